@@ -1,0 +1,1 @@
+"""The engine. It knows no model family by name."""

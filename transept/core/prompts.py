@@ -1,0 +1,44 @@
+"""The prompt types that a user may pass, all TypedDicts, so plain dicts serve as well (design: prompts).
+
+An encoder/decoder model takes two prompts. A lone prompt belongs to the encoder, unless it carries multimodal data:
+the data then goes to the encoder and the text or the tokens to the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+
+class TextPrompt(TypedDict):
+    """A prompt given as text."""
+
+    prompt: str
+    multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
+
+
+class TokensPrompt(TypedDict):
+    """A prompt given as token ids. ``prompt_token_ids`` is accepted for ``prompt_tokens``."""
+
+    prompt_tokens: Sequence[int]
+    prompt_token_ids: NotRequired[Sequence[int]]
+    multi_modal_data: NotRequired[Mapping[str, Any]]
+
+
+class MultiModalPrompt(TypedDict):
+    """Multimodal data alone: the decoder gets the family's default prompt."""
+
+    multi_modal_data: Mapping[str, Any]
+
+
+SingletonPrompt: TypeAlias = str | TextPrompt | TokensPrompt | MultiModalPrompt
+
+
+class ExplicitEncoderDecoderPrompt(TypedDict):
+    """Both sides, each a prompt of any single form; no multimodal data on the decoder's side."""
+
+    encoder_prompt: SingletonPrompt
+    decoder_prompt: SingletonPrompt | None  # None: the family's default decoder prompt
+
+
+Prompt: TypeAlias = SingletonPrompt | ExplicitEncoderDecoderPrompt

@@ -1,0 +1,174 @@
+"""A request as the scheduler sees it: one static encoder sequence and one or more decoder sequences.
+
+Made by the engine from preprocessed prompts; moved between states by the scheduler; their blocks are the block
+manager's business. No torch here: features travel as opaque values.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from transept.core.sampling_params import SamplingParams
+
+BlockTable: TypeAlias = list[int]  # block numbers, in token order
+
+
+@dataclass(frozen=True)
+class EncoderInputs:
+    """What the encoder is given.
+
+    num_tokens: length of the encoder's output, which is the number of cross-attention slots.
+    features: the encoder's keyword arguments for multimodal input; empty for text.
+    """
+
+    prompt: str | None
+    token_ids: list[int]
+    num_tokens: int
+    features: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DecoderInputs:
+    """What the decoder is given to start from."""
+
+    prompt: str | None
+    token_ids: list[int]
+
+
+@dataclass(frozen=True)
+class EncoderDecoderInputs:
+    """A preprocessed prompt: both sides, ready to run."""
+
+    encoder: EncoderInputs
+    decoder: DecoderInputs
+
+
+class SequenceStatus(enum.Enum):
+    """Where a decoder sequence stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SWAPPED = "swapped"
+    STOPPED = "stop"  # end of sequence, a stop token or a stop string
+    LENGTH = "length"  # max_tokens or the model's last position
+    ABORTED = "abort"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the sequence will get no more tokens."""
+        return self in (SequenceStatus.STOPPED, SequenceStatus.LENGTH, SequenceStatus.ABORTED)
+
+
+class Sequence:
+    """Either side of a request: the static encoder side, or a decoder side that grows token by token."""
+
+    def __init__(self, seq_id: int, inputs: EncoderDecoderInputs, from_decoder_prompt: bool = True) -> None:
+        side = inputs.decoder if from_decoder_prompt else inputs.encoder
+        self.seq_id = seq_id
+        self.inputs = inputs
+        self.from_decoder_prompt = from_decoder_prompt
+        self.prompt = side.prompt
+        self.prompt_token_ids = side.token_ids
+        self.sample_index = 0  # which of the request's samples this is; set by fork
+        self.status = SequenceStatus.WAITING
+        self.output_token_ids: list[int] = []
+        self.output_text = ""  # set by the engine's detokenizer
+        self.cumulative_logprob = 0.0
+        self.logprobs: list[dict[int, float]] = []  # one dict a token, when the request asks for them
+        self.stop_reason: str | int | None = None  # the stop string or token that ended it
+
+    @property
+    def num_tokens(self) -> int:
+        """Slots that this side needs: the encoder's output length, or decoder prompt plus output."""
+        if not self.from_decoder_prompt:
+            return self.inputs.encoder.num_tokens
+        return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Prompt and output token ids."""
+        return self.prompt_token_ids + self.output_token_ids
+
+    @property
+    def finished(self) -> bool:
+        """Whether the sequence will get no more tokens."""
+        return self.status.finished
+
+    def append_token(self, token_id: int, logprob: float) -> None:
+        """Add one decoded token with its log probability."""
+        self.output_token_ids.append(token_id)
+        self.cumulative_logprob += logprob
+
+    def fork(self, seq_id: int, sample_index: int) -> Sequence:
+        """A copy under a new id; its blocks are shared through BlockSpaceManager.fork."""
+        child = Sequence(seq_id, self.inputs)
+        child.sample_index = sample_index
+        child.status = self.status
+        child.output_token_ids = list(self.output_token_ids)
+        child.output_text = self.output_text
+        child.cumulative_logprob = self.cumulative_logprob
+        child.logprobs = list(self.logprobs)
+        return child
+
+
+class SequenceGroup:
+    """One request: its static encoder sequence and its decoder sequences."""
+
+    def __init__(
+        self, request_id: str, seqs: list[Sequence], encoder_seq: Sequence, sampling_params: SamplingParams, arrival: int
+    ) -> None:
+        self.request_id = request_id
+        self.seqs = seqs  # decoder sequences; grows when the engine forks samples
+        self.encoder_seq = encoder_seq
+        self.sampling_params = sampling_params
+        self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
+
+    @property
+    def unfinished_seqs(self) -> list[Sequence]:
+        """The decoder sequences that still get tokens; they and the cross table hold blocks."""
+        return [seq for seq in self.seqs if not seq.finished]
+
+    @property
+    def finished(self) -> bool:
+        """Whether no sequence of the request will get another token."""
+        return all(seq.finished for seq in self.seqs)
+
+    @property
+    def max_num_seqs(self) -> int:
+        """How many sequences the group may come to hold."""
+        return max(self.sampling_params.n, len(self.seqs))
+
+
+@dataclass(frozen=True)
+class SequenceData:
+    """What the execution side needs to know of one decoder sequence in one step."""
+
+    prompt_token_ids: list[int]
+    output_token_ids: list[int]
+    sample_index: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens together."""
+        return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+
+@dataclass(frozen=True)
+class SequenceGroupMetadata:
+    """One request's part of a step: all that crosses from the scheduling side to the execution side.
+
+    is_newcomer: the encoder runs in this step and every decoder token is computed; else one token a sequence is.
+    num_samples: tokens to draw from each sequence's logits; over 1 only before a request's samples have forked.
+    """
+
+    request_id: str
+    is_newcomer: bool
+    seq_data: dict[int, SequenceData]  # by decoder sequence id
+    sampling_params: SamplingParams
+    num_samples: int
+    block_tables: dict[int, BlockTable]  # by decoder sequence id
+    encoder_seq_data: EncoderInputs
+    cross_block_table: BlockTable

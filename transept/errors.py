@@ -1,0 +1,36 @@
+"""Every error that Transept raises on purpose. All of them are TranseptError, so one except clause catches them.
+
+A message says what was asked, why it cannot be, and what would work.
+"""
+
+
+class TranseptError(Exception):
+    """Base of all errors that Transept raises on purpose."""
+
+
+class UnsupportedModelError(TranseptError):
+    """No loaded plugin runs the requested checkpoint, or two do and neither was chosen."""
+
+
+class PluginError(TranseptError):
+    """A plugin's declaration breaks the plugin contract."""
+
+
+class CheckpointError(TranseptError):
+    """A checkpoint cannot be found, read, or matched with its model."""
+
+
+class PromptError(TranseptError, ValueError):
+    """A prompt has the wrong form, or is too long for the model."""
+
+
+class MediaError(TranseptError, ValueError):
+    """Multimodal data (such as an audio file) cannot be read or does not fit the model."""
+
+
+class ParameterError(TranseptError, ValueError):
+    """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
+
+
+class CapacityError(TranseptError):
+    """A request could never fit into the memory or the budgets of this engine."""

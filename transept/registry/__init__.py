@@ -1,0 +1,1 @@
+"""Which plugins exist, and which of them runs a checkpoint."""

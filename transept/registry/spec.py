@@ -1,0 +1,100 @@
+"""ModelSpec: what a plugin declares about a model family.
+
+Written by plugins, read by the engine. Nothing here imports torch, so that listing plugins is quick: whatever is heavy
+is named as ``"package.module:attribute"`` and imported by `resolve` on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from transept.errors import PluginError
+
+Reference = str  # "package.module:attribute", imported on first use
+
+
+def resolve(reference: Any) -> Any:
+    """Import what a ``"package.module:attribute"`` reference names; anything but a string is returned as it is.
+
+    Raises PluginError when the text has no colon or the module has no such attribute.
+    """
+    if not isinstance(reference, str):
+        return reference
+    module_name, colon, attribute = reference.partition(":")
+    if not (module_name and colon and attribute):
+        raise PluginError(f'"{reference}" is not a reference; write "package.module:attribute"')
+    module = importlib.import_module(module_name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise PluginError(f'"{reference}": module {module_name} has no attribute {attribute}') from None
+
+
+def dec_bos_prompt(config: Any) -> list[int]:
+    """The usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
+    return [config.decoder_start_token_id, config.bos_token_id]
+
+
+def prepend_dec(token_ids: Sequence[int], config: Any) -> list[int]:
+    """The usual DEC-token rule: a decoder prompt starts with the decoder start token, added unless it is there."""
+    dec = config.decoder_start_token_id
+    return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
+
+
+@dataclass(frozen=True)
+class SpeechSpec:
+    """How a speech family talks: what `transept.speech` must know to drive it.
+
+    sample_rate: of the waveform that the family's audio mapper wants, in Hz.
+    window_seconds(config): the longest audio that one request may carry.
+    languages(config): language code (``"en"``) to token id; empty when the model knows one language only.
+    decoder_prompt(config, language=, task=, timestamps=): the control tokens that open a transcript. Raises
+        ParameterError for a language or a task that the model does not have.
+    language_prompt(config): the decoder prompt after which the next token names the language.
+    """
+
+    sample_rate: int
+    window_seconds: Callable[[Any], float]
+    languages: Callable[[Any], Mapping[str, int]]
+    decoder_prompt: Callable[..., list[int]]
+    language_prompt: Callable[[Any], list[int]]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One model family, as a plugin declares it.
+
+    name: family name, such as ``"bart"``.
+    architectures: names by which a checkpoint asks for this family: values of ``architectures`` in config.json, and
+        the spec name of a CTranslate2 model.bin where the family reads that format. Several may map to one class.
+    model_class: ``"package.module:ClassName"`` of the ForConditionalGeneration class.
+    default_decoder_prompt: config -> token ids when the user gives no decoder prompt. Default: ``<DEC><BOS>``.
+    prepare_decoder_prompt: (token ids, config) -> token ids, applied to a user's decoder prompt. Default: prepend
+        ``<DEC>`` unless it is already first.
+    input_mappers: modality (``"audio"``) -> mapper, a callable or a reference to one; see
+        `transept.multimodal.registry.map_input` for its signature.
+    weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
+    speech: how the family talks, for speech families.
+    """
+
+    name: str
+    architectures: tuple[str, ...]
+    model_class: Reference
+    default_decoder_prompt: Callable[[Any], list[int]] = dec_bos_prompt
+    prepare_decoder_prompt: Callable[[Sequence[int], Any], list[int]] = prepend_dec
+    input_mappers: Mapping[str, Any] = field(default_factory=dict)
+    weight_maps: Mapping[str, Any] = field(default_factory=dict)
+    speech: SpeechSpec | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise PluginError("ModelSpec.name is empty")
+        if isinstance(self.architectures, str) or not self.architectures:
+            raise PluginError(f'ModelSpec "{self.name}": architectures must be a tuple with at least one name')
+        if ":" not in self.model_class:
+            raise PluginError(
+                f'ModelSpec "{self.name}": model_class is "{self.model_class}"; write "package.module:ClassName"'
+            )
