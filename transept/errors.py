@@ -3,6 +3,11 @@
 A message says what was asked, why it cannot be, and what would work.
 """
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class TranseptError(Exception):
     """Base of all errors that Transept raises on purpose."""
@@ -34,3 +39,12 @@ class ParameterError(TranseptError, ValueError):
 
 class CapacityError(TranseptError):
     """A request could never fit into the memory or the budgets of this engine."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near."""
+    known = sorted(known)
+    if not known:
+        return ""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."

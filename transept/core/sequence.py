@@ -118,7 +118,12 @@ class SequenceGroup:
     """One request: its static encoder sequence and its decoder sequences."""
 
     def __init__(
-        self, request_id: str, seqs: list[Sequence], encoder_seq: Sequence, sampling_params: SamplingParams, arrival: int
+        self,
+        request_id: str,
+        seqs: list[Sequence],
+        encoder_seq: Sequence,
+        sampling_params: SamplingParams,
+        arrival: int,
     ) -> None:
         self.request_id = request_id
         self.seqs = seqs  # decoder sequences; grows when the engine forks samples

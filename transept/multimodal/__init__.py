@@ -1,0 +1,10 @@
+"""Everything that is not text: from raw data to what an encoder takes.
+
+A plugin's input mapper imports from here: `MappedInput` is what it returns, `MediaError` what it raises when the data
+does not fit the model. Decoding and features are in `transept.multimodal.audio`.
+"""
+
+from transept.errors import MediaError
+from transept.multimodal.registry import InputMapper, MappedInput, map_input
+
+__all__ = ["InputMapper", "MappedInput", "MediaError", "map_input"]

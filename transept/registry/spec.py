@@ -90,11 +90,13 @@ class ModelSpec:
     speech: SpeechSpec | None = None
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise PluginError("ModelSpec.name is empty")
-        if isinstance(self.architectures, str) or not self.architectures:
+        if not (isinstance(self.name, str) and self.name):
+            raise PluginError(f"ModelSpec.name is {self.name!r}; it must be a family name")
+        if not (isinstance(self.architectures, tuple) and self.architectures):
             raise PluginError(f'ModelSpec "{self.name}": architectures must be a tuple with at least one name')
-        if ":" not in self.model_class:
+        if not all(isinstance(architecture, str) and architecture for architecture in self.architectures):
+            raise PluginError(f'ModelSpec "{self.name}": architectures is {self.architectures!r}; each must be a name')
+        if not (isinstance(self.model_class, str) and ":" in self.model_class):
             raise PluginError(
-                f'ModelSpec "{self.name}": model_class is "{self.model_class}"; write "package.module:ClassName"'
+                f'ModelSpec "{self.name}": model_class is {self.model_class!r}; write "package.module:ClassName"'
             )

@@ -1,0 +1,41 @@
+"""The command line as a whole: its version, its help and its answers to mistakes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from transept.cli import main
+
+
+def test_console_script_is_installed() -> None:
+    script = Path(sysconfig.get_path("scripts"), "transept")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["transept", importlib.metadata.version("transept")]
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["--help"])
+    assert done.value.code == 0
+    assert "plugins" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["plugin"], "Did you mean 'plugins'?"),
+        (["plugins", "chekc"], "Did you mean 'check'?"),
+        ([], "required"),
+        (["x"], "Known: plugins"),
+    ],
+)
+def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(arguments)
+    assert done.value.code == 2
+    assert suggestion in capsys.readouterr().err

@@ -1,0 +1,55 @@
+"""A cache that remembers which token was written into which slot, to check block tables by what can be read back."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs, Sequence, SequenceGroup
+
+_SEQ_IDS = count()
+
+
+def make_group(
+    request_id: str, encoder_tokens: int, prompt: list[int], n: int = 1, max_tokens: int = 8, arrival: int = 0
+) -> SequenceGroup:
+    inputs = EncoderDecoderInputs(
+        EncoderInputs(None, list(range(encoder_tokens)), encoder_tokens), DecoderInputs(None, prompt)
+    )
+    seq = Sequence(next(_SEQ_IDS), inputs)
+    encoder_seq = Sequence(next(_SEQ_IDS), inputs, from_decoder_prompt=False)
+    params = SamplingParams(n=n, max_tokens=max_tokens, temperature=1.0)
+    return SequenceGroup(request_id, [seq], encoder_seq, params, arrival)
+
+
+def fork(parent: Sequence) -> Sequence:
+    return parent.fork(next(_SEQ_IDS), parent.sample_index + 1)
+
+
+class SimulatedCache:
+    """slots[block] holds `block_size` written values, or None where nothing was written yet."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.device: dict[int, list[object]] = {}
+        self.host: dict[int, list[object]] = {}
+
+    def swap_out(self, pairs: list[tuple[int, int]]) -> None:
+        assert len({host for _, host in pairs}) == len({device for device, _ in pairs}) == len(pairs)
+        self.host.update({host: list(self.device[device]) for device, host in pairs})
+
+    def swap_in(self, pairs: list[tuple[int, int]]) -> None:
+        assert len({host for host, _ in pairs}) == len({device for _, device in pairs}) == len(pairs)
+        self.device.update({device: list(self.host[host]) for host, device in pairs})
+
+    def copy(self, pairs: list[tuple[int, int]]) -> None:
+        for source, destination in pairs:
+            self.device[destination] = list(self.device[source])
+
+    def write(self, table: list[int], index: int, value: object) -> None:
+        block = self.device.setdefault(table[index // self.block_size], [None] * self.block_size)
+        block[index % self.block_size] = value
+
+    def read(self, table: list[int], length: int, on_host: bool = False) -> list[object]:
+        side = self.host if on_host else self.device
+        return [side[table[i // self.block_size]][i % self.block_size] for i in range(length)]

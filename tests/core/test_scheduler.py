@@ -1,0 +1,396 @@
+"""Scheduler: budgets, order, preemption, refusals; a simulated engine shows progress and that the cache reads right."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_cache import SimulatedCache, fork, make_group
+
+from transept.core.block_manager import BlockSpaceManager
+from transept.core.config import SchedulerConfig
+from transept.core.scheduler import Scheduler, SchedulerOutputs
+from transept.core.sequence import Sequence, SequenceGroup, SequenceStatus
+from transept.errors import CapacityError, ParameterError
+
+BLOCK_SIZE = 4
+
+
+class Simulation:
+    """The engine's loop around a scheduler, with a cache that remembers and a model that predicts from its context.
+
+    The next token depends on the request, the sample and everything read from the cache, so a wrong block shows in the
+    output; `expected` computes the same without any cache.
+    """
+
+    def __init__(
+        self,
+        device: int = 64,
+        host: int = 0,
+        max_num_seqs: int = 8,
+        max_decoder_tokens: int = 1000,
+        max_encoder_tokens: int = 1000,
+    ) -> None:
+        self.config = SchedulerConfig(max_num_seqs, max_decoder_tokens, max_encoder_tokens)
+        self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
+        self.scheduler = Scheduler(self.config, self.manager)
+        self.cache = SimulatedCache(BLOCK_SIZE)
+        self.arrivals = 0
+        self.groups: dict[str, SequenceGroup] = {}
+        self.finished: list[str] = []
+        self.preempted_by_swap = self.preempted_by_recompute = self.copied = 0
+
+    def add(self, encoder: int = 8, prompt: int = 2, n: int = 1, max_tokens: int = 8) -> SequenceGroup:
+        name = f"r{self.arrivals}"
+        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, self.arrivals)
+        self.arrivals += 1
+        self.scheduler.add_seq_group(group)
+        self.groups[name] = group
+        return group
+
+    def step(self) -> SchedulerOutputs:
+        running_before = list(self.scheduler.running)
+        outputs = self.scheduler.schedule()
+        self.check_step(outputs, running_before)
+        self.cache.swap_out(outputs.blocks_to_swap_out)
+        self.cache.swap_in(outputs.blocks_to_swap_in)
+        self.cache.copy(outputs.blocks_to_copy)
+        self.copied += len(outputs.blocks_to_copy)
+        drawn = [self.run(index, outputs) for index in range(len(outputs.groups))]
+        for group, tokens in zip(outputs.groups, drawn, strict=True):
+            self.append(group, tokens)
+        self.finished += [group.request_id for group in self.scheduler.free_finished_seq_groups()]
+        self.manager.check_integrity()
+        return outputs
+
+    def check_step(self, outputs: SchedulerOutputs, running_before: list[SequenceGroup]) -> None:
+        running = self.scheduler.running
+        assert sum(group.max_num_seqs for group in running) <= self.config.max_num_seqs
+        newcomers = [metadata for metadata in outputs.metadata if metadata.is_newcomer]
+        olds = [metadata for metadata in outputs.metadata if not metadata.is_newcomer]
+        decoder_tokens = sum(data.num_tokens for metadata in newcomers for data in metadata.seq_data.values())
+        assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
+        assert sum(m.encoder_seq_data.num_tokens for m in newcomers) <= self.config.max_encoder_tokens
+        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.metadata]
+        assert set(outputs.groups) == set(running)
+        assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
+        gone, come = set(running_before) - set(running), set(running) - set(running_before)
+        assert not (gone and come)
+        for group in gone:
+            swapped = group.unfinished_seqs[0].status is SequenceStatus.SWAPPED
+            self.preempted_by_swap += swapped
+            self.preempted_by_recompute += not swapped
+            assert swapped == (group.request_id in self.manager.cross_block_tables)
+        assert bool(outputs.blocks_to_swap_out) <= bool(gone)
+        for group in running:
+            assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
+        for group in self.scheduler.queue:
+            assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
+        assert outputs.metadata or not self.scheduler.has_unfinished, "no group makes progress"
+        if running_before and come:  # the watermark
+            assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
+
+    def run(self, index: int, outputs: SchedulerOutputs) -> dict[int, list[int]]:
+        """The model's step for one group: tokens drawn for each of its sequences."""
+        metadata = outputs.metadata[index]
+        encoder = metadata.encoder_seq_data
+        if metadata.is_newcomer:
+            for i in range(encoder.num_tokens):
+                self.cache.write(metadata.cross_block_table, i, (metadata.request_id, i))
+        drawn = {}
+        for seq_id, data in metadata.seq_data.items():
+            tokens = data.prompt_token_ids + data.output_token_ids
+            table = metadata.block_tables[seq_id]
+            for i in range(0 if metadata.is_newcomer else len(tokens) - 1, len(tokens)):
+                self.cache.write(table, i, tokens[i])
+            cross = self.cache.read(metadata.cross_block_table, encoder.num_tokens)
+            assert cross == [(metadata.request_id, i) for i in range(encoder.num_tokens)]
+            context = self.cache.read(table, len(tokens))
+            samples = range(data.sample_index, data.sample_index + metadata.num_samples)
+            drawn[seq_id] = [predict(context, sample) for sample in samples]
+        return drawn
+
+    def append(self, group: SequenceGroup, drawn: dict[int, list[int]]) -> None:
+        for parent in group.unfinished_seqs:
+            tokens = drawn[parent.seq_id]
+            seqs = [parent]
+            for _ in tokens[1:]:
+                child = fork(parent)
+                child.sample_index = len(seqs)
+                self.scheduler.fork_seq(parent, child)
+                seqs.append(child)
+                group.seqs.append(child)
+            for seq, token in zip(seqs, tokens, strict=True):
+                seq.append_token(token, 0.0)
+                if ends(token):
+                    seq.status = SequenceStatus.STOPPED
+                elif len(seq.output_token_ids) == group.sampling_params.max_tokens:
+                    seq.status = SequenceStatus.LENGTH
+
+    def finish(self, limit: int = 2000) -> None:
+        for _ in range(limit):
+            if not self.scheduler.has_unfinished:
+                break
+            self.step()
+        assert not self.scheduler.has_unfinished
+        self.check_empty()
+        for group in self.groups.values():
+            if all(seq.status is not SequenceStatus.ABORTED for seq in group.seqs):
+                assert [seq.output_token_ids for seq in group.seqs] == expected(group)
+
+    def check_empty(self) -> None:
+        manager = self.manager
+        assert self.scheduler.running == self.scheduler.queue == []
+        assert manager.block_tables == manager.cross_block_tables == {}
+        assert manager.num_free_device_blocks == manager.num_device_blocks
+        assert manager.num_free_host_blocks == manager.num_host_blocks
+
+
+def predict(context: list[object], sample: int) -> int:
+    return hash((tuple(context), sample)) % 1000
+
+
+def ends(token: int) -> bool:
+    return token % 25 == 0
+
+
+def expected(group: SequenceGroup) -> list[list[int]]:
+    outputs = []
+    for sample in range(group.sampling_params.n):
+        output: list[int] = []
+        while not (output and ends(output[-1])) and len(output) < (group.sampling_params.max_tokens or 0):
+            output.append(predict(group.seqs[0].prompt_token_ids + output, sample))
+        outputs.append(output)
+    return outputs
+
+
+def status(group: SequenceGroup) -> SequenceStatus:
+    (found,) = {seq.status for seq in group.unfinished_seqs}
+    return found
+
+
+def never_ending(sim: Simulation) -> None:
+    """Let no sequence of the simulation end early, for tests that count steps."""
+    sim.append = lambda group, drawn: [  # type: ignore[method-assign]
+        seq.append_token(1, 0.0) for seq in group.unfinished_seqs
+    ]
+
+
+requests = st.fixed_dictionaries(
+    {
+        "encoder": st.integers(0, 20),
+        "prompt": st.integers(1, 6),
+        "n": st.sampled_from([1, 1, 1, 2, 3]),
+        "max_tokens": st.integers(1, 14),
+    }
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    actions=st.lists(st.one_of(requests, st.just("step"), st.integers(0, 20)), max_size=40),
+    device=st.integers(1, 30),
+    host=st.sampled_from([0, 0, 6, 12, 40]),
+    max_num_seqs=st.integers(1, 8),
+    max_decoder_tokens=st.integers(8, 60),
+    max_encoder_tokens=st.integers(1, 40),
+)
+def test_random_arrivals_and_aborts(
+    actions: list[object], device: int, host: int, max_num_seqs: int, max_decoder_tokens: int, max_encoder_tokens: int
+) -> None:
+    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens)
+    for action in actions:
+        if isinstance(action, dict):
+            try:
+                sim.add(**action)
+            except CapacityError:
+                sim.arrivals += 1
+        elif isinstance(action, int):
+            name = f"r{action}"
+            group = sim.scheduler.abort_seq_group(name)
+            assert group is sim.groups.get(name) or name in sim.finished or group is None
+            assert sim.scheduler.abort_seq_group(name) is None
+            sim.manager.check_integrity()
+        elif sim.scheduler.has_unfinished:
+            sim.step()
+    sim.finish()
+
+
+@settings(max_examples=300, deadline=None)
+@given(request=requests, host=st.sampled_from([0, 1, 3, 100]), rival=st.booleans())
+def test_what_is_not_refused_finishes_in_a_pool_of_just_its_size(
+    request: dict[str, int], host: int, rival: bool
+) -> None:
+    n, length = request["n"], request["prompt"] + request["max_tokens"]
+    needed = -(-request["encoder"] // BLOCK_SIZE) + n * -(-length // BLOCK_SIZE)
+    budgets = {"max_num_seqs": n, "max_decoder_tokens": n * length, "max_encoder_tokens": max(1, request["encoder"])}
+    with pytest.raises(CapacityError, match=f"{needed} cache blocks.*has {needed - 1}"):
+        Simulation(needed - 1, host, **budgets).add(**request)
+    sim = Simulation(needed, host, **budgets)
+    sim.add(**request)
+    if rival:
+        sim.add(**request)
+    sim.finish()
+
+
+def test_simulation_meets_every_kind_of_preemption() -> None:
+    for host in (0, 8, 100):
+        sim = Simulation(device=18, host=host, max_num_seqs=8, max_decoder_tokens=150)
+        for n in (1, 3, 2, 1, 3, 1):
+            sim.add(encoder=8, prompt=3, n=n, max_tokens=14)
+        sim.finish()
+        assert sim.copied
+        assert (sim.preempted_by_recompute > 0) == (host < 100)
+        assert (sim.preempted_by_swap > 0) == (host > 0)
+
+
+def test_newcomers_and_running_sequences_share_a_step() -> None:
+    sim = Simulation()
+    first = sim.add(encoder=8, prompt=3)
+    outputs = sim.step()
+    assert [m.is_newcomer for m in outputs.metadata] == [True]
+    second = sim.add(encoder=5, prompt=2, n=2)
+    outputs = sim.step()
+    assert outputs.groups == [first, second]
+    assert [m.is_newcomer for m in outputs.metadata] == [False, True]
+    assert [m.num_samples for m in outputs.metadata] == [1, 2]
+    newcomer = outputs.metadata[1]
+    assert newcomer.encoder_seq_data.num_tokens == 5
+    assert newcomer.cross_block_table == sim.manager.get_cross_block_table(second)
+    assert [m.num_samples for m in sim.step().metadata] == [1, 1]
+    assert len(second.seqs) == 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "admitted"),
+    [({"max_num_seqs": 3}, 1), ({"max_encoder_tokens": 20}, 2), ({"max_decoder_tokens": 28}, 2), ({"device": 16}, 2)],
+)
+def test_each_budget_stops_admission_strictly_in_order(budget: dict[str, int], admitted: int) -> None:
+    sim = Simulation(**budget)
+    groups = [
+        sim.add(encoder=8, prompt=12, n=2, max_tokens=2),
+        sim.add(encoder=8, prompt=12, n=2, max_tokens=2),
+        sim.add(encoder=8, prompt=12, n=2, max_tokens=2),
+        sim.add(encoder=1, prompt=1, n=1, max_tokens=1),  # would fit, but is not first
+    ]
+    outputs = sim.scheduler.schedule()
+    assert outputs.groups == groups[:admitted]
+    assert sim.scheduler.queue == groups[admitted:]
+    assert [status(group) for group in sim.scheduler.queue] == [SequenceStatus.WAITING] * (4 - admitted)
+
+
+def test_order_is_by_arrival_even_when_added_out_of_order() -> None:
+    sim = Simulation(max_num_seqs=1)
+    late, early = make_group("late", 4, [1], arrival=2), make_group("early", 4, [1], arrival=1)
+    sim.scheduler.add_seq_group(late)
+    sim.scheduler.add_seq_group(early)
+    assert sim.scheduler.schedule().groups == [early]
+
+
+@pytest.mark.parametrize(("device", "admitted"), [(8, 1), (9, 2)])
+def test_watermark_leaves_a_free_block_for_each_running_sequence(device: int, admitted: int) -> None:
+    sim = Simulation(device=device)
+    first = sim.add(encoder=8, prompt=5)  # 2 + 2 blocks; one to be left free
+    second = sim.add(encoder=8, prompt=5)
+    assert sim.scheduler.schedule().groups == [first, second][:admitted]
+
+
+def test_watermark_does_not_hold_back_a_lone_group() -> None:
+    sim = Simulation(device=4)
+    group = sim.add(encoder=8, prompt=2, max_tokens=6)
+    assert sim.scheduler.schedule().groups == [group]
+    assert sim.manager.num_free_device_blocks == 1
+
+
+@pytest.mark.parametrize(("host", "kind"), [(4, SequenceStatus.SWAPPED), (3, SequenceStatus.WAITING)])
+def test_the_youngest_is_preempted_to_the_host_or_recomputed(host: int, kind: SequenceStatus) -> None:
+    sim = Simulation(device=9, host=host)
+    never_ending(sim)
+    old, young = sim.add(encoder=8, prompt=5), sim.add(encoder=8, prompt=5)  # 4 blocks each, one is free
+    for _ in range(4):
+        assert sim.step().groups == [old, young]  # up to 8 tokens each
+    third = sim.add(encoder=4, prompt=1, max_tokens=1)
+    outputs = sim.step()  # both need a block
+    assert outputs.groups == [old]
+    assert status(young) is kind
+    assert len(outputs.blocks_to_swap_out) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert sim.scheduler.queue == [young, third]  # back at its place; the third, though it would fit, comes after it
+    assert len(young.seqs[0].output_token_ids) == 4
+    for _ in range(3):
+        assert sim.step().groups == [old]
+    old.seqs[0].status = SequenceStatus.STOPPED
+    sim.scheduler.free_finished_seq_groups()
+    outputs = sim.scheduler.schedule()
+    assert outputs.groups == [young, third]
+    assert outputs.metadata[0].is_newcomer == (kind is SequenceStatus.WAITING)
+    assert outputs.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
+    assert len(outputs.blocks_to_swap_in) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert sim.manager.num_free_host_blocks == host
+
+
+@pytest.mark.parametrize("host", [4, 0])
+def test_abort_in_every_state_frees_both_tables(host: int) -> None:
+    sim = Simulation(device=9, host=host)
+    never_ending(sim)
+    running, preempted = sim.add(encoder=8, prompt=5), sim.add(encoder=8, prompt=5)
+    for _ in range(5):
+        sim.step()
+    waiting = sim.add()
+    assert status(preempted) is (SequenceStatus.SWAPPED if host else SequenceStatus.WAITING)
+    for group in (preempted, running, waiting):
+        assert sim.scheduler.abort_seq_group(group.request_id) is group
+        assert {seq.status for seq in group.seqs} == {SequenceStatus.ABORTED}
+        assert sim.scheduler.abort_seq_group(group.request_id) is None
+        sim.manager.check_integrity()
+    sim.check_empty()
+    assert not sim.scheduler.has_unfinished
+
+
+def test_a_finished_sample_gives_its_blocks_back_while_its_group_goes_on() -> None:
+    sim = Simulation()
+    group = sim.add(encoder=8, prompt=4, n=2)
+    sim.step()
+    sim.step()
+    free = sim.manager.num_free_device_blocks
+    assert len(group.unfinished_seqs) == 2
+    ended: Sequence = group.seqs[0]
+    ended.status = SequenceStatus.STOPPED
+    assert sim.scheduler.free_finished_seq_groups() == []
+    assert sim.manager.num_free_device_blocks == free + 1  # the prompt's block is still shared
+    (metadata,) = sim.step().metadata
+    assert list(metadata.seq_data) == [group.seqs[1].seq_id]
+    assert metadata.num_samples == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "request_", "numbers"),
+    [
+        ({"max_num_seqs": 2}, {"n": 3}, "needs 3 sequences.*max_num_seqs is 2.*Raise max_num_seqs to 3"),
+        ({"max_encoder_tokens": 9}, {"encoder": 10}, "10 encoder tokens.*is 9.*Raise max_encoder_tokens to 10"),
+        ({"max_decoder_tokens": 19}, {"n": 2}, "20 decoder tokens.*2 prompt \\+ 8 new.*is 19.*Raise max_dec.* to 20"),
+        ({"device": 7}, {"n": 2}, "8 cache blocks of 4 tokens \\(2 for 8 encoder.*6 for 2 seq.*has 7.*kv_cache_bytes"),
+        ({"device": 0}, {}, "has 0.*kv_cache_bytes"),
+    ],
+)
+def test_what_could_never_run_is_refused_with_the_numbers(
+    budget: dict[str, int], request_: dict[str, int], numbers: str
+) -> None:
+    sim = Simulation(**budget)
+    with pytest.raises(CapacityError, match=numbers):
+        sim.add(**request_)
+    assert not sim.scheduler.has_unfinished
+
+
+def test_a_request_id_in_use_is_refused() -> None:
+    sim = Simulation()
+    sim.scheduler.add_seq_group(make_group("same", 4, [1]))
+    with pytest.raises(ParameterError, match="'same' is in use"):
+        sim.scheduler.add_seq_group(make_group("same", 4, [1]))
+
+
+@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1)])
+def test_budgets_are_validated(values: tuple[int, int, int]) -> None:
+    with pytest.raises(ParameterError, match="max_"):
+        SchedulerConfig(*values)

@@ -1,0 +1,68 @@
+"""What a ModelSpec accepts, and how its references and its prompt rules work."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transept.errors import PluginError
+from transept.registry.spec import ModelSpec, dec_bos_prompt, prepend_dec, resolve
+
+BART = SimpleNamespace(decoder_start_token_id=2, bos_token_id=0)
+
+
+def test_resolve_imports_what_a_reference_names() -> None:
+    assert resolve("json:dumps") is json.dumps
+
+
+def test_resolve_returns_anything_else_as_it_is() -> None:
+    assert resolve(json.dumps) is json.dumps
+
+
+@pytest.mark.parametrize("reference", ["", "json", "json:", ":dumps", "json.dumps"])
+def test_resolve_refuses_what_is_no_reference(reference: str) -> None:
+    with pytest.raises(PluginError, match=r"package\.module:attribute"):
+        resolve(reference)
+
+
+def test_resolve_names_the_module_that_lacks_the_attribute() -> None:
+    with pytest.raises(PluginError, match="module json has no attribute dumbs"):
+        resolve("json:dumbs")
+
+
+def test_resolve_lets_import_errors_through() -> None:
+    with pytest.raises(ModuleNotFoundError, match="a_module_that_nobody_has"):
+        resolve("a_module_that_nobody_has:Model")
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"name": ""}, "name"),
+        ({"architectures": ()}, "at least one"),
+        ({"architectures": "BartModel"}, "must be a tuple"),
+        ({"architectures": ["BartModel"]}, "must be a tuple"),
+        ({"architectures": ("BartModel", "")}, "each must be a name"),
+        ({"architectures": (7,)}, "each must be a name"),
+        ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
+        ({"model_class": SimpleNamespace}, "package.module:ClassName"),
+    ],
+)
+def test_spec_that_breaks_the_contract(changed: dict[str, Any], complaint: str) -> None:
+    good = {"name": "bart", "architectures": ("BartModel",), "model_class": "bart.model:Bart"}
+    with pytest.raises(PluginError, match=complaint):
+        ModelSpec(**{**good, **changed})
+
+
+def test_default_decoder_prompt_is_dec_bos() -> None:
+    assert dec_bos_prompt(BART) == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "prepared"), [([2, 0, 51, 178, 2], [2, 0, 51, 178, 2]), ([0, 51], [2, 0, 51]), ([], [2]), ([2], [2])]
+)
+def test_dec_token_is_prepended_unless_it_is_first(given: list[int], prepared: list[int]) -> None:
+    assert prepend_dec(given, BART) == prepared

@@ -1,0 +1,2 @@
+class GoodForConditionalGeneration:
+    """Stands where a plugin has its model."""

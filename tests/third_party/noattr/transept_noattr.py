@@ -1,0 +1,1 @@
+# The entry point names an attribute `plugin`, which is not here.

@@ -1,0 +1,89 @@
+"""The plugin author's door: all that a model plugin needs of Transept, besides `transept.multimodal`.
+
+What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`) loads at once and without torch; the layers load on
+first use, so that listing plugins stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, suggest
+from transept.registry.hookspecs import hookimpl
+from transept.registry.spec import ModelSpec, SpeechSpec, dec_bos_prompt, prepend_dec
+
+if TYPE_CHECKING:
+    from transept.core.attention.biases import AttentionBias, RelativePositionBias
+    from transept.core.attention.layer import Attention, LayerContext
+    from transept.core.attention.metadata import AttentionMetadata, AttentionType
+    from transept.core.checkpoints.checkpoint import Checkpoint
+    from transept.core.checkpoints.weight_map import WeightMap
+    from transept.core.layers.activations import get_activation
+    from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+    from transept.core.layers.linear import (
+        ColumnParallelLinear,
+        EncoderDecoderQKVParallelLinear,
+        ParallelGroup,
+        QKVParallelLinear,
+        RowParallelLinear,
+    )
+    from transept.core.model import ForConditionalGeneration, ModelShape
+
+_HOMES = {
+    "Attention": "transept.core.attention.layer",
+    "AttentionBias": "transept.core.attention.biases",
+    "AttentionMetadata": "transept.core.attention.metadata",
+    "AttentionType": "transept.core.attention.metadata",
+    "Checkpoint": "transept.core.checkpoints.checkpoint",
+    "ColumnParallelLinear": "transept.core.layers.linear",
+    "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
+    "ForConditionalGeneration": "transept.core.model",
+    "LayerContext": "transept.core.attention.layer",
+    "ModelShape": "transept.core.model",
+    "ParallelGroup": "transept.core.layers.linear",
+    "QKVParallelLinear": "transept.core.layers.linear",
+    "RelativePositionBias": "transept.core.attention.biases",
+    "RowParallelLinear": "transept.core.layers.linear",
+    "VocabParallelEmbedding": "transept.core.layers.embedding",
+    "VocabParallelHead": "transept.core.layers.embedding",
+    "WeightMap": "transept.core.checkpoints.weight_map",
+    "get_activation": "transept.core.layers.activations",
+}
+
+__all__ = [
+    "Attention",
+    "AttentionBias",
+    "AttentionMetadata",
+    "AttentionType",
+    "Checkpoint",
+    "CheckpointError",
+    "ColumnParallelLinear",
+    "EncoderDecoderQKVParallelLinear",
+    "ForConditionalGeneration",
+    "LayerContext",
+    "MediaError",
+    "ModelShape",
+    "ModelSpec",
+    "ParallelGroup",
+    "ParameterError",
+    "PluginError",
+    "QKVParallelLinear",
+    "RelativePositionBias",
+    "RowParallelLinear",
+    "SpeechSpec",
+    "VocabParallelEmbedding",
+    "VocabParallelHead",
+    "WeightMap",
+    "dec_bos_prompt",
+    "get_activation",
+    "hookimpl",
+    "prepend_dec",
+    "suggest",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'transept.authoring' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,104 @@
+"""``transept plugins list`` and ``transept plugins check``: which plugins are installed and what state they are in."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept plugins`` and its subcommands."""
+    about = "show the installed plugins and check them"
+    parser = commands.add_parser(
+        "plugins",
+        help=about,
+        description=f"{about.capitalize()}. Each plugin brings one or more model families.",
+        epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to leave them out.",
+    )
+    subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
+
+    about = "show every plugin: where it comes from, its state and the architectures that it runs"
+    list_parser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
+    list_parser.set_defaults(run=list_plugins)
+
+    about = "like list, but exit with 1 if a plugin failed or if two run the same architecture"
+    check_parser = subcommands.add_parser("check", help=about, description=about.capitalize() + ".")
+    check_parser.add_argument(
+        "--traceback", action="store_true", help="show where each failed plugin failed (on stderr)"
+    )
+    check_parser.set_defaults(run=check_plugins)
+
+    for subparser in (list_parser, check_parser):
+        subparser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def list_plugins(arguments: argparse.Namespace) -> int:
+    """``transept plugins list``."""
+    _show(_discover(), as_json=arguments.json)
+    return 0
+
+
+def check_plugins(arguments: argparse.Namespace) -> int:
+    """``transept plugins check``."""
+    plugins = _discover()
+    failed = plugins.with_status("failed")
+    _show(plugins, as_json=arguments.json)
+    if arguments.traceback:
+        for report in failed:
+            print(f"\n{report.name} from {_distribution(report)}:\n{report.traceback}", end="", file=sys.stderr)
+    return 1 if failed or plugins.conflicts else 0
+
+
+def _discover() -> Plugins:
+    with contextlib.redirect_stdout(sys.stderr):  # a plugin that prints as it is imported must not spoil the output
+        return discover()
+
+
+def _show(plugins: Plugins, *, as_json: bool) -> None:
+    print(json.dumps(_as_data(plugins), indent=2) if as_json else _as_text(plugins))
+
+
+def _as_data(plugins: Plugins) -> dict[str, object]:
+    return {
+        "plugins": [
+            {
+                "name": report.name,
+                "distribution": report.distribution,
+                "version": report.version,
+                "status": report.status,
+                "architectures": list(report.architectures),
+                "error": report.error,
+            }
+            for report in plugins.reports
+        ],
+        "conflicts": [
+            {
+                "architecture": architecture,
+                "plugins": [{"name": report.name, "distribution": report.distribution} for report in reports],
+            }
+            for architecture, reports in plugins.conflicts.items()
+        ],
+    }
+
+
+def _as_text(plugins: Plugins) -> str:
+    if not plugins.reports:
+        return "No plugins are installed."
+    rows = [("PLUGIN", "DISTRIBUTION", "STATUS", "ARCHITECTURES OR ERROR")]
+    for report in plugins.reports:
+        detail = report.error or ", ".join(report.architectures)
+        rows.append((report.name, _distribution(report), report.status, detail))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]).rstrip() for row in rows]
+    for architecture, reports in plugins.conflicts.items():
+        rivals = " and ".join(f"{report.name} ({report.distribution})" for report in reports)
+        lines.append(f"Conflict: {architecture} is run by {rivals}. Choose with --plugin, or {DISABLE_VARIABLE}.")
+    return "\n".join(lines)
+
+
+def _distribution(report: PluginReport) -> str:
+    return f"{report.distribution} {report.version}"

@@ -1,0 +1,1 @@
+"""Attention over flattened tokens and the paged cache: the layer, its metadata, biases and backends."""

@@ -1,0 +1,1 @@
+"""Attention backends: what one offers (`base`), which there are and which one serves (`selector`)."""

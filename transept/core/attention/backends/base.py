@@ -1,0 +1,47 @@
+"""AttentionBackend: what the attention layer asks of the code that computes attention on one kind of device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from transept.core.attention.biases import AttentionBias
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+
+
+class AttentionBackend(ABC):
+    """Computes attention for flattened tokens over the paged cache. Stateless: one object serves all layers."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
+        """Why this backend cannot serve such a model on such a device, a sentence each; empty when it can."""
+
+    @abstractmethod
+    def plan(self, metadata: AttentionMetadata) -> None:
+        """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
+
+    @abstractmethod
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        kv_cache: Tensor | None,
+        metadata: AttentionMetadata,
+        attn_type: AttentionType,
+        scale: float,
+        bias: AttentionBias | None,
+    ) -> Tensor:
+        """Write new keys and values into the cache, then attend.
+
+        query: [num_tokens, num_heads, head_dim].
+        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
+        kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
+        Returns [num_tokens, num_heads, head_dim].
+        """

@@ -1,0 +1,39 @@
+"""Which backends there are, and which of them serves a model on a device."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+
+import torch
+
+from transept.core.attention.backends.base import AttentionBackend
+from transept.errors import ParameterError
+
+logger = logging.getLogger(__name__)
+
+# name -> class, imported on first use; in order of preference for "auto"
+_BACKENDS = {"torch": "transept.core.attention.backends.torch:TorchBackend"}
+
+
+def select_backend(
+    name: str, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int
+) -> AttentionBackend:
+    """The backend of that name, or for ``"auto"`` the first in order of preference that serves.
+
+    Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
+    """
+    if name != "auto" and name not in _BACKENDS:
+        raise ParameterError(f'no attention backend "{name}"; known: auto, {", ".join(_BACKENDS)}')
+    asked = list(_BACKENDS) if name == "auto" else [name]
+    refusals: list[str] = []
+    for candidate in asked:
+        module_name, _, class_name = _BACKENDS[candidate].partition(":")
+        backend_class: type[AttentionBackend] = getattr(importlib.import_module(module_name), class_name)
+        reasons = backend_class.reasons_against(device, dtype, head_dim, block_size)
+        if not reasons:
+            passed_over = f" ({'; '.join(refusals)})" if refusals else ""
+            logger.info("attention backend %s on %s, %s%s", candidate, device, dtype, passed_over)
+            return backend_class()
+        refusals.append(f"{candidate}: {', '.join(reasons)}")
+    raise ParameterError(f'attention backend "{name}" cannot serve {dtype} on {device}: {"; ".join(refusals)}')

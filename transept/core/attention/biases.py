@@ -1,0 +1,68 @@
+"""Additive attention biases: ``softmax(scale · QKᵀ + A) V``.
+
+A bias is either a tensor or a `RelativePositionBias`. Both are functions of a query's and a key's position within their
+own sequence, so one bias serves every sequence of a flattened batch, whatever their lengths.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RelativePositionBias:
+    """T5's learned bias by bucketed distance (Raffel et al. 2020, section 2.1).
+
+    table: [num_buckets, num_heads]. bidirectional: half of the buckets are for keys after the query (encoders); else
+    those keys share bucket 0 (decoders, where the causal mask hides them). Distances from max_distance on share the
+    last bucket.
+    """
+
+    table: Tensor
+    bidirectional: bool
+    max_distance: int = 128
+
+    def buckets(self, distance: Tensor) -> Tensor:
+        """distance: key position minus query position, any shape, int64. Returns bucket numbers, same shape."""
+        num_buckets = self.table.shape[0]
+        first = torch.zeros_like(distance)
+        if self.bidirectional:
+            num_buckets //= 2
+            first = (distance > 0).long() * num_buckets
+            distance = distance.abs()
+        else:
+            distance = -distance.clamp(max=0)
+        exact = num_buckets // 2  # near distances have a bucket each, far ones logarithmic buckets
+        scale = (num_buckets - exact) / math.log(self.max_distance / exact)
+        far = exact + (torch.log(distance.clamp(min=1).float() / exact) * scale).long()
+        return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+
+    def materialize(self, query_pos: Tensor, key_pos: Tensor) -> Tensor:
+        """The dense bias between absolute positions of one sequence.
+
+        query_pos: [num_queries], key_pos: [num_keys], int64.
+        Returns [num_heads, num_queries, num_keys] in the table's dtype.
+        """
+        distance = key_pos[None, :] - query_pos[:, None]
+        return self.table[self.buckets(distance)].permute(2, 0, 1)
+
+
+# A tensor bias is [num_heads, >= queries, >= keys], indexed by absolute positions within a sequence.
+AttentionBias: TypeAlias = Tensor | RelativePositionBias
+
+
+def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys: int) -> Tensor:
+    """The bias of queries first_query, first_query + 1, … against keys 0 to num_keys - 1.
+
+    Returns [num_heads, num_queries, num_keys].
+    """
+    if isinstance(bias, RelativePositionBias):
+        device = bias.table.device
+        query_pos = torch.arange(first_query, first_query + num_queries, device=device)
+        return bias.materialize(query_pos, torch.arange(num_keys, device=device))
+    return bias[:, first_query : first_query + num_queries, :num_keys]

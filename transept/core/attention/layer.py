@@ -1,0 +1,53 @@
+"""The attention layer that models call; the backend behind it does the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.biases import AttentionBias
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.layers.linear import ParallelGroup
+
+
+@dataclass(frozen=True)
+class LayerContext:
+    """What the engine hands to every layer that a model builds."""
+
+    attention_backend: AttentionBackend
+    group: ParallelGroup
+
+
+class Attention(nn.Module):
+    """``softmax(scale · QKᵀ + bias) V`` over flattened tokens and the paged cache.
+
+    scale: default 1/√head_dim.
+    """
+
+    def __init__(self, head_dim: int, *, scale: float | None = None, context: LayerContext) -> None:
+        super().__init__()
+        self.scale = head_dim**-0.5 if scale is None else scale
+        self.backend = context.attention_backend
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        kv_cache: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        attn_type: AttentionType,
+        bias: AttentionBias | None = None,
+    ) -> Tensor:
+        """Write new keys and values into the cache, then attend.
+
+        query: [num_tokens, num_heads, head_dim].
+        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
+        kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
+        bias: by positions within a sequence, see `transept.core.attention.biases`.
+        Returns [num_tokens, num_heads * head_dim].
+        """
+        out = self.backend.forward(query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
+        return out.flatten(1)

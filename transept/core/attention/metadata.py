@@ -1,0 +1,58 @@
+"""AttentionMetadata: how one step's flattened tokens fall into sequences, and where their keys and values lie.
+
+Built once a step by the model runner from block tables; read by every attention layer of that step. It holds plain
+host lists; what a backend needs in another shape it derives once, in `plan`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from torch import Tensor
+
+
+class AttentionType(enum.Enum):
+    """Where the keys come from."""
+
+    ENCODER = "encoder"  # the same encoder tokens; not causal, no cache
+    DECODER = "decoder"  # the self-attention cache; causal
+    ENCODER_DECODER = "encoder_decoder"  # the cross-attention cache; no mask within a sequence
+
+
+@dataclass
+class AttentionMetadata:
+    """One step, described in tokens.
+
+    Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``:
+        seq_lens[i]: its tokens in all, this step's included; the queries are the last of them.
+        slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
+        block_tables[i]: its blocks of the self-attention cache.
+
+    Encoder side, only this step's newcomers:
+        encoder_start_loc: newcomer i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
+
+    Cross-attention, one entry a request (a request's sequences are adjacent and share one table):
+        cross_query_start_loc: request i owns query rows ``cross_query_start_loc[i] : cross_query_start_loc[i + 1]``.
+        cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
+        newcomers: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
+    """
+
+    block_size: int
+    query_start_loc: list[int] = field(default_factory=lambda: [0])
+    seq_lens: list[int] = field(default_factory=list)
+    slot_mapping: Tensor | None = None
+    block_tables: list[list[int]] = field(default_factory=list)
+    encoder_start_loc: list[int] = field(default_factory=lambda: [0])
+    cross_query_start_loc: list[int] = field(default_factory=lambda: [0])
+    cross_seq_lens: list[int] = field(default_factory=list)
+    cross_block_tables: list[list[int]] = field(default_factory=list)
+    newcomers: list[int] = field(default_factory=list)
+    plan: Any = None  # set by AttentionBackend.plan; private to that backend
+
+    @classmethod
+    def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:
+        """Metadata of an encoder pass alone, over sequences of these lengths."""
+        return cls(block_size=1, encoder_start_loc=[0, *accumulate(encoder_seq_lens)])

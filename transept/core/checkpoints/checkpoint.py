@@ -1,0 +1,66 @@
+"""Checkpoint: the common face of the formats that a model's weights come in, and `open_checkpoint`, which picks one."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from transept.errors import CheckpointError
+
+
+class Checkpoint(ABC):
+    """A directory with weights and a config.json, opened for reading.
+
+    path: the directory.
+    format: the key into ModelSpec.weight_maps, ``"huggingface"`` or ``"ctranslate2"``.
+    architectures: names by which the checkpoint asks for a model family: config.json's ``architectures``, or the spec
+        name of a CTranslate2 model.bin, such as ``("WhisperSpec",)``.
+    config_dict: config.json as read; empty when there is none.
+    """
+
+    path: Path
+    format: str
+    architectures: tuple[str, ...]
+    config_dict: dict[str, Any]
+
+    @abstractmethod
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight by its name, memory mapped: pages are read when a tensor is, and must not be written.
+
+        Raises CheckpointError when a file is missing or corrupt.
+        """
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint directory in the format that its files show; Hugging Face's is preferred where both are.
+
+    Reads config.json and, for CTranslate2, the table of variables; no weights yet.
+    Raises CheckpointError when the directory holds neither format, or when what is read is corrupt.
+    """
+    from transept.core.checkpoints import ctranslate2, huggingface
+
+    if huggingface.find_weights(path) is not None:
+        return huggingface.HuggingFaceCheckpoint(path)
+    if (path / ctranslate2.WEIGHTS).is_file():
+        return ctranslate2.CTranslate2Checkpoint(path)
+    if not path.is_dir():
+        raise CheckpointError(f'no checkpoint in "{path}": no such directory')
+    found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
+    wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.WEIGHTS} (CTranslate2)"))
+    raise CheckpointError(f'no checkpoint in "{path}": it holds {found}. Wanted one of {wanted}')
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError when it cannot be read or is no object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f'cannot read "{path}": {error}') from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f'"{path}" is not a JSON object')
+    return content

@@ -1,0 +1,1 @@
+"""The execution side: what turns a step's SequenceGroupMetadata into token ids."""

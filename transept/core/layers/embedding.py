@@ -1,0 +1,39 @@
+"""Token embeddings, and the vocabulary projection that may share their matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transept.core.layers.linear import ParallelGroup, matmul
+
+
+class VocabParallelEmbedding(nn.Module):
+    """Token id -> vector; weight [vocabulary, hidden], whose rows would be split over the group."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_embeddings // group.size, embedding_dim), requires_grad=False)
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """token_ids: [tokens] int64. Returns [tokens, hidden]."""
+        return F.embedding(token_ids, self.weight)
+
+
+class VocabParallelHead(nn.Module):
+    """Hidden state -> logits over the vocabulary.
+
+    weight: a matrix [vocabulary, hidden] to share with an embedding (tied), or None for one of its own.
+    """
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup, weight: nn.Parameter | None = None
+    ) -> None:
+        super().__init__()
+        rows = num_embeddings // group.size
+        self.weight = weight if weight is not None else nn.Parameter(torch.empty(rows, embedding_dim), False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, hidden]. Returns logits [rows, vocabulary]."""
+        return matmul(hidden, self.weight)

@@ -1,0 +1,85 @@
+"""ForConditionalGeneration: the base class of every encoder/decoder model.
+
+Plugins subclass it, the model runner runs it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from transept.core.attention.layer import LayerContext
+from transept.core.attention.metadata import AttentionMetadata
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the engine must know of a model to feed it and to size its cache.
+
+    num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
+    max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
+    """
+
+    num_decoder_layers: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_source_positions: int | None
+    max_target_positions: int | None
+
+
+class ForConditionalGeneration(nn.Module):
+    """An encoder/decoder model over flattened tokens.
+
+    A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
+    runner calls `encode` when a step has newcomers, then `decode` once for everyone, then `compute_logits` for the
+    rows that need a token.
+    """
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        self.config = config
+        self.context = context
+
+    @classmethod
+    @abstractmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """The model's shape, from its config alone."""
+
+    @abstractmethod
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """Run the encoder over newcomers.
+
+        encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input.
+        multimodal_kwargs: what the input mapper returned, a list with one tensor a newcomer for each keyword.
+        Returns hidden states [encoder_tokens, hidden], newcomers one after the other.
+        """
+
+    @abstractmethod
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """Run the decoder over all decoder tokens of the step.
+
+        input_ids, positions: [num_tokens] int64. encoder_hidden_states: the newcomers', or None when there are none.
+        kv_caches: one a decoder layer, [2, num_blocks, block_size, num_kv_heads, head_dim].
+        Returns hidden states [num_tokens, hidden].
+        """
+
+    @abstractmethod
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, hidden]. Returns logits [rows, vocab_size]."""

@@ -1,0 +1,70 @@
+"""RequestOutput: what a request was given on each side, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from transept.core.sequence import Sequence, SequenceGroup
+
+
+@dataclass(frozen=True)
+class CompletionOutput:
+    """One decoded sequence.
+
+    token_ids: new tokens only, the end-of-sequence token included when one came.
+    cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
+    logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
+    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"``, ``"abort"``, or None so far.
+    stop_reason: the stop string or stop token id that ended it, if one of the request's own did.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: float
+    logprobs: list[dict[int, float]] | None
+    finish_reason: str | None
+    stop_reason: str | int | None
+
+
+@dataclass(frozen=True)
+class RequestOutput:
+    """One request: both prompts as the model saw them, and its outputs so far.
+
+    encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for audio.
+    prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
+    """
+
+    request_id: str
+    encoder_prompt: str | None
+    encoder_prompt_token_ids: list[int]
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool
+
+    @classmethod
+    def from_seq_group(cls, group: SequenceGroup) -> RequestOutput:
+        """A snapshot of the group as it stands."""
+        first = group.seqs[0]
+        return cls(
+            request_id=group.request_id,
+            encoder_prompt=group.encoder_seq.prompt,
+            encoder_prompt_token_ids=list(group.encoder_seq.prompt_token_ids),
+            prompt=first.prompt,
+            prompt_token_ids=list(first.prompt_token_ids),
+            outputs=[_completion(seq, group) for seq in group.seqs],
+            finished=group.finished,
+        )
+
+
+def _completion(seq: Sequence, group: SequenceGroup) -> CompletionOutput:
+    return CompletionOutput(
+        index=seq.sample_index,
+        text=seq.output_text,
+        token_ids=list(seq.output_token_ids),
+        cumulative_logprob=seq.cumulative_logprob,
+        logprobs=list(seq.logprobs) if group.sampling_params.logprobs else None,
+        finish_reason=seq.status.value if seq.finished else None,
+        stop_reason=seq.stop_reason,
+    )

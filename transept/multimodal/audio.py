@@ -1,0 +1,300 @@
+"""Audio: from a file, bytes or a waveform to mono float32 samples, and on to the log-mel features of Whisper.
+
+Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, mp3, ...),
+FFmpeg through PyAV the rest (m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts audio, and
+nothing here opens a URL. torch loads with the first spectrogram, PyAV with the first file that libsndfile cannot read.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import soxr
+
+from transept.errors import MediaError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Waveform = npt.NDArray[np.float32]  # mono [num_samples]
+
+SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
+N_FFT = 400  # samples; 25 ms at 16 kHz
+HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
+
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
+HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
+BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float32
+PCM_FULL_SCALE = {"uint8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31}
+
+READABLE = (
+    "Any file that libsndfile or FFmpeg decodes works (wav, flac, ogg, opus, mp3, m4a, mp4, webm, mkv, ...); "
+    "headerless samples go in as (waveform, sample_rate)"
+)
+
+NO_SAMPLES: Waveform = np.empty(0, np.float32)
+
+logger = logging.getLogger(__name__)
+
+
+def load_audio(data: Any, sample_rate: int = SAMPLE_RATE) -> Waveform:
+    """Decode, mix to mono and resample.
+
+    data: a path; the bytes of a file; or ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in
+        [-1, 1] or PCM as int16, int32 or uint8, mono [num_samples] or with channels on either side: the shorter axis
+        is the channels ([2, 2] counts as [channels, samples]).
+    sample_rate: of the result, in Hz.
+    Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Mono
+    is the mean of the channels; resampling is soxr's high quality, as in librosa.resample. Of a truncated or damaged
+    file, what can be decoded; of several audio tracks, the one that FFmpeg deems best.
+    Raises MediaError when there is nothing to decode, and for samples or sample rates that cannot be meant.
+    """
+    if isinstance(data, tuple):
+        return _checked(_from_array(data, sample_rate), "the waveform")
+    if isinstance(data, bytes | bytearray | memoryview):
+        name = f"audio data of {memoryview(data).nbytes} bytes"
+        return _checked(_decode(io.BytesIO(data), name, sample_rate), name)
+    if not isinstance(data, str | os.PathLike):
+        raise MediaError(
+            f"audio of type {type(data).__name__} cannot be read: pass a path, the bytes of a file, "
+            "or (waveform, sample_rate)"
+        )
+    name = f'audio file "{os.fspath(data)}"'
+    with _open(data, name) as file:
+        rewindable = file if file.seekable() else io.BytesIO(file.read())  # a pipe is not, and decoders rewind
+        return _checked(_decode(rewindable, name, sample_rate), name)
+
+
+def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> Tensor:
+    """Whisper's input features (Radford et al. 2022, section 2.2): the log10 of an 80 or 128 band mel spectrogram.
+
+    waveform: [up to num_samples] float32 at 16 kHz, taken as padded with zeros to num_samples, which is a multiple of
+        HOP_LENGTH.
+    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to transformers' WhisperFeatureExtractor: Hann windows
+    of N_FFT samples centred on every hop, the edges reflected; floor 1e-10; all but the top 8 decades cut; (x + 4) / 4.
+    Raises MediaError when the waveform is longer than num_samples.
+    """
+    import torch
+
+    if len(waveform) > num_samples:
+        raise MediaError(f"the waveform has {len(waveform)} samples, more than the {num_samples} of the spectrogram")
+    # Only frames that touch the signal are computed. Half a window past its end everything is zero, and so is the
+    # reflection at the end of what is left:
+    #   samples  0 ........ len(waveform) .... num_computed ....... num_samples
+    #            |----- signal ----|- >= N_FFT / 2 zeros -|-- constant frames --|
+    signal_frames = -(-(len(waveform) + N_FFT // 2) // HOP_LENGTH)
+    num_computed = min(signal_frames * HOP_LENGTH, num_samples)
+    padded = np.zeros(num_computed, dtype=np.float32)
+    padded[: len(waveform)] = waveform
+
+    samples = torch.from_numpy(padded)
+    window = torch.hann_window(N_FFT, dtype=samples.dtype, device=samples.device)
+    spectrum = torch.stft(samples, N_FFT, HOP_LENGTH, window=window, return_complex=True)[:, :-1].T  # [frames, bins]
+    power = spectrum.real.square() + spectrum.imag.square()
+    log_mel = (_mel_filters(num_mels) @ power.T).clamp_(min=1e-10).log10_()  # [mels, frames]
+
+    floor = max(log_mel.max().item() - 8.0, -10.0)  # -10: the log of the clamp, which silence comes to
+    features = samples.new_full((num_mels, num_samples // HOP_LENGTH), floor)
+    torch.clamp(log_mel, min=floor, out=features[:, : log_mel.shape[1]])
+    return features.add_(4.0).div_(4.0)
+
+
+@lru_cache(maxsize=8)
+def _mel_filters(num_mels: int) -> Tensor:
+    """Triangular filters on Slaney's mel scale, of equal area, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
+
+    The same as ``librosa.filters.mel(sr=16000, n_fft=400, n_mels=num_mels)``, whose import takes seconds. Slaney's
+    scale is linear up to 1 kHz, 15 mels, and then 27 mels take a factor of 6.4 (Slaney 1998, Auditory Toolbox).
+    """
+    import torch
+
+    highest = 15 + 27 * np.log(SAMPLE_RATE / 2 / 1000) / np.log(6.4)
+    mels = np.linspace(0, highest, num_mels + 2)
+    edges = np.where(mels < 15, mels * 1000 / 15, 1000 * 6.4 ** ((mels - 15) / 27))[:, None]  # Hz
+    bins = np.linspace(0, SAMPLE_RATE / 2, N_FFT // 2 + 1)  # Hz
+    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
+    triangles = np.maximum(0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre)))
+    return torch.from_numpy((triangles * 2 / (high - low)).astype(np.float32))
+
+
+def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:
+    """``(waveform, sample_rate)`` as `load_audio` takes it -> mono at the wanted rate."""
+    expected = "pass (waveform, sample_rate), the waveform [num_samples] or [channels, num_samples]"
+    if len(data) != 2:
+        raise MediaError(f"audio came as a tuple of {len(data)}: {expected}")
+    waveform, rate = data
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
+        raise MediaError(f"audio came with a sample rate of type {type(rate).__name__}: {expected}")
+    torch = sys.modules.get("torch")  # not loaded, then the waveform is no tensor
+    if torch is not None and isinstance(waveform, torch.Tensor):
+        waveform = waveform.detach().cpu()
+        waveform = (waveform.float() if waveform.is_floating_point() else waveform).numpy()  # numpy has no bfloat16
+    try:
+        samples = np.asarray(waveform)
+    except (TypeError, ValueError):
+        raise MediaError(f"the waveform is no array of numbers: {expected}") from None
+    if samples.ndim == 2:
+        samples = _mono(samples if samples.shape[0] <= samples.shape[1] else samples.T)
+    elif samples.ndim == 1:
+        samples = _to_float(samples)
+    else:
+        raise MediaError(f"the waveform has shape {list(samples.shape)}: {expected}")
+    return _resample([samples], float(rate), sample_rate, "the waveform")
+
+
+def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise MediaError(f"{name} cannot be opened: {reason}. Pass the path of a local file") from None
+
+
+def _decode(file: BinaryIO, name: str, sample_rate: int) -> Waveform:
+    """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty."""
+    if file.seek(0, io.SEEK_END) == 0:
+        raise MediaError(f"{name} is empty. {READABLE}")
+    file.seek(0)
+    try:
+        waveform = _decode_with_libsndfile(file, name, sample_rate)
+        if waveform.size:
+            return waveform
+        reason = "no samples"  # as in a recording that broke off before its header was completed
+    except soundfile.LibsndfileError as error:
+        reason = error.error_string.rstrip(".")
+    except TypeError:  # a name in .raw, whose format soundfile wants to be told
+        reason = "a .raw file"
+    file.seek(0)
+    return _decode_with_ffmpeg(file, name, sample_rate, reason)
+
+
+def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int) -> Waveform:
+    with soundfile.SoundFile(file) as sound:
+        return _resample(_sound_blocks(sound), sound.samplerate, sample_rate, name)
+
+
+def _sound_blocks(sound: Any) -> Iterator[Waveform]:
+    """soundfile.SoundFile -> mono blocks until one is empty: a header may announce more frames than there are."""
+    while len(block := sound.read(BLOCK_SAMPLES // sound.channels, dtype="float32", always_2d=True)):
+        yield _mono(block.T)  # [frames, channels]
+
+
+def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, reason: str) -> Waveform:
+    """reason: why libsndfile could not read the file."""
+    import av
+
+    try:
+        # Playlists (ffconcat, m3u8) name further files and URLs; without a protocol FFmpeg opens none of them.
+        options = {"protocol_whitelist": "none"}
+        with av.open(file, metadata_errors="replace", options=options) as container:
+            stream = container.streams.best("audio")
+            if stream is None:
+                kinds = ", ".join(stream.type for stream in container.streams) or "none"
+                raise MediaError(f"{name} has no audio stream (its streams: {kinds}). {READABLE}")
+            if stream.codec_context is None:
+                raise MediaError(f"{name} has audio in a codec that FFmpeg does not know. {READABLE}")
+            decoded = _decoded_frames(container, stream, name)
+            first = next(decoded, None)
+            if first is None:
+                raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
+            frames = itertools.chain([first], decoded)
+            return _resample(_frame_blocks(frames, first.sample_rate, name), first.sample_rate, sample_rate, name)
+    except av.FFmpegError as error:
+        raise MediaError(
+            f"{name} cannot be decoded, by libsndfile ({reason}) or by FFmpeg ({error.strerror}). {READABLE}"
+        ) from None
+
+
+def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
+    """The stream's av.AudioFrames, without the packets that do not decode; a damaged container ends them."""
+    import av
+
+    packets, damaged = container.demux(stream), 0
+    while True:
+        try:
+            packet = next(packets, None)  # None also after an error: then the generator is over
+            frames = packet.decode() if packet is not None else None
+        except av.FFmpegError:
+            damaged += 1
+            continue
+        if frames is None:
+            break
+        yield from frames
+    if damaged:
+        logger.warning("%s is damaged: %d places in it could not be decoded and were left out", name, damaged)
+
+
+def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[Waveform]:
+    """av.AudioFrames -> mono blocks."""
+    for frame in frames:
+        if frame.sample_rate != rate:
+            raise MediaError(f"{name} changes its sample rate from {rate} to {frame.sample_rate} Hz: split it there")
+        try:
+            samples = frame.to_ndarray()
+        except ValueError:
+            raise MediaError(f'{name} has samples of a kind that cannot be read, "{frame.format.name}"') from None
+        if not frame.format.is_planar:
+            samples = samples.reshape(-1, frame.layout.nb_channels).T  # packed: [1, samples x channels]
+        yield _mono(samples)
+
+
+def _mono(samples: npt.NDArray[Any]) -> Waveform:
+    """[channels, num_samples] -> the mean of the channels, [num_samples] float32."""
+    floats = _to_float(samples)
+    mean: Waveform = floats[0] if len(floats) == 1 else floats.mean(axis=0, dtype=np.float32)
+    return mean
+
+
+def _to_float(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Floats as float32, integer PCM scaled from its full scale to [-1, 1)."""
+    if samples.dtype.kind == "f":
+        return samples.astype(np.float32, copy=False)
+    if samples.dtype.name not in PCM_FULL_SCALE:
+        raise MediaError(
+            f"the waveform has dtype {samples.dtype}: pass floats in [-1, 1], or PCM as {', '.join(PCM_FULL_SCALE)}"
+        )
+    full_scale = np.float32(PCM_FULL_SCALE[samples.dtype.name])
+    middle = full_scale if samples.dtype.kind == "u" else np.float32(0)  # unsigned PCM swings around its middle
+    return (samples.astype(np.float32) - middle) / full_scale
+
+
+def _resample(blocks: Iterable[Waveform], rate: float, sample_rate: int, name: str) -> Waveform:
+    """Join mono blocks of one signal, resampled from `rate` to `sample_rate` on the way."""
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise MediaError(
+            f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
+            f"{HIGHEST_RATE} Hz"
+        )
+    parts = [NO_SAMPLES]
+    if rate == sample_rate:
+        parts += blocks
+    else:
+        resampler = soxr.ResampleStream(rate, sample_rate, num_channels=1, dtype="float32", quality="HQ")
+        parts += [resampler.resample_chunk(np.ascontiguousarray(block)) for block in blocks]
+        parts.append(resampler.resample_chunk(NO_SAMPLES, last=True))
+    return np.concatenate(parts)
+
+
+def _checked(waveform: Waveform, name: str) -> Waveform:
+    """The waveform, unless it is empty or its samples are not audio."""
+    if not waveform.size:
+        raise MediaError(f"{name} holds no audio: it is empty, or shorter than one sample")
+    peak = float(np.abs(waveform).max())
+    if not np.isfinite(peak):
+        raise MediaError(f"{name} has samples that are not finite (NaN or infinity): mend or drop them")
+    if peak > HIGHEST_PEAK:
+        raise MediaError(
+            f"{name} has float samples up to {peak:g}, but full scale is 1.0: divide them by the full scale of the PCM "
+            "they came from (32768 for 16 bits), or pass integers"
+        )
+    return waveform

@@ -1,0 +1,61 @@
+"""map_input: from a modality and raw data to the encoder's input, by the mapper that the model's plugin declared.
+
+Preprocessing calls it once for each item of a request's multimodal data. What a modality's data looks like is the
+mapper's business: nothing here decodes, and nothing here knows a model family.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from transept.errors import MediaError, PluginError
+from transept.registry.spec import ModelSpec, resolve
+
+
+@dataclass(frozen=True)
+class MappedInput:
+    """What a mapper makes of one item: the encoder's input and its length.
+
+    kwargs: the encoder's keyword arguments for one item, without a batch dimension, such as
+        ``{"input_features": Tensor}`` with [num_mels, num_frames] float32.
+    num_tokens: the length of the encoder's output in tokens, at least 1: the slots of the cross cache.
+    """
+
+    kwargs: dict[str, Any]
+    num_tokens: int
+
+
+InputMapper = Callable[[Any, Any], MappedInput]
+"""(raw data, model config) -> MappedInput. Raises MediaError when the data cannot be read or does not fit the model."""
+
+
+def map_input(spec: ModelSpec, config: Any, modality: str, data: Any) -> MappedInput:
+    """Turn one item of multimodal data into the encoder's input.
+
+    spec: the model family, whose ``input_mappers`` has the mapper. config: the model's config, handed to the mapper.
+    modality: such as ``"audio"``. data: whatever the mapper takes.
+    Raises MediaError when the family has no mapper for this modality, and what the mapper raises on bad data;
+    PluginError when the mapper breaks its contract.
+    """
+    if modality not in spec.input_mappers:
+        raise MediaError(_no_mapper(spec, modality))
+    mapped = resolve(spec.input_mappers[modality])(data, config)
+    mapper = f'the "{modality}" mapper of plugin family "{spec.name}"'
+    if not isinstance(mapped, MappedInput):
+        raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")
+    if not isinstance(mapped.num_tokens, int) or mapped.num_tokens < 1:
+        raise PluginError(f"{mapper} returned num_tokens={mapped.num_tokens!r}; it must be an int, 1 or more")
+    return mapped
+
+
+def _no_mapper(spec: ModelSpec, modality: str) -> str:
+    known = sorted(spec.input_mappers)
+    if not known:
+        return f'"{spec.name}" models take text only: there is no mapper for "{modality}" data'
+    listed = ", ".join(f'"{name}"' for name in known)
+    nearest = difflib.get_close_matches(modality, known, n=1)
+    hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
+    return f'"{spec.name}" models have no mapper for "{modality}" data. They take: {listed}{hint}'

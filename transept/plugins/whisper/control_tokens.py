@@ -1,0 +1,83 @@
+"""Whisper's control tokens: where they lie in the vocabulary, and the decoder prompts that they make.
+
+The layout is openai-whisper's: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
+``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``, then
+1501 timestamps. English-only models have 51864 tokens and the language tokens too, though they never use them; large-v3
+added Cantonese at the end of the languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transept.authoring import ParameterError, suggest
+
+NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
+NUM_OTHER_CONTROLS = 7  # from <|translate|> to <|notimestamps|>, and <|startoftranscript|>
+MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
+
+# In the vocabulary's order, which is the order of training data by language.
+LANGUAGE_CODES = tuple(
+    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml "
+    "cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am "
+    "yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue".split()
+)
+
+
+class ControlTokens:
+    """The ids of one checkpoint's control tokens, from its config."""
+
+    def __init__(self, config: Any) -> None:
+        self.multilingual = config.vocab_size >= MULTILINGUAL_VOCABULARY
+        self.start_of_transcript: int = config.decoder_start_token_id
+        first_timestamp = config.vocab_size - NUM_TIMESTAMPS
+        num_languages = first_timestamp - self.start_of_transcript - NUM_OTHER_CONTROLS
+        self.first_language = self.start_of_transcript + 1
+        self.translate = self.first_language + num_languages
+        self.transcribe = self.translate + 1
+        self.start_of_previous = self.translate + 3
+        self.no_speech = self.translate + 4
+        self.no_timestamps = self.translate + 5
+        self.first_timestamp = first_timestamp
+        self.languages = dict(zip(LANGUAGE_CODES, range(self.first_language, self.translate), strict=False))
+
+
+def languages(config: Any) -> dict[str, int]:
+    """Language code to token id; empty for an English-only checkpoint."""
+    tokens = ControlTokens(config)
+    return tokens.languages if tokens.multilingual else {}
+
+
+def decoder_prompt(
+    config: Any, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+) -> list[int]:
+    """The tokens that open a transcript: ``<|startoftranscript|><|en|><|transcribe|><|notimestamps|>``.
+
+    language: a code such as ``"de"``; default English. English-only checkpoints have neither language nor task tokens.
+    Raises ParameterError for a language or a task that the checkpoint does not have.
+    """
+    tokens = ControlTokens(config)
+    if task not in ("transcribe", "translate"):
+        raise ParameterError(f'task must be "transcribe" or "translate", not {task!r}')
+    prompt = [tokens.start_of_transcript]
+    if tokens.multilingual:
+        code = language or "en"
+        if code not in tokens.languages:
+            raise ParameterError(f"this checkpoint has no language {code!r}.{suggest(code, list(tokens.languages))}")
+        prompt += [tokens.languages[code], tokens.translate if task == "translate" else tokens.transcribe]
+    elif language not in (None, "en") or task == "translate":
+        asked = "translate" if task == "translate" else f"transcribe {language!r}"
+        raise ParameterError(f"this checkpoint is English-only and cannot {asked}; use a multilingual one, such as base")
+    return prompt if timestamps else [*prompt, tokens.no_timestamps]
+
+
+def language_prompt(config: Any) -> list[int]:
+    """After ``<|startoftranscript|>`` alone, the next token names the language."""
+    return [ControlTokens(config).start_of_transcript]
+
+
+def prepare_decoder_prompt(token_ids: Sequence[int], config: Any) -> list[int]:
+    """Prepend ``<|startoftranscript|>`` unless it is there: first, or after ``<|startofprev|>`` and earlier text."""
+    start = ControlTokens(config).start_of_transcript
+    return list(token_ids) if start in token_ids else [start, *token_ids]

@@ -1,0 +1,216 @@
+"""Whisper (Radford et al. 2022): a convolutional stem and a pre-norm transformer encoder, a pre-norm decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transept.authoring import (
+    Attention,
+    AttentionMetadata,
+    AttentionType,
+    ColumnParallelLinear,
+    EncoderDecoderQKVParallelLinear,
+    ForConditionalGeneration,
+    LayerContext,
+    ModelShape,
+    QKVParallelLinear,
+    RowParallelLinear,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+    get_activation,
+)
+
+
+class WhisperSelfAttention(nn.Module):
+    """Self-attention of either side."""
+
+    def __init__(self, d_model: int, num_heads: int, attn_type: AttentionType, context: LayerContext) -> None:
+        super().__init__()
+        head_dim = d_model // num_heads
+        self.attn_type = attn_type
+        self.qkv_proj = QKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
+        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
+        self.attn = Attention(head_dim, context=context)
+
+    def forward(self, x: Tensor, kv_cache: Tensor | None, metadata: AttentionMetadata) -> Tensor:
+        """x: [tokens, d_model]. Returns the same shape."""
+        query, key, value = self.qkv_proj(x)
+        attended: Tensor = self.attn(query, key, value, kv_cache, metadata, self.attn_type)
+        return self.out_proj(attended)
+
+
+class WhisperCrossAttention(nn.Module):
+    """Attention of decoder tokens over the encoder's output."""
+
+    def __init__(self, d_model: int, num_heads: int, context: LayerContext) -> None:
+        super().__init__()
+        head_dim = d_model // num_heads
+        self.qkv_proj = EncoderDecoderQKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
+        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
+        self.attn = Attention(head_dim, context=context)
+
+    def forward(
+        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
+    ) -> Tensor:
+        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
+        query, key, value = self.qkv_proj(x, encoder_hidden)
+        attended: Tensor = self.attn(query, key, value, kv_cache, metadata, AttentionType.ENCODER_DECODER)
+        return self.out_proj(attended)
+
+
+class WhisperFeedForward(nn.Module):
+    """Two linear layers with an activation between them."""
+
+    def __init__(self, config: Any, d_ff: int, context: LayerContext) -> None:
+        super().__init__()
+        self.fc1 = ColumnParallelLinear(config.d_model, d_ff, group=context.group)
+        self.fc2 = RowParallelLinear(d_ff, config.d_model, group=context.group)
+        self.activation = get_activation(config.activation_function)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [tokens, d_model]. Returns the same shape."""
+        return self.fc2(self.activation(self.fc1(x)))
+
+
+class WhisperEncoderLayer(nn.Module):
+    """Pre-norm self-attention and feed-forward."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        heads = config.encoder_attention_heads
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.self_attn = WhisperSelfAttention(config.d_model, heads, AttentionType.ENCODER, context)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+        self.ffn = WhisperFeedForward(config, config.encoder_ffn_dim, context)
+
+    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """x: [encoder_tokens, d_model]. Returns the same shape."""
+        x = x + self.self_attn(self.self_attn_layer_norm(x), None, metadata)
+        return x + self.ffn(self.final_layer_norm(x))
+
+
+class WhisperDecoderLayer(nn.Module):
+    """Pre-norm self-attention, cross-attention and feed-forward."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        heads = config.decoder_attention_heads
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.self_attn = WhisperSelfAttention(config.d_model, heads, AttentionType.DECODER, context)
+        self.cross_attn_layer_norm = nn.LayerNorm(config.d_model)
+        self.cross_attn = WhisperCrossAttention(config.d_model, heads, context)
+        self.final_layer_norm = nn.LayerNorm(config.d_model)
+        self.ffn = WhisperFeedForward(config, config.decoder_ffn_dim, context)
+
+    def forward(
+        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
+    ) -> Tensor:
+        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
+        x = x + self.self_attn(self.self_attn_layer_norm(x), kv_cache, metadata)
+        x = x + self.cross_attn(self.cross_attn_layer_norm(x), encoder_hidden, kv_cache, metadata)
+        return x + self.ffn(self.final_layer_norm(x))
+
+
+class WhisperEncoder(nn.Module):
+    """Log-mel windows to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        d_model = config.d_model
+        self.conv1 = nn.Conv1d(config.num_mel_bins, d_model, kernel_size=3, padding=1)
+        self.conv2 = nn.Conv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
+        self.embed_positions = nn.Parameter(torch.empty(config.max_source_positions, d_model), requires_grad=False)
+        self.layers = nn.ModuleList(WhisperEncoderLayer(config, context) for _ in range(config.encoder_layers))
+        self.layer_norm = nn.LayerNorm(d_model)
+
+    def forward(self, input_features: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """input_features: [windows, mels, frames]. Returns [windows * frames / 2, d_model]."""
+        x = F.gelu(self.conv2(F.gelu(self.conv1(input_features))))  # [windows, d_model, frames / 2]
+        x = (x.transpose(1, 2) + self.embed_positions).flatten(0, 1).contiguous()
+        for layer in self.layers:
+            x = layer(x, metadata)
+        hidden: Tensor = self.layer_norm(x)
+        return hidden
+
+
+class WhisperDecoder(nn.Module):
+    """Tokens and encoder hidden states to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        d_model = config.d_model
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, d_model, group=context.group)
+        self.embed_positions = nn.Parameter(torch.empty(config.max_target_positions, d_model), requires_grad=False)
+        self.layers = nn.ModuleList(WhisperDecoderLayer(config, context) for _ in range(config.decoder_layers))
+        self.layer_norm = nn.LayerNorm(d_model)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        x: Tensor = self.embed_tokens(input_ids) + self.embed_positions[positions]
+        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden, kv_cache, metadata)
+        return self.layer_norm(x)
+
+
+class WhisperForConditionalGeneration(ForConditionalGeneration):
+    """Every Whisper size: 80 or 128 mel bins, with or without languages."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        self.encoder = WhisperEncoder(config, context)
+        self.decoder = WhisperDecoder(config, context)
+        self.head = VocabParallelHead(
+            config.vocab_size, config.d_model, group=context.group, weight=self.decoder.embed_tokens.weight
+        )
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """The model's shape, from a transformers WhisperConfig."""
+        return ModelShape(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=config.d_model // config.decoder_attention_heads,
+            vocab_size=config.vocab_size,
+            max_source_positions=config.max_source_positions,
+            max_target_positions=config.max_target_positions,
+        )
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """input_features: a list of [mels, frames] windows. Returns [windows * frames / 2, d_model]."""
+        features = torch.stack(multimodal_kwargs["input_features"]).to(self.encoder.embed_positions)
+        hidden: Tensor = self.encoder(features, attn_metadata)
+        return hidden
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration.decode."""
+        hidden: Tensor = self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return hidden
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
+        logits: Tensor = self.head(hidden)
+        return logits

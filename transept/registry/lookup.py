@@ -1,0 +1,102 @@
+"""Which plugin's ModelSpec runs a checkpoint, decided by the ``architectures`` of its config.json.
+
+Called by the engine. Imports no model: the answer is a declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transept.errors import UnsupportedModelError, suggest
+from transept.registry.hookspecs import ENTRY_POINT_GROUP
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+from transept.registry.spec import ModelSpec
+
+HOW_TO_INSTALL = (
+    "More model families come as plugins: pip install a distribution that has an entry point in "
+    f'"{ENTRY_POINT_GROUP}". See `transept plugins check`.'
+)
+
+
+def find_model(
+    plugins: Plugins, architectures: Sequence[str] | None, source: str, plugin: str | None = None
+) -> ModelSpec:
+    """The ModelSpec that runs a checkpoint.
+
+    architectures: from the checkpoint's config.json; the first one that a plugin runs decides.
+    source: where the checkpoint comes from, for messages.
+    plugin: the plugin to take, by its name or by its distribution's; needed only when two run the same architecture.
+
+    Raises UnsupportedModelError when no plugin runs the checkpoint, when two do and `plugin` does not choose, and when
+    `plugin` is unknown, broken, disabled, or does not run it.
+    """
+    if not architectures:
+        raise UnsupportedModelError(
+            f'{source} does not say which model it is: there is no "architectures" in its config.\n'
+            'Add one, such as "architectures": ["BartForConditionalGeneration"].\n' + _what_is_known(plugins)
+        )
+    chosen = plugins.reports if plugin is None else _chosen(plugins, plugin)
+    for architecture in architectures:
+        claims = [(report, spec) for report in chosen for spec in report.models if architecture in spec.architectures]
+        if len(claims) > 1:
+            raise _conflict([report for report, _ in claims], architecture, source)
+        if claims:
+            return claims[0][1]
+    asked = " or ".join(f'"{architecture}"' for architecture in architectures)
+    if plugin is None:
+        raise UnsupportedModelError(f"no plugin runs {asked} (from {source}).\n{_what_is_known(plugins)}")
+    rivals = [report for architecture in architectures for report in plugins.claims.get(architecture, ())]
+    lines = [f'plugin "{plugin}" does not run {asked} (from {source}).', *_states(chosen)]
+    lines += _listing("Plugins that run it", rivals) or [HOW_TO_INSTALL]
+    raise UnsupportedModelError("\n".join(lines))
+
+
+def _chosen(plugins: Plugins, plugin: str) -> tuple[PluginReport, ...]:
+    """The plugins of that name or, when there is none, of the distribution of that name."""
+    by_name = tuple(report for report in plugins.reports if report.name == plugin)
+    by_distribution = tuple(report for report in plugins.reports if report.distribution == plugin)
+    if by_name or by_distribution:
+        return by_name or by_distribution
+    known = {name for report in plugins.reports for name in (report.name, report.distribution)}
+    raise UnsupportedModelError(f'no plugin is named "{plugin}".{suggest(plugin, known)}\n{_what_is_known(plugins)}')
+
+
+def _conflict(reports: Sequence[PluginReport], architecture: str, source: str) -> UnsupportedModelError:
+    # Plugins of the same name are told apart by their distributions.
+    names = [report.name for report in reports]
+    choices = names if len(set(names)) == len(names) else [report.distribution for report in reports]
+    arguments = " or ".join(f'plugin="{choice}"' for choice in choices)
+    return UnsupportedModelError(
+        f'{len(reports)} plugins run "{architecture}" (from {source}): '
+        f"{' and '.join(_origin(report) for report in reports)}.\n"
+        f"Choose with {arguments} (--plugin {choices[0]} on the command line), "
+        f"or leave one out with {DISABLE_VARIABLE}={choices[-1]}."
+    )
+
+
+def _what_is_known(plugins: Plugins) -> str:
+    return "\n".join([*(_states(plugins.reports) or ["Loaded: no plugin at all."]), HOW_TO_INSTALL])
+
+
+def _states(reports: Sequence[PluginReport]) -> list[str]:
+    """One line for each state that a plugin is in."""
+    return [
+        *_listing("Loaded", [report for report in reports if report.status == "ok"]),
+        *_listing("Failed to load", [report for report in reports if report.status == "failed"]),
+        *_listing(f"Left out by {DISABLE_VARIABLE}", [report for report in reports if report.status == "disabled"]),
+    ]
+
+
+def _listing(title: str, reports: Sequence[PluginReport]) -> list[str]:
+    """A line that begins with the title, or none when there is nothing to list."""
+    listed = ", ".join(_origin(report) + _detail(report) for report in reports)
+    return [f"{title}: {listed}."] if listed else []
+
+
+def _origin(report: PluginReport) -> str:
+    return f"{report.name} from {report.distribution} {report.version}"
+
+
+def _detail(report: PluginReport) -> str:
+    detail = report.error or ", ".join(report.architectures)
+    return f" ({detail})" if detail else ""

@@ -1,0 +1,169 @@
+"""Discovery: one PluginReport for every entry point in the group ``transept.plugins``, whatever state it is in.
+
+Called by the engine and the command line. Never lets a broken plugin stop the others or the program, never keeps
+module-level state, and never imports torch: what is heavy stays behind the references in a ModelSpec.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import traceback
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pluggy
+
+from transept.errors import PluginError, suggest
+from transept.registry import hookspecs
+from transept.registry.hookspecs import ENTRY_POINT_GROUP, PROJECT_NAME
+from transept.registry.spec import ModelSpec
+
+DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PluginReport:
+    """What became of one entry point.
+
+    name, distribution, version: the entry point's name and the installed distribution that brought it.
+    status: ``"ok"``; ``"failed"``, then `error` says why in one line and `traceback` where; or ``"disabled"``.
+    models: the model families that it runs; empty unless the status is ``"ok"``.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    status: Literal["ok", "failed", "disabled"]
+    error: str | None = None
+    traceback: str | None = None
+    models: tuple[ModelSpec, ...] = ()
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """Every architecture that the plugin runs, in the order of its declaration."""
+        return tuple(architecture for spec in self.models for architecture in spec.architectures)
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """Every plugin found, broken and disabled ones included, sorted by name and distribution."""
+
+    reports: tuple[PluginReport, ...]
+
+    def with_status(self, status: Literal["ok", "failed", "disabled"]) -> tuple[PluginReport, ...]:
+        """The reports with this status."""
+        return tuple(report for report in self.reports if report.status == status)
+
+    @property
+    def claims(self) -> dict[str, tuple[PluginReport, ...]]:
+        """Architecture -> the plugins that run it, architectures in alphabetical order."""
+        claims: dict[str, tuple[PluginReport, ...]] = {}
+        for report in self.reports:
+            for architecture in report.architectures:
+                claims[architecture] = (*claims.get(architecture, ()), report)
+        return dict(sorted(claims.items()))
+
+    @property
+    def conflicts(self) -> dict[str, tuple[PluginReport, ...]]:
+        """The claims on architectures that more than one plugin runs."""
+        return {architecture: reports for architecture, reports in self.claims.items() if len(reports) > 1}
+
+
+def discover(environ: Mapping[str, str] = os.environ) -> Plugins:
+    """Load every installed plugin, except those that ``TRANSEPT_DISABLE_PLUGINS`` in `environ` leaves out.
+
+    Never raises for what a plugin does; its report carries the error.
+    """
+    disabled = {name.strip() for name in environ.get(DISABLE_VARIABLE, "").split(",")} - {""}
+    entry_points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    reports = [_report(entry_point, disabled) for entry_point in entry_points]
+    known = {name for report in reports for name in (report.name, report.distribution)}
+    for name in sorted(disabled - known):
+        logger.warning(
+            '%s names "%s", but no such plugin is installed.%s', DISABLE_VARIABLE, name, suggest(name, known)
+        )
+    return Plugins(tuple(sorted(reports, key=lambda report: (report.name, report.distribution))))
+
+
+def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> PluginReport:
+    distribution = entry_point.dist
+    name = entry_point.name
+    distribution_name = (distribution and distribution.metadata["Name"]) or "unknown"
+    version = (distribution and distribution.metadata["Version"]) or "unknown"
+    if not disabled.isdisjoint({name, distribution_name}):
+        return PluginReport(name, distribution_name, version, "disabled")
+    try:
+        models = _load(entry_point)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # not only Exception: a plugin may call sys.exit(), a Rust extension may panic
+        trace = traceback.format_exc()
+        return PluginReport(name, distribution_name, version, "failed", error=_one_line(error), traceback=trace)
+    return PluginReport(name, distribution_name, version, "ok", models=models)
+
+
+def _load(entry_point: importlib.metadata.EntryPoint) -> tuple[ModelSpec, ...]:
+    """Import, register and check one plugin, and ask it for its models.
+
+    Every entry point has a plugin manager to itself. So a plugin that fails is forgotten with its manager, without a
+    half-registered hook left behind; two distributions may use the same plugin name; and whose model it is, is known.
+    """
+    manager = pluggy.PluginManager(PROJECT_NAME)
+    manager.add_hookspecs(hookspecs)
+    plugin = entry_point.load()
+    manager.register(plugin, name=entry_point.name)
+    _check_hooks(manager, plugin)
+    returned = manager.hook.register_models()
+    if not returned:  # pluggy drops None
+        raise PluginError("register_models returned None, not a list of ModelSpec")
+    models = tuple(spec for specs in returned for spec in _checked_list(specs))
+    _check_claims(models)
+    return models
+
+
+def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
+    """Raise PluginError for a hook that does not exist (a misspelt one, most likely) and for a plugin without one."""
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError:
+        hooks = manager.get_hookcallers(plugin) or []
+        unknown = ", ".join(f'"{hook.name}"' for hook in hooks if not hook.has_spec())
+        raise PluginError(f'unknown hook {unknown}; the hook is "register_models"') from None
+    if not manager.hook.register_models.get_hookimpls():
+        raise PluginError("no register_models hook: define register_models() and mark it with @hookimpl")
+
+
+def _checked_list(specs: Any) -> list[ModelSpec]:
+    if not isinstance(specs, list):
+        raise PluginError(f"register_models returned {_a(specs)}, not a list of ModelSpec")
+    for spec in specs:
+        if not isinstance(spec, ModelSpec):
+            raise PluginError(f"register_models returned a list with {_a(spec)} in it, not a list of ModelSpec")
+    return specs
+
+
+def _check_claims(models: tuple[ModelSpec, ...]) -> None:
+    owners: dict[str, str] = {}
+    for spec in models:
+        for architecture in spec.architectures:
+            if architecture in owners:
+                raise PluginError(f'"{architecture}" is declared twice: by {owners[architecture]} and by {spec.name}')
+            owners[architecture] = spec.name
+
+
+def _a(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else f"a value of type {type(value).__name__}"
+
+
+def _one_line(error: BaseException) -> str:
+    """``"ImportError: No module named 'foo'"``, whatever the error's text looks like."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception as broken:  # a plugin's own exception class may fail at being printed, too
+        text = f"its text cannot be shown ({type(broken).__name__})"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
