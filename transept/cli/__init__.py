@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from transept.cli import plugins
+from transept.cli import plugins, transcribe
 from transept.errors import TranseptError, suggest
 
-COMMANDS = (plugins,)  # in the order of --help
+COMMANDS = (transcribe, plugins)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
+from typing import Any
 
-from transept.errors import ParameterError
+from transept.errors import ParameterError, suggest
+
+DTYPES = ("float32", "bfloat16", "float16")
+ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
 
 @dataclass(frozen=True)
@@ -33,3 +38,82 @@ class SchedulerConfig:
                 f"max_decoder_tokens={self.max_decoder_tokens} is under max_num_seqs={self.max_num_seqs}: "
                 f"a step in which every sequence decodes needs one token each. Raise the first or lower the second."
             )
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """All that may be set on an engine. Sizes left None follow from the model and the machine.
+
+    model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name.
+    device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
+    attention_backend: a backend's name, or ``"auto"``.
+    quantization: None is the only choice so far.
+    plugin: the plugin to take, where two run the same architecture.
+    block_size: slots (tokens) of a cache block.
+    kv_cache_bytes: cache memory on the device. Default: 4 GiB, and at most a quarter of the machine's memory, on a
+        CPU; half of what is free on a GPU. A CPU's pages are used only when they are written.
+    swap_bytes: host memory for preempted requests; 0 recomputes them.
+    max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
+
+    Raises ParameterError for an unknown option or a value out of range.
+    """
+
+    model: str
+    device: str = "auto"
+    dtype: str = "auto"
+    attention_backend: str = "auto"
+    quantization: str | None = None
+    plugin: str | None = None
+    block_size: int = 64
+    kv_cache_bytes: int | None = None
+    swap_bytes: int = 0
+    max_num_seqs: int = 64
+    max_decoder_tokens: int | None = None
+    max_encoder_tokens: int | None = None
+
+    def __new__(cls, *args: Any, **options: Any) -> EngineConfig:
+        """Refuse unknown options with the nearest known one."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                raise ParameterError(f"Engine has no option {name!r}.{suggest(name, known)}")
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("auto", *DTYPES):
+            raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
+        if self.quantization is not None:
+            raise ParameterError(f"quantization={self.quantization!r} is not there yet; leave it None")
+        for name, low in (("block_size", 1), ("kv_cache_bytes", 1), ("swap_bytes", 0), ("max_num_seqs", 1)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+                raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
+
+    def on_this_machine(self) -> EngineConfig:
+        """The same with device, dtype and kv_cache_bytes decided. Raises ParameterError for a device that is absent."""
+        import torch
+
+        device = self.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device.partition(":")[0] not in ("cpu", "cuda"):
+            raise ParameterError(f'no device {device!r}; known: auto, cpu, cuda, cuda:0, ...')
+        on_gpu = device.startswith("cuda")
+        if on_gpu and not torch.cuda.is_available():
+            raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no CUDA GPU; use device="cpu"')
+        dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
+        kv_cache_bytes = self.kv_cache_bytes
+        if kv_cache_bytes is None:
+            quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+            kv_cache_bytes = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else min(4 << 30, quarter)
+        return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
+
+    def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
+        """Budgets of one step, those left None sized by the model's longest encoder and decoder sequence."""
+        decoder_tokens = self.max_num_seqs * (max_target_positions or 1024)
+        encoder_tokens = max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
+        return SchedulerConfig(
+            max_num_seqs=self.max_num_seqs,
+            max_decoder_tokens=self.max_decoder_tokens or decoder_tokens,
+            max_encoder_tokens=self.max_encoder_tokens or encoder_tokens,
+        )

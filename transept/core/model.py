@@ -21,6 +21,7 @@ class ModelShape:
 
     num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
+    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     """
 
     num_decoder_layers: int
@@ -29,6 +30,7 @@ class ModelShape:
     vocab_size: int
     max_source_positions: int | None
     max_target_positions: int | None
+    encoder_takes_text: bool = True
 
 
 class ForConditionalGeneration(nn.Module):

@@ -7,8 +7,9 @@ the stop check. No torch here.
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transept.errors import ParameterError, suggest
@@ -57,13 +58,13 @@ class SamplingParams:
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
-    seed: int | None = None
+    seed: int | None = field(default=None, compare=False)  # rows that differ in it alone are sampled together
     logprobs: int | None = None
     skip_special_tokens: bool = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SamplingParams:
         """Refuse unknown names with the nearest known one."""
-        known = [field.name for field in dataclasses.fields(cls)]
+        known = [known.name for known in dataclasses.fields(cls)]
         for name in kwargs:
             if name not in known:
                 raise ParameterError(f"SamplingParams has no {name!r}.{suggest(name, known)}")
@@ -90,21 +91,21 @@ class SamplingParams:
         """Complete the fields left None from a transformers GenerationConfig.
 
         max_new_tokens: how many the model has positions for, after the decoder prompt; the bound of max_tokens.
-        Raises ParameterError when the completed parameters contradict each other.
+        A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
+        contradict each other.
         """
         default = generation_config
         sampled = bool(getattr(default, "do_sample", False))
         temperature = self.temperature
         if temperature is None:
             temperature = float(default.temperature or 1.0) if sampled else 0.0
-        own_truncation = temperature > 0.0
         if temperature == 0.0 and (self.top_k or (self.top_p or 1.0) < 1.0 or self.min_p or self.n > 1):
             raise ParameterError(
                 "top_k, top_p, min_p and n > 1 need sampling, but this model decodes greedily by default; "
                 "set temperature above 0, such as SamplingParams(temperature=1.0, ...)"
             )
         top_k, top_p = self.top_k, self.top_p
-        if own_truncation and sampled:
+        if temperature > 0.0 and sampled:
             top_k = getattr(default, "top_k", None) if top_k is None else top_k
             top_p = getattr(default, "top_p", None) if top_p is None else top_p
         penalty = self.repetition_penalty
@@ -117,6 +118,7 @@ class SamplingParams:
             top_k=top_k or 0,
             top_p=1.0 if top_p is None else top_p,
             repetition_penalty=penalty,
+            seed=secrets.randbits(63) if self.seed is None and temperature > 0.0 else self.seed,
             suppress_tokens=_first_given(self.suppress_tokens, getattr(default, "suppress_tokens", None)),
             begin_suppress_tokens=_first_given(
                 self.begin_suppress_tokens, getattr(default, "begin_suppress_tokens", None)
@@ -145,6 +147,8 @@ class SamplingParams:
         for name in ("top_p", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
+        if self.seed is not None and self.seed >= 2**64:
+            raise ParameterError(f"seed must be below 2**64, not {self.seed}")
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise ParameterError("stop strings must be non-empty strings")
 

@@ -97,10 +97,12 @@ class Sequence:
         """Whether the sequence will get no more tokens."""
         return self.status.finished
 
-    def append_token(self, token_id: int, logprob: float) -> None:
+    def append_token(self, token: SampledToken) -> None:
         """Add one decoded token with its log probability."""
-        self.output_token_ids.append(token_id)
-        self.cumulative_logprob += logprob
+        self.output_token_ids.append(token.token_id)
+        self.cumulative_logprob += token.logprob
+        if token.top is not None:
+            self.logprobs.append(token.top)
 
     def fork(self, seq_id: int, sample_index: int) -> Sequence:
         """A copy under a new id; its blocks are shared through BlockSpaceManager.fork."""
@@ -148,6 +150,18 @@ class SequenceGroup:
 
 
 @dataclass(frozen=True)
+class SampledToken:
+    """A drawn token: what crosses back from the execution side.
+
+    top: log probabilities of the likeliest tokens and the drawn one, when the request asks for them.
+    """
+
+    token_id: int
+    logprob: float
+    top: dict[int, float] | None
+
+
+@dataclass(frozen=True)
 class SequenceData:
     """What the execution side needs to know of one decoder sequence in one step."""
 
@@ -159,6 +173,16 @@ class SequenceData:
     def num_tokens(self) -> int:
         """Prompt and output tokens together."""
         return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Prompt and output token ids."""
+        return self.prompt_token_ids + self.output_token_ids
+
+    @property
+    def last_token_id(self) -> int:
+        """The newest token."""
+        return (self.output_token_ids or self.prompt_token_ids)[-1]
 
 
 @dataclass(frozen=True)

@@ -236,16 +236,18 @@ def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
 
 def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[Waveform]:
     """av.AudioFrames -> mono blocks."""
+    import av
+
+    kind = None  # sample format and channels; a damaged stream may change them
     for frame in frames:
         if frame.sample_rate != rate:
             raise MediaError(f"{name} changes its sample rate from {rate} to {frame.sample_rate} Hz: split it there")
-        try:
-            samples = frame.to_ndarray()
-        except ValueError:
-            raise MediaError(f'{name} has samples of a kind that cannot be read, "{frame.format.name}"') from None
-        if not frame.format.is_planar:
-            samples = samples.reshape(-1, frame.layout.nb_channels).T  # packed: [1, samples x channels]
-        yield _mono(samples)
+        if kind != (frame.format.name, frame.layout.name):
+            kind = (frame.format.name, frame.layout.name)
+            # To packed floats: PyAV's to_ndarray reads past the planes of a planar frame with 8 channels or more.
+            packer = av.AudioResampler(format="flt")
+        for packed in packer.resample(frame):
+            yield _mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
 
 
 def _mono(samples: npt.NDArray[Any]) -> Waveform:

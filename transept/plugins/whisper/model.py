@@ -184,6 +184,7 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
             vocab_size=config.vocab_size,
             max_source_positions=config.max_source_positions,
             max_target_positions=config.max_target_positions,
+            encoder_takes_text=False,
         )
 
     def encode(

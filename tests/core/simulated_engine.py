@@ -1,0 +1,162 @@
+"""The engine's loop around a scheduler, with a model that needs no weights."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from simulated_cache import SimulatedCache, fork, make_group
+
+from transept.core.block_manager import BlockSpaceManager
+from transept.core.config import SchedulerConfig
+from transept.core.scheduler import Scheduler, SchedulerOutputs
+from transept.core.sequence import SequenceGroup, SequenceStatus
+
+BLOCK_SIZE = 4
+
+
+class Simulation:
+    """A scheduler, a cache that remembers, and a model that predicts from its context.
+
+    The next token depends on the request, the sample and everything read from the cache, so a wrong block shows in the
+    output; `expected` computes the same without any cache.
+    """
+
+    def __init__(
+        self,
+        device: int = 64,
+        host: int = 0,
+        max_num_seqs: int = 8,
+        max_decoder_tokens: int = 1000,
+        max_encoder_tokens: int = 1000,
+    ) -> None:
+        self.config = SchedulerConfig(max_num_seqs, max_decoder_tokens, max_encoder_tokens)
+        self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
+        self.scheduler = Scheduler(self.config, self.manager)
+        self.cache = SimulatedCache(BLOCK_SIZE)
+        self.arrivals = 0
+        self.groups: dict[str, SequenceGroup] = {}
+        self.finished: list[str] = []
+        self.preempted_by_swap = self.preempted_by_recompute = self.copied = 0
+
+    def add(self, encoder: int = 8, prompt: int = 2, n: int = 1, max_tokens: int = 8) -> SequenceGroup:
+        name = f"r{self.arrivals}"
+        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, self.arrivals)
+        self.arrivals += 1
+        self.scheduler.add_seq_group(group)
+        self.groups[name] = group
+        return group
+
+    def step(self) -> SchedulerOutputs:
+        running_before = list(self.scheduler.running)
+        outputs = self.scheduler.schedule()
+        self.check_step(outputs, running_before)
+        self.cache.swap_out(outputs.blocks_to_swap_out)
+        self.cache.swap_in(outputs.blocks_to_swap_in)
+        self.cache.copy(outputs.blocks_to_copy)
+        self.copied += len(outputs.blocks_to_copy)
+        drawn = [self.run(index, outputs) for index in range(len(outputs.groups))]
+        for group, tokens in zip(outputs.groups, drawn, strict=True):
+            self.append(group, tokens)
+        self.finished += [group.request_id for group in self.scheduler.free_finished_seq_groups()]
+        self.manager.check_integrity()
+        return outputs
+
+    def check_step(self, outputs: SchedulerOutputs, running_before: list[SequenceGroup]) -> None:
+        running = self.scheduler.running
+        assert sum(group.max_num_seqs for group in running) <= self.config.max_num_seqs
+        newcomers = [metadata for metadata in outputs.metadata if metadata.is_newcomer]
+        olds = [metadata for metadata in outputs.metadata if not metadata.is_newcomer]
+        decoder_tokens = sum(data.num_tokens for metadata in newcomers for data in metadata.seq_data.values())
+        assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
+        assert sum(m.encoder_seq_data.num_tokens for m in newcomers) <= self.config.max_encoder_tokens
+        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.metadata]
+        assert set(outputs.groups) == set(running)
+        assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
+        gone, come = set(running_before) - set(running), set(running) - set(running_before)
+        assert not (gone and come)
+        for group in gone:
+            swapped = group.unfinished_seqs[0].status is SequenceStatus.SWAPPED
+            self.preempted_by_swap += swapped
+            self.preempted_by_recompute += not swapped
+            assert swapped == (group.request_id in self.manager.cross_block_tables)
+        assert bool(outputs.blocks_to_swap_out) <= bool(gone)
+        for group in running:
+            assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
+        for group in self.scheduler.queue:
+            assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
+        assert outputs.metadata or not self.scheduler.has_unfinished, "no group makes progress"
+        if running_before and come:  # the watermark
+            assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
+
+    def run(self, index: int, outputs: SchedulerOutputs) -> dict[int, list[int]]:
+        """The model's step for one group: tokens drawn for each of its sequences."""
+        metadata = outputs.metadata[index]
+        encoder = metadata.encoder_seq_data
+        if metadata.is_newcomer:
+            for i in range(encoder.num_tokens):
+                self.cache.write(metadata.cross_block_table, i, (metadata.request_id, i))
+        drawn = {}
+        for seq_id, data in metadata.seq_data.items():
+            tokens = data.prompt_token_ids + data.output_token_ids
+            table = metadata.block_tables[seq_id]
+            for i in range(0 if metadata.is_newcomer else len(tokens) - 1, len(tokens)):
+                self.cache.write(table, i, tokens[i])
+            cross = self.cache.read(metadata.cross_block_table, encoder.num_tokens)
+            assert cross == [(metadata.request_id, i) for i in range(encoder.num_tokens)]
+            context = self.cache.read(table, len(tokens))
+            samples = range(data.sample_index, data.sample_index + metadata.num_samples)
+            drawn[seq_id] = [predict(context, sample) for sample in samples]
+        return drawn
+
+    def append(self, group: SequenceGroup, drawn: dict[int, list[int]]) -> None:
+        for parent in group.unfinished_seqs:
+            tokens = drawn[parent.seq_id]
+            seqs = [parent]
+            for _ in tokens[1:]:
+                child = fork(parent)
+                child.sample_index = len(seqs)
+                self.scheduler.fork_seq(parent, child)
+                seqs.append(child)
+                group.seqs.append(child)
+            for seq, token in zip(seqs, tokens, strict=True):
+                seq.append_token(token, 0.0)
+                if ends(token):
+                    seq.status = SequenceStatus.STOPPED
+                elif len(seq.output_token_ids) == group.sampling_params.max_tokens:
+                    seq.status = SequenceStatus.LENGTH
+
+    def finish(self, limit: int = 2000) -> None:
+        for _ in range(limit):
+            if not self.scheduler.has_unfinished:
+                break
+            self.step()
+        assert not self.scheduler.has_unfinished
+        self.check_empty()
+        for group in self.groups.values():
+            if all(seq.status is not SequenceStatus.ABORTED for seq in group.seqs):
+                assert [seq.output_token_ids for seq in group.seqs] == expected(group)
+
+    def check_empty(self) -> None:
+        manager = self.manager
+        assert self.scheduler.running == self.scheduler.queue == []
+        assert manager.block_tables == manager.cross_block_tables == {}
+        assert manager.num_free_device_blocks == manager.num_device_blocks
+        assert manager.num_free_host_blocks == manager.num_host_blocks
+
+
+def predict(context: list[object], sample: int) -> int:
+    return hash((tuple(context), sample)) % 1000
+
+
+def ends(token: int) -> bool:
+    return token % 25 == 0
+
+
+def expected(group: SequenceGroup) -> list[list[int]]:
+    outputs = []
+    for sample in range(group.sampling_params.n):
+        output: list[int] = []
+        while not (output and ends(output[-1])) and len(output) < (group.sampling_params.max_tokens or 0):
+            output.append(predict(group.seqs[0].prompt_token_ids + output, sample))
+        outputs.append(output)
+    return outputs

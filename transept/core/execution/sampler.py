@@ -1,0 +1,161 @@
+"""The sampler: from logits to tokens, for many requests with different parameters at once.
+
+Rows whose parameters are equal are handled together, so a batch of like requests costs a few tensor operations. Draws
+are functions of (seed, sample, position) alone: no generator's state, so a sample is the same whatever else is in the
+batch, and after preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import SampledToken, SequenceData
+
+
+@dataclass(frozen=True)
+class SamplingRow:
+    """One row of logits: whose it is, and how many tokens to draw from it."""
+
+    seq_id: int
+    data: SequenceData
+    params: SamplingParams
+    num_samples: int
+
+
+class Sampler:
+    """Applies penalties, bias and suppression, then greedy or random choice."""
+
+    def __init__(self, eos_token_ids: Seq[int], device: torch.device) -> None:
+        self.eos_token_ids = tuple(eos_token_ids)
+        self.device = device
+        self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
+
+    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> dict[int, list[SampledToken]]:
+        """Choose the next tokens. Writes into logits.
+
+        logits: [rows, vocabulary], any float dtype. Returns by sequence id the drawn tokens, num_samples of them.
+        """
+        by_params: dict[SamplingParams, list[int]] = {}
+        for index, row in enumerate(rows):
+            by_params.setdefault(row.params, []).append(index)
+        sampled: dict[int, list[SampledToken]] = {}
+        for params, indices in by_params.items():
+            block = (logits if len(indices) == len(rows) else logits[indices]).float()
+            group = [rows[index] for index in indices]
+            self._process(block, params, group)
+            drawn = block.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(block, params, group)
+            for row, tokens in zip(group, _with_logprobs(block, drawn, params), strict=True):
+                sampled[row.seq_id] = tokens
+        return sampled
+
+    def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
+        """Penalties, bias, then everything that forbids tokens. In place on [rows, vocabulary]."""
+        _penalize(logits, params, rows)
+        if params.logit_bias:
+            tokens, values = zip(*params.logit_bias, strict=True)
+            logits[:, self._index(tokens)] += torch.tensor(values, device=self.device)
+        if params.allowed_token_ids is not None:
+            allowed = self._index(tuple(params.allowed_token_ids))
+            kept = logits[:, allowed]
+            logits.fill_(float("-inf"))
+            logits[:, allowed] = kept
+        if params.suppress_tokens:
+            logits.index_fill_(1, self._index(tuple(params.suppress_tokens)), float("-inf"))
+        if params.begin_suppress_tokens:
+            begin = [i for i, row in enumerate(rows) if not row.data.output_token_ids]
+            _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
+        if params.min_tokens:
+            short = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) < params.min_tokens]
+            _forbid(logits, short, self._index((*self.eos_token_ids, *params.stop_token_ids)))
+
+    def _index(self, token_ids: tuple[int, ...]) -> Tensor:
+        if len(self._index_cache) > 1024:
+            self._index_cache.clear()
+        if token_ids not in self._index_cache:
+            self._index_cache[token_ids] = torch.tensor(token_ids, dtype=torch.int64, device=self.device)
+        return self._index_cache[token_ids]
+
+
+def _forbid(logits: Tensor, rows: list[int], token_ids: Tensor) -> None:
+    if rows and len(token_ids):
+        logits[torch.tensor(rows, device=logits.device)[:, None], token_ids] = float("-inf")
+
+
+def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
+    """Repetition penalty over prompt and output (Keskar et al. 2019), presence and frequency over the output."""
+    repetition = params.repetition_penalty or 1.0
+    if repetition == 1.0 and not params.presence_penalty and not params.frequency_penalty:
+        return
+    for i, row in enumerate(rows):
+        output = row.data.output_token_ids
+        if repetition != 1.0:
+            seen = torch.tensor(sorted({*row.data.prompt_token_ids, *output}), device=logits.device)
+            values = logits[i, seen]
+            logits[i, seen] = torch.where(values > 0, values / repetition, values * repetition)
+        if output and (params.presence_penalty or params.frequency_penalty):
+            tokens, counts = torch.tensor(output, device=logits.device).unique(return_counts=True)
+            logits[i, tokens] -= params.presence_penalty + params.frequency_penalty * counts
+
+
+def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[int]]:
+    """Random tokens by inverse transform sampling, num_samples for each row of [rows, vocabulary]."""
+    assert params.temperature is not None
+    scaled = _truncate(logits / params.temperature, params)
+    cumulative = torch.softmax(scaled.double(), dim=-1).cumsum(dim=-1)
+    uniforms = [
+        [_uniform(row, row.data.sample_index + sample) for sample in range(row.num_samples)] for row in rows
+    ]
+    thresholds = torch.tensor(uniforms, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
+    # right=True: the first token whose cumulative probability exceeds the threshold, so never one of probability 0
+    return torch.searchsorted(cumulative, thresholds, right=True).tolist()  # type: ignore[no-any-return]
+
+
+def _uniform(row: SamplingRow, sample: int) -> float:
+    """A number in [0, 1) from the counter-based generator Philox (Salmon et al. 2011)."""
+    assert row.params.seed is not None
+    position = len(row.data.output_token_ids)
+    bits = np.random.Philox(key=[row.params.seed, sample], counter=position)
+    return float(np.random.Generator(bits).random())
+
+
+def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
+    """Set to -inf what top-k, then min-p, then top-p leave out. [rows, vocabulary], already divided by temperature."""
+    hidden = float("-inf")
+    if params.top_k and params.top_k < logits.shape[-1]:
+        weakest = logits.topk(params.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < weakest, hidden)
+    if params.min_p:
+        floor = logits.max(dim=-1, keepdim=True).values + float(np.log(params.min_p))
+        logits = logits.masked_fill(logits < floor, hidden)
+    if params.top_p is not None and params.top_p < 1.0:
+        values, order = logits.sort(dim=-1, descending=True)
+        probabilities = values.softmax(dim=-1)
+        # keep a token when those before it have less than top_p together; the likeliest is always kept
+        beyond = probabilities.cumsum(dim=-1) - probabilities >= params.top_p
+        logits = logits.masked_fill(beyond.scatter(-1, order, beyond), hidden)
+    return logits
+
+
+def _with_logprobs(logits: Tensor, drawn: list[list[int]], params: SamplingParams) -> list[list[SampledToken]]:
+    """Attach log probabilities. logits: [rows, vocabulary], processed; drawn: [rows][num_samples] token ids."""
+    normalizer = logits.logsumexp(dim=-1, keepdim=True)
+    tokens = torch.tensor(drawn, device=logits.device)
+    logprobs = (logits.gather(-1, tokens) - normalizer).tolist()
+    top: list[dict[int, float] | None] = [None] * len(drawn)
+    if params.logprobs:
+        values, indices = logits.topk(params.logprobs, dim=-1)
+        pairs = zip(indices.tolist(), (values - normalizer).tolist(), strict=True)
+        top = [dict(zip(ids, numbers, strict=True)) for ids, numbers in pairs]
+    return [
+        [
+            SampledToken(token, logprob, None if best is None else {**best, token: logprob})
+            for token, logprob in zip(row_tokens, row_logprobs, strict=True)
+        ]
+        for row_tokens, row_logprobs, best in zip(drawn, logprobs, top, strict=True)
+    ]

@@ -1,0 +1,76 @@
+"""The worker: one device with its model, its cache and the moves between cache blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from transept.core.attention.backends.selector import select_backend
+from transept.core.attention.layer import LayerContext
+from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.load_weights import load_weights
+from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.config import EngineConfig
+from transept.core.execution.kv_cache import KVCache, block_bytes
+from transept.core.execution.model_runner import ModelRunner
+from transept.core.execution.sampler import Sampler
+from transept.core.layers.linear import ParallelGroup
+from transept.core.model import ForConditionalGeneration, ModelShape
+from transept.core.scheduler import SchedulerOutputs
+from transept.core.sequence import SampledToken
+
+
+class Worker:
+    """Loads the model onto its device, owns the cache, runs steps."""
+
+    def __init__(
+        self,
+        model_class: type[ForConditionalGeneration],
+        model_config: Any,
+        checkpoint: Checkpoint,
+        weight_map: WeightMap,
+        config: EngineConfig,  # as it is on this machine: nothing "auto", nothing None
+        eos_token_ids: tuple[int, ...],
+    ) -> None:
+        device, dtype = torch.device(config.device), getattr(torch, config.dtype)
+        shape = model_class.shape(model_config)
+        self.num_device_blocks, self.num_host_blocks = num_blocks(shape, config, dtype)
+        backend = select_backend(config.attention_backend, device, dtype, shape.head_dim, config.block_size)
+        context = LayerContext(attention_backend=backend, group=ParallelGroup())
+        model = _build(model_class, model_config, context, device, dtype)
+        load_weights(model, checkpoint, weight_map)
+        self.cache = KVCache(
+            shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device
+        )
+        self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device))
+
+    def execute(self, step: SchedulerOutputs) -> dict[int, list[SampledToken]]:
+        """Move the step's blocks, then run it. Returns the drawn tokens by decoder sequence id."""
+        self.cache.swap_out(step.blocks_to_swap_out)
+        self.cache.swap_in(step.blocks_to_swap_in)
+        self.cache.copy(step.blocks_to_copy)
+        return self.runner.execute(step.metadata)
+
+
+def num_blocks(shape: ModelShape, config: EngineConfig, dtype: torch.dtype) -> tuple[int, int]:
+    """How many blocks the byte budgets for device and host hold."""
+    assert config.kv_cache_bytes is not None
+    size = block_bytes(shape, config.block_size, dtype)
+    return config.kv_cache_bytes // size, config.swap_bytes // size
+
+
+def _build(
+    model_class: type[ForConditionalGeneration],
+    model_config: Any,
+    context: LayerContext,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> ForConditionalGeneration:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            return model_class(model_config, context).eval().requires_grad_(False)
+    finally:
+        torch.set_default_dtype(default)

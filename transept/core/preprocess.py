@@ -1,0 +1,168 @@
+"""InputPreprocessor: splits a user's prompt into what the encoder and what the decoder is given.
+
+Called by the engine when a request arrives. It needs a ModelSpec, a config and a tokenizer, but no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transept.core.prompts import Prompt
+from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs
+from transept.errors import PromptError, suggest
+from transept.multimodal.registry import map_input
+from transept.registry.spec import ModelSpec
+
+_SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data")
+_EXPLICIT_KEYS = ("encoder_prompt", "decoder_prompt")
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A single prompt, taken apart: text or token ids or neither, and multimodal data or none."""
+
+    text: str | None
+    token_ids: list[int] | None
+    data: Mapping[str, Any] | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is neither text nor tokens."""
+        return not self.text and not self.token_ids
+
+
+class InputPreprocessor:
+    """Prompt in, EncoderDecoderInputs out.
+
+    max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
+    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        config: Any,
+        tokenizer: Any | None,
+        *,
+        max_source_positions: int | None = None,
+        max_target_positions: int | None = None,
+        encoder_takes_text: bool = True,
+    ) -> None:
+        self.spec = spec
+        self.config = config
+        self.tokenizer = tokenizer
+        self.max_source_positions = max_source_positions
+        self.max_target_positions = max_target_positions
+        self.encoder_takes_text = encoder_takes_text
+
+    def __call__(self, prompt: Prompt) -> EncoderDecoderInputs:
+        """Split and tokenize a prompt of any form.
+
+        Raises PromptError for a malformed or too long prompt, MediaError for multimodal data that cannot be used.
+        """
+        if isinstance(prompt, Mapping) and any(key in prompt for key in _EXPLICIT_KEYS):
+            encoder, decoder = self._take_explicit_apart(prompt)
+        else:
+            single = _take_apart(prompt)
+            if single.data is None:
+                encoder, decoder = single, None
+            else:  # the data goes to the encoder and pushes text and tokens to the decoder
+                encoder = _Single(None, None, single.data)
+                decoder = None if single.empty else _Single(single.text, single.token_ids, None)
+        return EncoderDecoderInputs(self._encoder_inputs(encoder), self._decoder_inputs(decoder))
+
+    def _take_explicit_apart(self, prompt: Mapping[str, Any]) -> tuple[_Single, _Single | None]:
+        for key in prompt:
+            if key not in _EXPLICIT_KEYS:
+                raise PromptError(f"an explicit encoder/decoder prompt has no {key!r}; known: {_EXPLICIT_KEYS}")
+        if prompt.get("encoder_prompt") is None:
+            raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
+        encoder = _take_apart(prompt["encoder_prompt"])
+        if encoder.data is not None and not encoder.empty:
+            raise PromptError("encoder_prompt holds text or tokens beside multimodal data; put them into decoder_prompt")
+        given = prompt.get("decoder_prompt")
+        decoder = None if given is None else _take_apart(given)
+        if decoder is not None and decoder.data is not None:
+            raise PromptError("decoder_prompt holds multi_modal_data; the decoder takes text: move it to encoder_prompt")
+        return encoder, decoder
+
+    def _encoder_inputs(self, single: _Single) -> EncoderInputs:
+        if single.data is not None:
+            if len(single.data) != 1:
+                raise PromptError(f"multi_modal_data holds {sorted(single.data)}; give exactly one modality")
+            ((modality, data),) = single.data.items()
+            mapped = map_input(self.spec, self.config, modality, data)
+            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs)
+        if not self.encoder_takes_text:
+            takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
+            raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
+        token_ids = self._token_ids(single, add_special_tokens=True)
+        limit = self.max_source_positions
+        if not token_ids:
+            raise PromptError("the encoder's prompt is empty")
+        if limit is not None and len(token_ids) > limit:
+            raise PromptError(f"the encoder's prompt has {len(token_ids)} tokens, but this model reads {limit}; shorten it")
+        return EncoderInputs(self._text(single, token_ids), token_ids, len(token_ids))
+
+    def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
+        if single is None:
+            token_ids = list(self.spec.default_decoder_prompt(self.config))
+            single = _Single(None, token_ids, None)
+        else:
+            given = self._token_ids(single, add_special_tokens=False)
+            token_ids = list(self.spec.prepare_decoder_prompt(given, self.config))
+        limit = self.max_target_positions
+        if limit is not None and len(token_ids) >= limit:
+            raise PromptError(
+                f"the decoder's prompt has {len(token_ids)} tokens, but this model has {limit} positions for prompt and "
+                "output together; shorten it"
+            )
+        return DecoderInputs(self._text(single, token_ids), token_ids)
+
+    def _token_ids(self, single: _Single, add_special_tokens: bool) -> list[int]:
+        """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
+        if single.token_ids is not None:
+            vocab_size = self.config.vocab_size
+            for token in single.token_ids:
+                if not 0 <= token < vocab_size:
+                    raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
+            return single.token_ids
+        if self.tokenizer is None:
+            raise PromptError("this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])")
+        return list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
+
+    def _text(self, single: _Single, token_ids: Sequence[int]) -> str | None:
+        if single.text is not None or self.tokenizer is None:
+            return single.text
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False))
+
+
+def _take_apart(prompt: Any) -> _Single:
+    if isinstance(prompt, str):
+        return _Single(prompt, None, None)
+    if not isinstance(prompt, Mapping):
+        raise PromptError(f"a prompt is a string or a dict such as TextPrompt or TokensPrompt, not {type(prompt).__name__}")
+    for key in prompt:
+        if key not in _SINGLE_KEYS:
+            raise PromptError(f"a prompt has no {key!r}.{suggest(str(key), _SINGLE_KEYS)}")
+    given = [key for key in _SINGLE_KEYS[:3] if prompt.get(key) is not None]
+    data = prompt.get("multi_modal_data") or None
+    if len(given) > 1:
+        raise PromptError(f"a prompt holds both {given[0]!r} and {given[1]!r}; give one of them")
+    if not given and data is None:
+        raise PromptError("a prompt is empty; give prompt, prompt_tokens or multi_modal_data")
+    if data is not None and not isinstance(data, Mapping):
+        raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not {data!r}')
+    if not given:
+        return _Single(None, None, data)
+    value = prompt[given[0]]
+    if given[0] == "prompt":
+        if not isinstance(value, str):
+            raise PromptError(f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens")
+        return _Single(value, None, data)
+    try:
+        return _Single(None, [int(token) for token in value], data)
+    except (TypeError, ValueError):
+        raise PromptError(f"{given[0]} must be a list of token ids, not {value!r}") from None

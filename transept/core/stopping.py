@@ -1,0 +1,50 @@
+"""When a decoder sequence ends, and what text it then has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import Sequence, SequenceStatus
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a tokenizer makes of the first bytes of a character
+
+
+class StopChecker:
+    """Decides after each token whether its sequence is finished, and keeps its text.
+
+    eos_token_ids: the checkpoint's end-of-sequence tokens. tokenizer: None for a checkpoint without one; texts are
+    then empty.
+    """
+
+    def __init__(self, eos_token_ids: tuple[int, ...], tokenizer: Any | None) -> None:
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self.tokenizer = tokenizer
+
+    def check(self, seq: Sequence, params: SamplingParams) -> None:
+        """Set status, stop_reason and, when the sequence ends, output_text after a new token."""
+        token = seq.output_token_ids[-1]
+        if token in self.eos_token_ids and not params.ignore_eos:
+            seq.status = SequenceStatus.STOPPED
+        elif token in params.stop_token_ids and len(seq.output_token_ids) > params.min_tokens:
+            seq.status, seq.stop_reason = SequenceStatus.STOPPED, token
+        elif params.max_tokens is not None and len(seq.output_token_ids) >= params.max_tokens:
+            seq.status = SequenceStatus.LENGTH
+        if params.stop or seq.finished:
+            self.update_text(seq, params)
+        if params.stop and len(seq.output_token_ids) > params.min_tokens:
+            self._cut_at_stop_string(seq, params)
+
+    def update_text(self, seq: Sequence, params: SamplingParams) -> None:
+        """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
+        if self.tokenizer is None:
+            return
+        text = self.tokenizer.decode(seq.output_token_ids, skip_special_tokens=params.skip_special_tokens)
+        seq.output_text = text if seq.finished else text.rstrip(INCOMPLETE)
+
+    def _cut_at_stop_string(self, seq: Sequence, params: SamplingParams) -> None:
+        found = [(seq.output_text.find(stop), stop) for stop in params.stop if stop in seq.output_text]
+        if found:
+            cut, seq.stop_reason = min(found)
+            seq.output_text = seq.output_text[:cut]
+            seq.status = SequenceStatus.STOPPED
