@@ -20,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "transcribe",
         help=about,
         description=f"{about.capitalize()}. The text goes to standard output, everything else to standard error.",
-        epilog="Exit code: 0 when every file was transcribed, 1 when one was not (the others still are), 2 for bad usage.",
+        epilog="Exit code: 0 all files transcribed, 1 some were not (the others still are), 2 bad usage.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="audio or video file of any length")
     parser.add_argument(

@@ -97,10 +97,10 @@ class EngineConfig:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if device.partition(":")[0] not in ("cpu", "cuda"):
-            raise ParameterError(f'no device {device!r}; known: auto, cpu, cuda, cuda:0, ...')
+            raise ParameterError(f"no device {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         on_gpu = device.startswith("cuda")
         if on_gpu and not torch.cuda.is_available():
-            raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no CUDA GPU; use device="cpu"')
+            raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
         kv_cache_bytes = self.kv_cache_bytes
         if kv_cache_bytes is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence as Seq
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
@@ -87,9 +88,9 @@ class Engine:
         are several prompts and stderr is a terminal.
         Raises PromptError, MediaError, ParameterError or CapacityError, naming the prompt; then nothing stays queued.
         """
-        if self.has_unfinished_requests:
-            raise ParameterError("generate() with requests of add_request() unfinished: step() to their end, or abort them")
-        prompt_list: list[Prompt] = [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
+        if self.scheduler.has_unfinished:
+            raise ParameterError("requests of add_request() are unfinished: step() to their end, or abort them")
+        prompt_list = cast("list[Prompt]", [prompts] if isinstance(prompts, (str, Mapping)) else list(prompts))
         params_list = _one_each(sampling_params, len(prompt_list))
         ids = [f"generate-{next(self._request_ids)}" for _ in prompt_list]
         show = len(prompt_list) > 1 if progress is None else progress

@@ -81,11 +81,11 @@ class InputPreprocessor:
             raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
         encoder = _take_apart(prompt["encoder_prompt"])
         if encoder.data is not None and not encoder.empty:
-            raise PromptError("encoder_prompt holds text or tokens beside multimodal data; put them into decoder_prompt")
+            raise PromptError("encoder_prompt holds text beside multimodal data; put the text into decoder_prompt")
         given = prompt.get("decoder_prompt")
         decoder = None if given is None else _take_apart(given)
         if decoder is not None and decoder.data is not None:
-            raise PromptError("decoder_prompt holds multi_modal_data; the decoder takes text: move it to encoder_prompt")
+            raise PromptError("decoder_prompt holds multi_modal_data, which the encoder takes: move it there")
         return encoder, decoder
 
     def _encoder_inputs(self, single: _Single) -> EncoderInputs:
@@ -103,7 +103,7 @@ class InputPreprocessor:
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         if limit is not None and len(token_ids) > limit:
-            raise PromptError(f"the encoder's prompt has {len(token_ids)} tokens, but this model reads {limit}; shorten it")
+            raise PromptError(f"the encoder's prompt has {len(token_ids)} tokens; this model reads {limit}: shorten it")
         return EncoderInputs(self._text(single, token_ids), token_ids, len(token_ids))
 
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
@@ -116,8 +116,8 @@ class InputPreprocessor:
         limit = self.max_target_positions
         if limit is not None and len(token_ids) >= limit:
             raise PromptError(
-                f"the decoder's prompt has {len(token_ids)} tokens, but this model has {limit} positions for prompt and "
-                "output together; shorten it"
+                f"the decoder's prompt has {len(token_ids)} tokens; this model has {limit} positions for prompt and "
+                "output together: shorten it"
             )
         return DecoderInputs(self._text(single, token_ids), token_ids)
 
@@ -143,7 +143,7 @@ def _take_apart(prompt: Any) -> _Single:
     if isinstance(prompt, str):
         return _Single(prompt, None, None)
     if not isinstance(prompt, Mapping):
-        raise PromptError(f"a prompt is a string or a dict such as TextPrompt or TokensPrompt, not {type(prompt).__name__}")
+        raise PromptError(f"a prompt is a string or a dict, such as TextPrompt, not {type(prompt).__name__}")
     for key in prompt:
         if key not in _SINGLE_KEYS:
             raise PromptError(f"a prompt has no {key!r}.{suggest(str(key), _SINGLE_KEYS)}")

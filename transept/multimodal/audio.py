@@ -235,19 +235,21 @@ def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
 
 
 def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[Waveform]:
-    """av.AudioFrames -> mono blocks."""
+    """av.AudioFrames -> mono blocks, larger than the frames: resampling 20 ms at a time is slow."""
     import av
 
-    kind = None  # sample format and channels; a damaged stream may change them
-    for frame in frames:
-        if frame.sample_rate != rate:
-            raise MediaError(f"{name} changes its sample rate from {rate} to {frame.sample_rate} Hz: split it there")
-        if kind != (frame.format.name, frame.layout.name):
-            kind = (frame.format.name, frame.layout.name)
-            # To packed floats: PyAV's to_ndarray reads past the planes of a planar frame with 8 channels or more.
-            packer = av.AudioResampler(format="flt")
-        for packed in packer.resample(frame):
-            yield _mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
+    for kind, run in itertools.groupby(frames, lambda frame: (frame.sample_rate, frame.format.name, frame.layout.name)):
+        if kind[0] != rate:  # formats and layouts may change, as in a damaged stream
+            raise MediaError(f"{name} changes its sample rate from {rate} to {kind[0]} Hz: split it there")
+        # To packed floats: PyAV's to_ndarray reads past the planes of a planar frame with 8 channels or more.
+        queue, packer = av.AudioFifo(), av.AudioResampler(format="flt")
+        for frame in itertools.chain(run, [None]):  # None: the end
+            if frame is not None:
+                frame.pts = None  # or the queue would refuse gaps between the time stamps
+                queue.write(frame)
+            while block := queue.read(BLOCK_SAMPLES // 8, partial=frame is None):
+                for packed in packer.resample(block):
+                    yield _mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
 
 
 def _mono(samples: npt.NDArray[Any]) -> Waveform:

@@ -45,7 +45,9 @@ class Transcriber:
         self.engine = Engine(model, **engine_options)
         speech = self.engine.spec.speech
         if speech is None:
-            raise UnsupportedModelError(f'"{model}" is a "{self.engine.spec.name}" model, which does not transcribe speech')
+            raise UnsupportedModelError(
+                f'"{model}" is a "{self.engine.spec.name}" model; it does not transcribe speech'
+            )
         self.speech = speech
         self.languages = dict(speech.languages(self.engine.model_config))
         self.window_seconds = speech.window_seconds(self.engine.model_config)
@@ -72,13 +74,15 @@ class Transcriber:
         self._control_tokens(language, task)
         return self._run(audios, language, task)
 
-    def _run(self, audios: Iterable[AudioInput], language: str | None, task: str) -> Iterator[Transcript | TranseptError]:
+    def _run(
+        self, audios: Iterable[AudioInput], language: str | None, task: str
+    ) -> Iterator[Transcript | TranseptError]:
         for batch in self._batches(audios):
             self._set_languages(batch, language)
             yield from self._transcribe_batch(batch, task)
 
     def _batches(self, audios: Iterable[AudioInput]) -> Iterator[list[_Recording]]:
-        """Recordings with about as many windows in all as the engine runs at a time; read only when their turn comes."""
+        """Recordings with about as many windows as the engine runs at a time; read only when their turn comes."""
         batch: list[_Recording] = []
         for audio in audios:
             batch.append(self._read(audio))
@@ -144,7 +148,12 @@ class Transcriber:
 
 
 def transcribe(
-    audio: AudioInput, model: str | Path, *, language: str | None = None, task: str = "transcribe", **engine_options: Any
+    audio: AudioInput,
+    model: str | Path,
+    *,
+    language: str | None = None,
+    task: str = "transcribe",
+    **engine_options: Any,
 ) -> Transcript:
     """Transcribe one recording with a model that is loaded for it; see Transcriber, which keeps one loaded."""
     return Transcriber(model, **engine_options).transcribe(audio, language=language, task=task)

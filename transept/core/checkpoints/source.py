@@ -1,6 +1,7 @@
 """locate: from what a user calls a model to a local checkpoint directory.
 
-A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name ``org/name``.
+A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, or a name on the hub,
+``org/name``.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
     try:
-        files = wanted_files(HfApi().list_repo_files(name))
+        siblings = HfApi().model_info(name).siblings or []
+        files = wanted_files(sibling.rfilename for sibling in siblings)
         return Path(snapshot_download(name, allow_patterns=files))
     except HFValidationError as error:
         raise CheckpointError(f'"{name}" is neither a directory nor a name on the hub: {_first_line(error)}') from None

@@ -108,12 +108,10 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> li
     assert params.temperature is not None
     scaled = _truncate(logits / params.temperature, params)
     cumulative = torch.softmax(scaled.double(), dim=-1).cumsum(dim=-1)
-    uniforms = [
-        [_uniform(row, row.data.sample_index + sample) for sample in range(row.num_samples)] for row in rows
-    ]
+    uniforms = [[_uniform(row, row.data.sample_index + sample) for sample in range(row.num_samples)] for row in rows]
     thresholds = torch.tensor(uniforms, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
     # right=True: the first token whose cumulative probability exceeds the threshold, so never one of probability 0
-    return torch.searchsorted(cumulative, thresholds, right=True).tolist()  # type: ignore[no-any-return]
+    return torch.searchsorted(cumulative, thresholds, right=True).tolist()
 
 
 def _uniform(row: SamplingRow, sample: int) -> float:

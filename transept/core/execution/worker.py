@@ -40,9 +40,7 @@ class Worker:
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         load_weights(model, checkpoint, weight_map)
-        self.cache = KVCache(
-            shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device
-        )
+        self.cache = KVCache(shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device)
         self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device))
 
     def execute(self, step: SchedulerOutputs) -> dict[int, list[SampledToken]]:

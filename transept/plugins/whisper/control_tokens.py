@@ -1,9 +1,9 @@
 """Whisper's control tokens: where they lie in the vocabulary, and the decoder prompts that they make.
 
 The layout is openai-whisper's: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
-``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``, then
-1501 timestamps. English-only models have 51864 tokens and the language tokens too, though they never use them; large-v3
-added Cantonese at the end of the languages.
+``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``,
+then 1501 timestamps. English-only models have 51864 tokens, the language tokens among them, though they never use those;
+large-v3 added Cantonese at the end of the languages.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
 
 # In the vocabulary's order, which is the order of training data by language.
 LANGUAGE_CODES = tuple(
-    "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml "
-    "cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am "
-    "yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue".split()
+    """
+    en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi
+    ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd
+    gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
+    """.split()
 )
 
 
@@ -68,7 +70,7 @@ def decoder_prompt(
         prompt += [tokens.languages[code], tokens.translate if task == "translate" else tokens.transcribe]
     elif language not in (None, "en") or task == "translate":
         asked = "translate" if task == "translate" else f"transcribe {language!r}"
-        raise ParameterError(f"this checkpoint is English-only and cannot {asked}; use a multilingual one, such as base")
+        raise ParameterError(f"this checkpoint knows English only and cannot {asked}; use a multilingual one")
     return prompt if timestamps else [*prompt, tokens.no_timestamps]
 
 

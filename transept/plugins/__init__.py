@@ -1,0 +1,1 @@
+"""The built-in model families. They reach Transept through `transept.authoring`, as any plugin does."""
