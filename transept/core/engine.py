@@ -26,7 +26,7 @@ from transept.core.sampling_params import SamplingParams
 from transept.core.scheduler import Scheduler
 from transept.core.sequence import SampledToken, Sequence, SequenceGroup
 from transept.core.stopping import StopChecker
-from transept.errors import CheckpointError, ParameterError, PromptError
+from transept.errors import CapacityError, CheckpointError, MediaError, ParameterError, PromptError
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
@@ -119,7 +119,11 @@ class Engine:
         """
         inputs = self.preprocess(prompt)
         room = (self.shape.max_target_positions or self._longest_output()) - len(inputs.decoder.token_ids)
-        params = (sampling_params or SamplingParams()).resolve(self.generation_config, room)
+        params = (sampling_params or SamplingParams()).resolve(
+            self.generation_config, room, self.model_config.vocab_size
+        )
+        if params.stop and self.tokenizer is None:
+            raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
         group = SequenceGroup(
             request_id,
             [Sequence(next(self._seq_ids), inputs)],
@@ -213,7 +217,7 @@ def _naming(index: int, num_prompts: int) -> Iterator[None]:
     """Say in an error which of several prompts it is about."""
     try:
         yield
-    except PromptError as error:
+    except (PromptError, MediaError, ParameterError, CapacityError) as error:
         if num_prompts == 1:
             raise
-        raise PromptError(f"prompt {index}: {error}") from None
+        raise type(error)(f"prompt {index}: {error}") from error

@@ -5,6 +5,8 @@ Called by the engine when a request arrives. It needs a ModelSpec, a config and 
 
 from __future__ import annotations
 
+import operator
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +78,9 @@ class InputPreprocessor:
     def _take_explicit_apart(self, prompt: Mapping[str, Any]) -> tuple[_Single, _Single | None]:
         for key in prompt:
             if key not in _EXPLICIT_KEYS:
-                raise PromptError(f"an explicit encoder/decoder prompt has no {key!r}; known: {_EXPLICIT_KEYS}")
+                raise PromptError(
+                    f"an explicit encoder/decoder prompt has no {key!r}.{suggest(str(key), _EXPLICIT_KEYS)}"
+                )
         if prompt.get("encoder_prompt") is None:
             raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
         encoder = _take_apart(prompt["encoder_prompt"])
@@ -124,14 +128,16 @@ class InputPreprocessor:
     def _token_ids(self, single: _Single, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
         if single.token_ids is not None:
-            vocab_size = self.config.vocab_size
-            for token in single.token_ids:
-                if not 0 <= token < vocab_size:
-                    raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
-            return single.token_ids
-        if self.tokenizer is None:
+            token_ids = single.token_ids
+        elif self.tokenizer is None:
             raise PromptError("this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])")
-        return list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
+        else:
+            token_ids = list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
+        vocab_size = self.config.vocab_size
+        for token in token_ids:
+            if not 0 <= token < vocab_size:
+                raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
+        return token_ids
 
     def _text(self, single: _Single, token_ids: Sequence[int]) -> str | None:
         if single.text is not None or self.tokenizer is None:
@@ -146,15 +152,17 @@ def _take_apart(prompt: Any) -> _Single:
         raise PromptError(f"a prompt is a string or a dict, such as TextPrompt, not {type(prompt).__name__}")
     for key in prompt:
         if key not in _SINGLE_KEYS:
-            raise PromptError(f"a prompt has no {key!r}.{suggest(str(key), _SINGLE_KEYS)}")
+            raise PromptError(f"a prompt has no {key!r}.{suggest(str(key), (*_SINGLE_KEYS, *_EXPLICIT_KEYS))}")
     given = [key for key in _SINGLE_KEYS[:3] if prompt.get(key) is not None]
-    data = prompt.get("multi_modal_data") or None
+    data = prompt.get("multi_modal_data")
+    if data is not None and not isinstance(data, Mapping):
+        kind = type(data).__name__
+        raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}')
+    data = data or None
     if len(given) > 1:
         raise PromptError(f"a prompt holds both {given[0]!r} and {given[1]!r}; give one of them")
     if not given and data is None:
         raise PromptError("a prompt is empty; give prompt, prompt_tokens or multi_modal_data")
-    if data is not None and not isinstance(data, Mapping):
-        raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not {data!r}')
     if not given:
         return _Single(None, None, data)
     value = prompt[given[0]]
@@ -163,6 +171,6 @@ def _take_apart(prompt: Any) -> _Single:
             raise PromptError(f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens")
         return _Single(value, None, data)
     try:
-        return _Single(None, [int(token) for token in value], data)
-    except (TypeError, ValueError):
-        raise PromptError(f"{given[0]} must be a list of token ids, not {value!r}") from None
+        return _Single(None, [operator.index(token) for token in value], data)
+    except TypeError:
+        raise PromptError(f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}") from None

@@ -18,9 +18,9 @@ class TextPrompt(TypedDict):
 
 
 class TokensPrompt(TypedDict):
-    """A prompt given as token ids. ``prompt_token_ids`` is accepted for ``prompt_tokens``."""
+    """A prompt given as token ids, under one of the two names; users of other engines know the second."""
 
-    prompt_tokens: Sequence[int]
+    prompt_tokens: NotRequired[Sequence[int]]
     prompt_token_ids: NotRequired[Sequence[int]]
     multi_modal_data: NotRequired[Mapping[str, Any]]
 

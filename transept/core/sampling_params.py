@@ -7,12 +7,17 @@ the stop check. No torch here.
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 from transept.errors import ParameterError, suggest
+
+MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,12 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         freeze = object.__setattr__  # hashable values, so that equal parameters of many requests are handled as one
-        bias = self.logit_bias.items() if isinstance(self.logit_bias, Mapping) else self.logit_bias
-        freeze(self, "logit_bias", tuple(sorted((int(token), float(value)) for token, value in bias)))
-        freeze(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        freeze(self, "stop_token_ids", tuple(self.stop_token_ids))
+        freeze(self, "logit_bias", _bias(self.logit_bias))
+        freeze(self, "stop", _stop_strings(self.stop))
+        freeze(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
         for name in ("allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"):
             value = getattr(self, name)
-            freeze(self, name, None if value is None else tuple(value))
+            freeze(self, name, None if value is None else _token_ids(name, value))
         self._check_ranges()
         self._check_contradictions()
 
@@ -87,14 +91,16 @@ class SamplingParams:
         """Whether the likeliest token is taken. Meaningful once the temperature is known (see `resolve`)."""
         return self.temperature == 0.0
 
-    def resolve(self, generation_config: Any, max_new_tokens: int) -> SamplingParams:
+    def resolve(self, generation_config: Any, max_new_tokens: int, vocab_size: int) -> SamplingParams:
         """Complete the fields left None from a transformers GenerationConfig.
 
         max_new_tokens: how many the model has positions for, after the decoder prompt; the bound of max_tokens.
+        vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
         A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
-        contradict each other.
+        contradict each other or the vocabulary.
         """
         default = generation_config
+        self._check_vocabulary(vocab_size)
         sampled = bool(getattr(default, "do_sample", False))
         temperature = self.temperature
         if temperature is None:
@@ -111,7 +117,7 @@ class SamplingParams:
         penalty = self.repetition_penalty
         if penalty is None:
             penalty = getattr(default, "repetition_penalty", None) or 1.0
-        return dataclasses.replace(
+        completed = dataclasses.replace(
             self,
             max_tokens=max_new_tokens if self.max_tokens is None else min(self.max_tokens, max_new_tokens),
             temperature=temperature,
@@ -119,38 +125,49 @@ class SamplingParams:
             top_p=1.0 if top_p is None else top_p,
             repetition_penalty=penalty,
             seed=secrets.randbits(63) if self.seed is None and temperature > 0.0 else self.seed,
-            suppress_tokens=_first_given(self.suppress_tokens, getattr(default, "suppress_tokens", None)),
+            suppress_tokens=_first_given(self.suppress_tokens, getattr(default, "suppress_tokens", None), vocab_size),
             begin_suppress_tokens=_first_given(
-                self.begin_suppress_tokens, getattr(default, "begin_suppress_tokens", None)
+                self.begin_suppress_tokens, getattr(default, "begin_suppress_tokens", None), vocab_size
             ),
         )
+        eos = getattr(default, "eos_token_id", None)
+        completed._check_allowed((eos,) if isinstance(eos, int) else tuple(eos or ()))
+        return completed
 
     def _check_ranges(self) -> None:
+        open_names = [
+            each.name for each in dataclasses.fields(self) if each.default is None
+        ]  # None waits for `resolve`
+        unset = {name for name in open_names if getattr(self, name) is None}
         at_least_one = ("n", "max_tokens", "logprobs")
         for name in ("n", "max_tokens", "min_tokens", "top_k", "seed", "logprobs"):
             value = getattr(self, name)
             low = 1 if name in at_least_one else 0
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+            if name in unset:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
         ranges = {
-            "temperature": (0.0, float("inf")),
+            "temperature": (0.0, math.inf),
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
-            "repetition_penalty": (0.0, float("inf")),
+            "repetition_penalty": (0.0, math.inf),
             "presence_penalty": (-2.0, 2.0),
             "frequency_penalty": (-2.0, 2.0),
         }
         for name, (low_value, high) in ranges.items():
             value = getattr(self, name)
-            if value is not None and not low_value <= value <= high:
-                raise ParameterError(f"{name} must lie in [{low_value:g}, {high:g}], not {value!r}")
+            if name in unset:
+                continue
+            number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+            if not number or not low_value <= value <= high:
+                end = "inf)" if high == math.inf else f"{high:g}]"
+                raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {value!r}")
         for name in ("top_p", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
         if self.seed is not None and self.seed >= 2**64:
             raise ParameterError(f"seed must be below 2**64, not {self.seed}")
-        if any(not isinstance(text, str) or not text for text in self.stop):
-            raise ParameterError("stop strings must be non-empty strings")
 
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -162,11 +179,65 @@ class SamplingParams:
                     raise ParameterError(
                         f"temperature=0 is greedy, so {name}={value} has no meaning; set temperature above 0 to sample"
                     )
-        if self.allowed_token_ids is not None:
-            left = set(self.allowed_token_ids) - set(self.suppress_tokens or ())
-            if not left:
-                raise ParameterError("allowed_token_ids leaves no token: it is empty or all of it is suppressed")
+        self._check_allowed()
+
+    def _check_allowed(self, eos_token_ids: tuple[int, ...] = ()) -> None:
+        """Something must be left to draw at every position."""
+        if self.allowed_token_ids is None:
+            return
+        left = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
+        if not left:
+            raise ParameterError("allowed_token_ids leaves no token: it is empty or all of it is suppressed")
+        if self.min_tokens and not left.difference(self.stop_token_ids, eos_token_ids):
+            raise ParameterError(
+                "allowed_token_ids leaves only tokens that end the output, and min_tokens forbids them"
+            )
+
+    def _check_vocabulary(self, vocab_size: int) -> None:
+        given = {
+            "logit_bias": list(dict(self.logit_bias)),
+            "allowed_token_ids": self.allowed_token_ids or (),
+            "suppress_tokens": self.suppress_tokens or (),
+            "begin_suppress_tokens": self.begin_suppress_tokens or (),
+            "stop_token_ids": self.stop_token_ids,
+        }
+        for name, tokens in given.items():
+            if tokens and max(tokens) >= vocab_size:
+                raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {vocab_size - 1}")
+        if self.logprobs is not None and self.logprobs > vocab_size:
+            raise ParameterError(f"logprobs={self.logprobs} is more than the {vocab_size} tokens that this model has")
 
 
-def _first_given(own: Sequence[int] | None, default: Sequence[int] | None) -> tuple[int, ...]:
-    return tuple(default or ()) if own is None else tuple(own)
+def _first_given(own: Sequence[int] | None, default: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
+    return tuple(token for token in default or () if 0 <= token < vocab_size) if own is None else tuple(own)
+
+
+def _token_ids(name: str, given: Iterable[int]) -> tuple[int, ...]:
+    try:
+        tokens = tuple(operator.index(token) for token in given)
+    except TypeError:
+        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
+    if tokens and min(tokens) < 0:
+        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
+    return tokens
+
+
+def _bias(given: Mapping[int, float] | Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    try:
+        bias = {int(token): float(value) for token, value in dict(given).items()}
+    except (TypeError, ValueError):
+        raise ParameterError(f"logit_bias must be {{token id: number}}, not {given!r}") from None
+    for token, value in bias.items():
+        if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
+            raise ParameterError(
+                f"logit_bias must hold token ids from 0 up and numbers in [-{MAX_BIAS:g}, {MAX_BIAS:g}], "
+                f"not {token}: {value}"
+            )
+    return tuple(sorted(bias.items()))
+
+
+def _stop_strings(given: str | Iterable[str]) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    if any(not isinstance(text, str) or not text for text in texts):
+        raise ParameterError(f"stop must be a non-empty string or a list of them, not {given!r}")
+    return texts

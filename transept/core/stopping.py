@@ -37,14 +37,21 @@ class StopChecker:
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
-        if self.tokenizer is None:
-            return
-        text = self.tokenizer.decode(seq.output_token_ids, skip_special_tokens=params.skip_special_tokens)
+        text = self._decode(seq.output_token_ids, params)
         seq.output_text = text if seq.finished else text.rstrip(INCOMPLETE)
 
     def _cut_at_stop_string(self, seq: Sequence, params: SamplingParams) -> None:
-        found = [(seq.output_text.find(stop), stop) for stop in params.stop if stop in seq.output_text]
+        text = seq.output_text
+        # a stop string that the first min_tokens tokens complete does not count, now or later
+        early = len(self._decode(seq.output_token_ids[: params.min_tokens], params).rstrip(INCOMPLETE))
+        found = [(text.find(stop, max(0, early - len(stop) + 1)), stop) for stop in params.stop]
+        found = [(cut, stop) for cut, stop in found if cut >= 0]
         if found:
             cut, seq.stop_reason = min(found)
-            seq.output_text = seq.output_text[:cut]
+            seq.output_text = text[:cut]
             seq.status = SequenceStatus.STOPPED
+
+    def _decode(self, token_ids: list[int], params: SamplingParams) -> str:
+        if self.tokenizer is None or not token_ids:
+            return ""
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=params.skip_special_tokens))

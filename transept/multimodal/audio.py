@@ -101,7 +101,7 @@ def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> 
     window = torch.hann_window(N_FFT, dtype=samples.dtype, device=samples.device)
     spectrum = torch.stft(samples, N_FFT, HOP_LENGTH, window=window, return_complex=True)[:, :-1].T  # [frames, bins]
     power = spectrum.real.square() + spectrum.imag.square()
-    log_mel = (_mel_filters(num_mels) @ power.T).clamp_(min=1e-10).log10_()  # [mels, frames]
+    log_mel = (mel_filters(num_mels) @ power.T).clamp_(min=1e-10).log10_()  # [mels, frames]
 
     floor = max(log_mel.max().item() - 8.0, -10.0)  # -10: the log of the clamp, which silence comes to
     features = samples.new_full((num_mels, num_samples // HOP_LENGTH), floor)
@@ -110,7 +110,7 @@ def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> 
 
 
 @lru_cache(maxsize=8)
-def _mel_filters(num_mels: int) -> Tensor:
+def mel_filters(num_mels: int) -> Tensor:
     """Triangular filters on Slaney's mel scale, of equal area, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
 
     The same as ``librosa.filters.mel(sr=16000, n_fft=400, n_mels=num_mels)``, whose import takes seconds. Slaney's
@@ -143,7 +143,9 @@ def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:
         samples = np.asarray(waveform)
     except (TypeError, ValueError):
         raise MediaError(f"the waveform is no array of numbers: {expected}") from None
-    if samples.ndim == 2:
+    if not samples.size:
+        samples = NO_SAMPLES
+    elif samples.ndim == 2:
         samples = _mono(samples if samples.shape[0] <= samples.shape[1] else samples.T)
     elif samples.ndim == 1:
         samples = _to_float(samples)
@@ -198,11 +200,9 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, reason: str
         options = {"protocol_whitelist": "none"}
         with av.open(file, metadata_errors="replace", options=options) as container:
             stream = container.streams.best("audio")
-            if stream is None:
+            if stream is None or stream.codec_context is None:
                 kinds = ", ".join(stream.type for stream in container.streams) or "none"
-                raise MediaError(f"{name} has no audio stream (its streams: {kinds}). {READABLE}")
-            if stream.codec_context is None:
-                raise MediaError(f"{name} has audio in a codec that FFmpeg does not know. {READABLE}")
+                raise MediaError(f"{name} has no audio stream that FFmpeg decodes (its streams: {kinds}). {READABLE}")
             decoded = _decoded_frames(container, stream, name)
             first = next(decoded, None)
             if first is None:

@@ -33,7 +33,7 @@ def read_by_hand(file):
         name, shape = string(), [take("I") for _ in range(take("B"))]
         dtype, size = NUMPY_DTYPES[take("B")], take("I")
         variables[name] = np.frombuffer(take(f"{size}s"), dtype).reshape(shape)
-    aliases = dict((string(), string()) for _ in range(take("I")))
+    aliases = {string(): string() for _ in range(take("I"))}
     assert at == len(content)
     return spec, variables, aliases
 
@@ -58,7 +58,7 @@ def test_scalars(tiny_en_dir):
     assert checkpoint.scalar("decoder/num_heads") == 6
     assert checkpoint.scalar("decoder/alignment_layer") == -1
     assert checkpoint.config_dict["alignment_heads"][0] == [1, 0]
-    with pytest.raises(CheckpointError, match="holds no variable .* Did you mean 'decoder/num_heads'"):
+    with pytest.raises(CheckpointError, match=r"holds no variable .* Did you mean 'decoder/num_heads'"):
         checkpoint.scalar("decoder/num_head")
     with pytest.raises(CheckpointError, match=r"shape \[51864, 384\]; it is no scalar"):
         checkpoint.scalar("decoder/embeddings/weight")

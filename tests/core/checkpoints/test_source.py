@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_directory(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere", "a/b/c", Path("org/name"), ""])
 def test_path_that_does_not_exist(name):
-    with pytest.raises(CheckpointError, match="no such directory$"):
+    with pytest.raises(CheckpointError, match=r"no such directory$|the name is empty$"):
         locate(name)
 
 
@@ -89,7 +90,7 @@ def test_one_set_of_weights_is_fetched():
         ([bin_shards], bin_shards),
         ([["model.bin"]], ["model.bin"]),
     ):
-        assert wanted_files([*small, *others, *sum(sets, [])]) == sorted([*small, *chosen])
+        assert wanted_files([*small, *others, *chain.from_iterable(sets)]) == sorted([*small, *chosen])
 
 
 CONTENT = {
@@ -122,7 +123,7 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815
 
     def reply(self, content):
         body = content if isinstance(content, bytes) else json.dumps(content).encode()

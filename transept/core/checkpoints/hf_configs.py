@@ -51,7 +51,9 @@ def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config
     try:
         if file.is_file():
             return GenerationConfig.from_dict(read_json(file))
-        return GenerationConfig.from_model_config(config)
+        # Config classes drop the generation keys of an old config.json, so they are taken from the file as it is.
+        as_read = checkpoint.config_dict if checkpoint.format == "huggingface" else {}
+        return GenerationConfig.from_model_config({**config.to_dict(), **as_read})
     except CheckpointError:
         raise
     except Exception as error:  # transformers validates generation options in many ways

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from transept.core.checkpoints.huggingface import WEIGHTS
 from transept.errors import CheckpointError
 
 PACKAGE = "package:"
@@ -36,6 +35,8 @@ def locate(model: str | os.PathLike[str]) -> Path:
     Raises CheckpointError when there is no such directory, package, folder in it, or repository on the hub.
     """
     name = os.fspath(model)
+    if not name:
+        raise CheckpointError('no checkpoint in "": the name is empty')
     path = Path(name).expanduser()
     if path.is_dir():
         return path
@@ -106,14 +107,10 @@ def wanted_files(files: Iterable[str]) -> list[str]:
     for pattern in WEIGHT_SETS:
         if weights := [file for file in files if pattern.fullmatch(file)]:
             break
-    # An index of shards that are not fetched would speak of missing files.
-    leave_out = {index for index in WEIGHTS if index.endswith(".json")} - {_index_of(file) for file in weights}
-    return sorted({*weights, *(file for file in files if SMALL_FILES.fullmatch(file) and file not in leave_out)})
-
-
-def _index_of(weights: str) -> str:
-    """Name of the index that a shard belongs to: ``model-00001-of-00002.safetensors`` to its ``.index.json``."""
-    return re.sub(r"-\d+-of-\d+(\.\w+)$", r"\1", weights) + ".index.json"
+    # Without the index of shards that are not fetched, nothing speaks of missing files.
+    indexes = {re.sub(r"-\d+-of-\d+(\.\w+)", r"\1.index.json", file) for file in weights}
+    small = [file for file in files if SMALL_FILES.fullmatch(file)]
+    return sorted({*weights, *(file for file in small if not file.endswith(".index.json") or file in indexes)})
 
 
 def _from_hub(name: str) -> Path:

@@ -106,7 +106,9 @@ def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -
 def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[int]]:
     """Random tokens by inverse transform sampling, num_samples for each row of [rows, vocabulary]."""
     assert params.temperature is not None
-    scaled = _truncate(logits / params.temperature, params)
+    # The likeliest token moves to 0 first, and the divisor never vanishes: so a tiny temperature overflows nothing.
+    shifted = logits - logits.max(dim=-1, keepdim=True).values
+    scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
     cumulative = torch.softmax(scaled.double(), dim=-1).cumsum(dim=-1)
     uniforms = [[_uniform(row, row.data.sample_index + sample) for sample in range(row.num_samples)] for row in rows]
     thresholds = torch.tensor(uniforms, dtype=torch.float64, device=logits.device) * cumulative[:, -1:]
@@ -118,37 +120,39 @@ def _uniform(row: SamplingRow, sample: int) -> float:
     """A number in [0, 1) from the counter-based generator Philox (Salmon et al. 2011)."""
     assert row.params.seed is not None
     position = len(row.data.output_token_ids)
-    bits = np.random.Philox(key=[row.params.seed, sample], counter=position)
+    bits = np.random.Philox(key=np.array([row.params.seed, sample], dtype=np.uint64), counter=position)
     return float(np.random.Generator(bits).random())
 
 
 def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Set to -inf what top-k, then min-p, then top-p leave out. [rows, vocabulary], already divided by temperature."""
+    """Set to -inf what top-k, then top-p, then min-p leave out: transformers' order.
+
+    logits: [rows, vocabulary], divided by the temperature.
+    """
     hidden = float("-inf")
     if params.top_k and params.top_k < logits.shape[-1]:
         weakest = logits.topk(params.top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < weakest, hidden)
-    if params.min_p:
-        floor = logits.max(dim=-1, keepdim=True).values + float(np.log(params.min_p))
-        logits = logits.masked_fill(logits < floor, hidden)
     if params.top_p is not None and params.top_p < 1.0:
         values, order = logits.sort(dim=-1, descending=True)
         probabilities = values.softmax(dim=-1)
         # keep a token when those before it have less than top_p together; the likeliest is always kept
         beyond = probabilities.cumsum(dim=-1) - probabilities >= params.top_p
         logits = logits.masked_fill(beyond.scatter(-1, order, beyond), hidden)
+    if params.min_p:
+        floor = logits.max(dim=-1, keepdim=True).values + float(np.log(params.min_p))
+        logits = logits.masked_fill(logits < floor, hidden)
     return logits
 
 
 def _with_logprobs(logits: Tensor, drawn: list[list[int]], params: SamplingParams) -> list[list[SampledToken]]:
     """Attach log probabilities. logits: [rows, vocabulary], processed; drawn: [rows][num_samples] token ids."""
-    normalizer = logits.logsumexp(dim=-1, keepdim=True)
-    tokens = torch.tensor(drawn, device=logits.device)
-    logprobs = (logits.gather(-1, tokens) - normalizer).tolist()
+    all_logprobs = logits.log_softmax(dim=-1)
+    logprobs = all_logprobs.gather(-1, torch.tensor(drawn, device=logits.device)).tolist()
     top: list[dict[int, float] | None] = [None] * len(drawn)
     if params.logprobs:
-        values, indices = logits.topk(params.logprobs, dim=-1)
-        pairs = zip(indices.tolist(), (values - normalizer).tolist(), strict=True)
+        values, indices = all_logprobs.topk(params.logprobs, dim=-1)
+        pairs = zip(indices.tolist(), values.tolist(), strict=True)
         top = [dict(zip(ids, numbers, strict=True)) for ids, numbers in pairs]
     return [
         [

@@ -2,8 +2,8 @@
 
 The layout is openai-whisper's: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
 ``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``,
-then 1501 timestamps. English-only models have 51864 tokens, the language tokens among them, though they never use those;
-large-v3 added Cantonese at the end of the languages.
+then 1501 timestamps. English-only models have 51864 tokens, the language tokens among them, though they never use
+those; large-v3 added Cantonese at the end of the languages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ NUM_OTHER_CONTROLS = 7  # from <|translate|> to <|notimestamps|>, and <|startoft
 MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
 
 # In the vocabulary's order, which is the order of training data by language.
-LANGUAGE_CODES = tuple(
-    """
+_LANGUAGE_CODES = """
     en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi
     ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd
     gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
-    """.split()
-)
+"""
+LANGUAGE_CODES = tuple(_LANGUAGE_CODES.split())
 
 
 class ControlTokens:

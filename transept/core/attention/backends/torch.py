@@ -199,16 +199,19 @@ def _attend(
 
 def _attend_runs(query: Tensor, key_cache: Tensor, value_cache: Tensor, runs: list[slice], scale: float) -> Tensor:
     """Attention over keys that lie in several runs, reading each where it lies: one softmax over all runs' scores."""
-    grouped = query.transpose(0, 1).unflatten(0, (key_cache.shape[1], -1))  # [kv_heads, heads per kv head, q, dim]
-    pieces = [grouped @ key_cache[run].permute(1, 2, 0).unsqueeze(1) for run in runs]  # each [kv, per, q, run length]
-    weights = torch.softmax(torch.cat(pieces, dim=-1) * scale, dim=-1, dtype=torch.float32).to(query.dtype)
-    out = torch.zeros_like(grouped)
+    kv_heads, dim = key_cache.shape[1:]
+    # Query heads that share a key head are rows of one matrix, so that no key is copied for each of them; scaled before
+    # the product, which may be too large for float16 otherwise.
+    grouped = (query * scale).transpose(0, 1).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
+    pieces = [grouped @ key_cache[run].permute(1, 2, 0) for run in runs]  # each [kv_heads, rows, run length]
+    weights = torch.softmax(torch.cat(pieces, dim=-1), dim=-1, dtype=torch.float32).to(query.dtype)
+    out = torch.zeros_like(grouped, dtype=torch.float32)  # a sum over many short runs: float32, as in a fused kernel
     column = 0
     for run in runs:
         end = column + run.stop - run.start
-        out += weights[..., column:end] @ value_cache[run].transpose(0, 1).unsqueeze(1)
+        out += weights[..., column:end] @ value_cache[run].transpose(0, 1)
         column = end
-    return out.flatten(0, 1).transpose(0, 1)
+    return out.to(query.dtype).view(query.shape[1], -1, dim).transpose(0, 1)
 
 
 def _read(cache: Tensor, runs: list[slice]) -> Tensor:

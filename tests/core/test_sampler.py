@@ -1,0 +1,342 @@
+"""The sampler against transformers' logits processors, hand-written loops and the distributions it should draw from."""
+
+from collections import Counter
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from transformers import (
+    LogitsProcessorList,
+    MinNewTokensLengthLogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import SequenceData
+
+VOCAB_SIZE = 60
+EOS = 2
+PROMPT = [2, 0]
+OUTPUT = [5, 9, 5, 17, 5, 30]
+CPU = torch.device("cpu")
+ALL = VOCAB_SIZE  # as logprobs: every token's
+
+
+@pytest.fixture
+def sampler():
+    return Sampler((EOS,), CPU)
+
+
+def random_logits(rows, seed=0, spread=3.0):
+    return torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def row(params, seq_id=0, output=(), prompt=PROMPT, sample_index=0, num_samples=1):
+    return SamplingRow(seq_id, SequenceData(list(prompt), list(output), sample_index), params, num_samples)
+
+
+def all_logprobs(sampler, logits, params, outputs):
+    """[rows, vocabulary] float64: what the sampler reports when it is asked for every token's log probability."""
+    rows = [row(params, index, output) for index, output in enumerate(outputs)]
+    drawn = sampler(logits.clone(), rows)
+    tops = [drawn[index][0].top for index in range(len(rows))]
+    return torch.tensor([[top[token] for token in range(VOCAB_SIZE)] for top in tops], dtype=torch.float64)
+
+
+def distribution(processors, logits, outputs):
+    """[rows, vocabulary] float64: log probabilities after transformers' processors."""
+    processed = [
+        LogitsProcessorList(processors)(torch.tensor([[*PROMPT, *output]]), logits[i : i + 1].clone())
+        for i, output in enumerate(outputs)
+    ]
+    return torch.cat(processed).double().log_softmax(dim=-1)
+
+
+@pytest.mark.parametrize("outputs", [[[], OUTPUT[:1], OUTPUT]])
+@pytest.mark.parametrize(
+    ("options", "processors"),
+    [
+        ({}, []),
+        ({"repetition_penalty": 1.4}, [RepetitionPenaltyLogitsProcessor(1.4)]),
+        ({"repetition_penalty": 0.7}, [RepetitionPenaltyLogitsProcessor(0.7)]),
+        ({"suppress_tokens": [0, 5, 59]}, [SuppressTokensLogitsProcessor([0, 5, 59])]),
+        ({"begin_suppress_tokens": [7, 2]}, [SuppressTokensAtBeginLogitsProcessor([7, 2], begin_index=len(PROMPT))]),
+        ({"min_tokens": 1}, [MinNewTokensLengthLogitsProcessor(len(PROMPT), 1, EOS)]),
+        ({"min_tokens": 6}, [MinNewTokensLengthLogitsProcessor(len(PROMPT), 6, EOS)]),
+        ({"min_tokens": 7}, [MinNewTokensLengthLogitsProcessor(len(PROMPT), 7, EOS)]),
+        (
+            {"min_tokens": 6, "stop_token_ids": [8, 11]},
+            [MinNewTokensLengthLogitsProcessor(len(PROMPT), 6, [EOS, 8, 11])],
+        ),
+        (
+            {"repetition_penalty": 1.2, "suppress_tokens": [3], "begin_suppress_tokens": [4], "min_tokens": 3},
+            [
+                RepetitionPenaltyLogitsProcessor(1.2),
+                MinNewTokensLengthLogitsProcessor(len(PROMPT), 3, EOS),
+                SuppressTokensLogitsProcessor([3]),
+                SuppressTokensAtBeginLogitsProcessor([4], begin_index=len(PROMPT)),
+            ],
+        ),
+    ],
+)
+def test_processed_logits_are_those_of_transformers(sampler, options, processors, outputs):
+    logits = random_logits(len(outputs))
+    params = SamplingParams(temperature=0, logprobs=ALL, **options)
+    reported = all_logprobs(sampler, logits, params, outputs)
+    expected = distribution(processors, logits, outputs)
+    torch.testing.assert_close(reported, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("presence", [0.0, 0.8, -1.5])
+@pytest.mark.parametrize("frequency", [0.0, 0.3, -0.4])
+def test_presence_and_frequency_penalties_by_hand(sampler, presence, frequency):
+    outputs = [[], [2], OUTPUT]  # the prompt's tokens do not count
+    logits = random_logits(len(outputs))
+    params = SamplingParams(temperature=0, logprobs=ALL, presence_penalty=presence, frequency_penalty=frequency)
+    expected = logits.double()
+    for i, output in enumerate(outputs):
+        for token, count in Counter(output).items():
+            expected[i, token] -= presence
+            for _ in range(count):
+                expected[i, token] -= frequency
+    reported = all_logprobs(sampler, logits, params, outputs)
+    torch.testing.assert_close(reported, expected.log_softmax(dim=-1), rtol=1e-5, atol=1e-5)
+
+
+def test_logit_bias(sampler):
+    logits = random_logits(2)
+    expected = logits.double()
+    expected[:, 7] += 4.5
+    expected[:, 3] -= 100.0
+    params = SamplingParams(temperature=0, logprobs=ALL, logit_bias={7: 4.5, 3: -100})
+    reported = all_logprobs(sampler, logits, params, [[], OUTPUT])
+    torch.testing.assert_close(reported, expected.log_softmax(dim=-1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("suppressed", [(), (7,)])
+def test_allowed_token_ids(sampler, suppressed):
+    logits = random_logits(2)
+    expected = torch.full_like(logits, float("-inf"), dtype=torch.float64)
+    for token in {3, 7, 59} - set(suppressed):
+        expected[:, token] = logits[:, token].double()
+    params = SamplingParams(temperature=0, logprobs=ALL, allowed_token_ids=[59, 7, 3, 7], suppress_tokens=suppressed)
+    reported = all_logprobs(sampler, logits, params, [[], OUTPUT])
+    torch.testing.assert_close(reported, expected.log_softmax(dim=-1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_bias_does_not_bring_forbidden_tokens_back(sampler):
+    options = {"logit_bias": dict.fromkeys((EOS, 5, 7, 8), 1e6), "suppress_tokens": [5], "min_tokens": 2}
+    params = SamplingParams(temperature=0, logprobs=ALL, begin_suppress_tokens=[7], stop_token_ids=[8], **options)
+    (reported,) = all_logprobs(sampler, random_logits(1), params, [[]])
+    assert torch.isinf(reported).nonzero().flatten().tolist() == [EOS, 5, 7, 8]
+
+
+def test_end_and_stop_tokens_wait_for_min_tokens(sampler):
+    params = SamplingParams(temperature=0, min_tokens=3, stop_token_ids=[8])
+    logits = torch.zeros(5, VOCAB_SIZE)
+    logits[:, EOS], logits[:, 8], logits[:, 40] = 9.0, 8.0, 7.0
+    drawn = sampler(logits, [row(params, length, [1] * length) for length in range(5)])
+    assert [drawn[length][0].token_id for length in range(5)] == [40, 40, 40, EOS, EOS]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_greedy_takes_the_likeliest(sampler, dtype):
+    logits = random_logits(8).to(dtype)
+    expected = logits.argmax(dim=-1).tolist()
+    drawn = sampler(logits.clone(), [row(SamplingParams(temperature=0), index) for index in range(8)])
+    assert [drawn[index][0].token_id for index in range(8)] == expected
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("spread", [3.0, 300.0])
+def test_logprobs_are_the_log_softmax(sampler, temperature, spread):
+    logits = random_logits(4, spread=spread)
+    expected = logits.double().log_softmax(dim=-1)
+    # neither temperature nor truncation shows in them
+    params = SamplingParams(temperature=temperature, top_k=5 if temperature else None, seed=3, logprobs=4)
+    drawn = sampler(logits.clone(), [row(params, index) for index in range(4)])
+    for index in range(4):
+        (token,) = drawn[index]
+        assert token.logprob == pytest.approx(expected[index, token.token_id].item(), rel=1e-5, abs=1e-5)
+        likeliest = expected[index].topk(4).indices.tolist()
+        assert set(token.top) == {*likeliest, token.token_id}
+        assert token.top[token.token_id] == token.logprob
+        for other, logprob in token.top.items():
+            assert logprob == pytest.approx(expected[index, other].item(), rel=1e-5, abs=1e-5)
+
+
+def test_an_unlikely_draw_is_reported_beside_the_likeliest(sampler):
+    logits = torch.zeros(1, VOCAB_SIZE)
+    logits[0, 7] = 0.1
+    (draws,) = sampler(logits, [row(SamplingParams(temperature=1.0, seed=1, logprobs=1), num_samples=20)]).values()
+    assert any(draw.token_id != 7 for draw in draws)
+    for draw in draws:
+        assert set(draw.top) == {7, draw.token_id}
+
+
+def test_no_logprobs_unless_asked_for(sampler):
+    (draws,) = sampler(random_logits(1), [row(SamplingParams(temperature=0))]).values()
+    assert draws[0].top is None
+    assert draws[0].logprob < 0
+
+
+NUM_DRAWS = 4000
+
+truncations = pytest.mark.parametrize(
+    ("options", "processors"),
+    [
+        ({"temperature": 1.0}, []),
+        ({"temperature": 0.4}, [TemperatureLogitsWarper(0.4)]),
+        ({"temperature": 3.0}, [TemperatureLogitsWarper(3.0)]),
+        ({"temperature": 1.0, "top_k": 1}, [TopKLogitsWarper(1)]),
+        ({"temperature": 1.0, "top_k": 6}, [TopKLogitsWarper(6)]),
+        ({"temperature": 1.0, "top_k": 1000}, []),
+        ({"temperature": 1.0, "top_p": 1e-9}, [TopPLogitsWarper(1e-9)]),
+        ({"temperature": 1.0, "top_p": 0.5}, [TopPLogitsWarper(0.5)]),
+        ({"temperature": 1.0, "top_p": 0.9}, [TopPLogitsWarper(0.9)]),
+        ({"temperature": 1.0, "min_p": 0.2}, [MinPLogitsWarper(0.2)]),
+        ({"temperature": 1.0, "min_p": 1.0}, [MinPLogitsWarper(1.0)]),
+        ({"temperature": 2.0, "top_p": 0.8}, [TemperatureLogitsWarper(2.0), TopPLogitsWarper(0.8)]),
+        ({"temperature": 1.0, "top_k": 8, "top_p": 0.8}, [TopKLogitsWarper(8), TopPLogitsWarper(0.8)]),
+        ({"temperature": 2.0, "top_p": 0.8, "min_p": 0.1},
+         [TemperatureLogitsWarper(2.0), TopPLogitsWarper(0.8), MinPLogitsWarper(0.1)]),
+        ({"temperature": 1.5, "top_k": 9, "top_p": 0.9, "min_p": 0.05},
+         [TemperatureLogitsWarper(1.5), TopKLogitsWarper(9), TopPLogitsWarper(0.9), MinPLogitsWarper(0.05)]),
+        ({"temperature": 1.5, "repetition_penalty": 1.5, "suppress_tokens": [1, 2, 3], "top_k": 10},
+         [RepetitionPenaltyLogitsProcessor(1.5), SuppressTokensLogitsProcessor([1, 2, 3]),
+          TemperatureLogitsWarper(1.5), TopKLogitsWarper(10)]),
+    ],
+)  # fmt: skip
+
+
+@truncations
+@pytest.mark.parametrize("seed", [0, 11, 2**64 - 1])
+def test_draws_follow_the_distribution_of_transformers(sampler, options, processors, seed):
+    logits = random_logits(1, seed=5, spread=1.5)
+    params = SamplingParams(seed=seed, **options)
+    (draws,) = sampler(logits.clone(), [row(params, output=OUTPUT, num_samples=NUM_DRAWS)]).values()
+    counts = torch.bincount(torch.tensor([draw.token_id for draw in draws]), minlength=VOCAB_SIZE).double()
+    expected = distribution(processors, logits, [OUTPUT])[0].exp() * NUM_DRAWS
+    assert counts[expected == 0].sum() == 0
+    common = expected >= 10
+    assert counts[common].all()
+    observed, predicted = counts[common].tolist(), expected[common].tolist()
+    rest = NUM_DRAWS - sum(predicted)
+    if rest >= 10:
+        observed.append(NUM_DRAWS - sum(observed))
+        predicted.append(rest)
+    if len(observed) > 1:
+        predicted = [value * sum(observed) / sum(predicted) for value in predicted]
+        assert chisquare(observed, predicted).pvalue > 1e-3
+
+
+def test_draws_of_one_sample_over_its_positions_follow_the_distribution(sampler):
+    logits = random_logits(1, seed=6, spread=1.0).expand(NUM_DRAWS, -1).clone()
+    params = SamplingParams(temperature=1.0, seed=4)
+    drawn = sampler(logits.clone(), [row(params, position, [1] * position) for position in range(NUM_DRAWS)])
+    tokens = torch.tensor([drawn[position][0].token_id for position in range(NUM_DRAWS)])
+    expected = logits[0].double().softmax(dim=-1) * NUM_DRAWS
+    common = expected >= 10
+    counts = torch.bincount(tokens, minlength=VOCAB_SIZE).double()
+    observed = [*counts[common].tolist(), counts[~common].sum().item()]
+    predicted = [*expected[common].tolist(), expected[~common].sum().item()]
+    assert chisquare(observed, predicted).pvalue > 1e-3
+
+
+def test_a_tiny_temperature_is_nearly_greedy(sampler):
+    logits = random_logits(6)
+    for temperature in (1e-3, 1e-40, 5e-324):
+        params = SamplingParams(temperature=temperature, seed=1)
+        drawn = sampler(logits.clone(), [row(params, index) for index in range(6)])
+        assert [drawn[index][0].token_id for index in range(6)] == logits.argmax(dim=-1).tolist()
+
+
+def test_equally_likely_tokens_survive_top_k_together(sampler):
+    logits = torch.zeros(1, VOCAB_SIZE)
+    logits[0, [4, 5, 6]] = 3.0
+    params = SamplingParams(temperature=1.0, top_k=2, seed=0)
+    (draws,) = sampler(logits, [row(params, num_samples=100)]).values()
+    assert {draw.token_id for draw in draws} == {4, 5, 6}
+
+
+MIXED = [
+    (SamplingParams(temperature=0), []),
+    (SamplingParams(temperature=0), OUTPUT),
+    (SamplingParams(temperature=1.0, seed=1), []),
+    (SamplingParams(temperature=1.0, seed=2), []),
+    (SamplingParams(temperature=1.0, seed=2), OUTPUT),
+    (SamplingParams(temperature=0.8, top_k=9, seed=2), OUTPUT),
+    (SamplingParams(temperature=1.3, top_p=0.8, min_p=0.01, seed=3, logprobs=3), OUTPUT),
+    (SamplingParams(temperature=1.3, top_p=0.8, min_p=0.01, seed=4, logprobs=3), OUTPUT[:2]),
+    (SamplingParams(temperature=0, repetition_penalty=1.7, logprobs=2), OUTPUT),
+    (SamplingParams(temperature=0, repetition_penalty=1.7, logprobs=2), []),
+    (SamplingParams(temperature=1.0, presence_penalty=0.5, frequency_penalty=0.5, seed=5), OUTPUT),
+    (SamplingParams(temperature=0, logit_bias={4: 20.0}, suppress_tokens=[9]), OUTPUT),
+    (SamplingParams(temperature=0, min_tokens=3, stop_token_ids=[8], begin_suppress_tokens=[1]), OUTPUT[:2]),
+    (SamplingParams(temperature=1.0, allowed_token_ids=[7, 8, 9, 10], seed=6, n=3), []),
+]
+
+
+@pytest.mark.parametrize("order_seed", range(5))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_is_the_same_alone_and_in_any_batch(sampler, order_seed, dtype):
+    logits = random_logits(len(MIXED), seed=9).to(dtype)
+    rows = [row(params, index, output, num_samples=params.n) for index, (params, output) in enumerate(MIXED)]
+    alone = {index: sampler(logits[index : index + 1].clone(), [rows[index]])[index] for index in range(len(rows))}
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(order_seed))
+    together = sampler(logits[order].clone(), [rows[index] for index in order.tolist()])
+    assert together.keys() == alone.keys()
+    for index, tokens in alone.items():
+        for one, other in zip(tokens, together[index], strict=True):
+            assert one.token_id == other.token_id
+            assert one.logprob == pytest.approx(other.logprob, rel=1e-6, abs=1e-6)
+            assert (one.top is None) == (other.top is None)
+            if one.top is not None:
+                assert one.top == pytest.approx(other.top, rel=1e-6, abs=1e-6)
+
+
+def draws_over(sampler, params, **place):
+    """The tokens drawn from one flat distribution at 20 positions."""
+    logits = torch.zeros(20, VOCAB_SIZE)
+    drawn = sampler(logits, [row(params, length, [1] * length, **place) for length in range(20)])
+    return [[token.token_id for token in drawn[length]] for length in range(20)]
+
+
+def test_the_same_seed_draws_the_same():
+    params = SamplingParams(temperature=1.0, seed=7)
+    assert draws_over(Sampler((EOS,), CPU), params) == draws_over(Sampler((EOS,), CPU), params)
+
+
+def test_other_seeds_positions_and_samples_draw_otherwise(sampler):
+    seeds = [0, 1, 2, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1]
+    by_seed = [draws_over(sampler, SamplingParams(temperature=1.0, seed=seed)) for seed in seeds]
+    by_sample = [draws_over(sampler, SamplingParams(temperature=1.0, seed=0), sample_index=i) for i in range(1, 5)]
+    different = {str(draws) for draws in (*by_seed, *by_sample)}
+    assert len(different) == len(seeds) + 4
+    assert all(len({tokens[0] for tokens in draws}) > 5 for draws in by_seed)
+
+
+def test_one_sample_does_not_depend_on_how_many_there_are(sampler):
+    params = SamplingParams(temperature=1.0, seed=7)
+    five = draws_over(sampler, params, num_samples=5)
+    assert len({tuple(tokens[sample] for tokens in five) for sample in range(5)}) == 5
+    for n in (1, 3):
+        assert draws_over(sampler, params, num_samples=n) == [tokens[:n] for tokens in five]
+    for sample in range(5):  # forked, and drawing by itself
+        alone = draws_over(sampler, params, sample_index=sample)
+        assert alone == [[tokens[sample]] for tokens in five]
+
+
+def test_more_token_lists_than_the_sampler_keeps(sampler):
+    for bias in range(1100):
+        (draws,) = sampler(
+            torch.zeros(1, VOCAB_SIZE), [row(SamplingParams(temperature=0, suppress_tokens=range(bias % 59)))]
+        ).values()
+        assert draws[0].token_id == bias % 59

@@ -1,0 +1,301 @@
+"""SamplingParams: what is refused, what is equal, and what a checkpoint's generation_config.json completes."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from transformers import GenerationConfig
+
+from transept.core.sampling_params import SamplingParams
+from transept.errors import ParameterError
+
+VOCAB_SIZE = 100
+ROOM = 40  # positions left for output
+
+
+def resolve(params, **generation):
+    return params.resolve(GenerationConfig(**generation), ROOM, VOCAB_SIZE)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("temprature", "temperature"),
+        ("max_new_tokens", "max_tokens"),
+        ("topk", "top_k"),
+        ("repitition_penalty", "repetition_penalty"),
+        ("stop_tokens_ids", "stop_token_ids"),
+        ("logprob", "logprobs"),
+    ],
+)
+def test_unknown_name_suggests_the_nearest(name, nearest):
+    with pytest.raises(ParameterError, match=rf"no '{name}'\. Did you mean '{nearest}'\?"):
+        SamplingParams(**{name: 1})
+
+
+def test_unknown_name_without_a_neighbour_lists_the_known():
+    with pytest.raises(ParameterError, match=r"no 'xyzzy'\. Known: .*max_tokens.*temperature"):
+        SamplingParams(xyzzy=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("n", "max_tokens", "logprobs") for value in (0, -1, 1.5, "2", True)),
+        *((name, value) for name in ("min_tokens", "top_k", "seed") for value in (-1, 1.5, "2", False)),
+        ("n", None),
+        ("min_tokens", None),
+        ("seed", 2**64),
+        *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf)),
+        *((name, value) for name in ("top_p", "min_p") for value in (-0.1, 1.1)),
+        *((name, value) for name in ("presence_penalty", "frequency_penalty") for value in (-2.1, 2.1)),
+        *(
+            (name, value)
+            for name in ("temperature", "repetition_penalty", "top_p", "min_p", "presence_penalty", "frequency_penalty")
+            for value in (math.nan, "1", True, 1j)
+        ),
+        *((name, None) for name in ("min_p", "presence_penalty", "frequency_penalty")),
+        ("top_p", 0.0),
+        ("repetition_penalty", 0.0),
+        *(
+            (name, value)
+            for name in ("allowed_token_ids", "suppress_tokens", "begin_suppress_tokens", "stop_token_ids")
+            for value in ([-1], [1.5], ["1"], "1", 7, [None])
+        ),
+        ("stop_token_ids", None),
+        *(("logit_bias", value) for value in ([1, 2], {"a": 1.0}, {1: "b"}, {1: None}, 5, None)),
+        *(("logit_bias", value) for value in ({-1: 1.0}, {1: math.nan}, {1: -math.inf}, {1: 1e39})),
+        *(("stop", value) for value in ("", ["a", ""], [1], 5, None, b"end")),
+    ],
+)
+def test_values_out_of_range_are_refused_by_name(name, value):
+    with pytest.raises(ParameterError, match=name):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 1),
+        ("n", np.int64(3)),
+        ("max_tokens", 1),
+        ("min_tokens", 0),
+        ("temperature", 0),
+        ("temperature", 1e-30),
+        ("temperature", np.float32(0.5)),
+        ("top_k", 0),
+        ("top_p", 1.0),
+        ("top_p", 1e-9),
+        ("min_p", 1.0),
+        ("repetition_penalty", 0.1),
+        ("presence_penalty", -2.0),
+        ("frequency_penalty", 2),
+        ("seed", 0),
+        ("seed", 2**64 - 1),
+        ("logprobs", 1),
+        ("stop", "\n"),
+        ("stop", ["a", "b"]),
+        ("stop_token_ids", np.array([1, 2])),
+        ("logit_bias", {5: -100}),
+        ("suppress_tokens", []),
+    ],
+)
+def test_values_at_the_edge_of_their_range_are_taken(name, value):
+    SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 is over max_tokens=4"),
+        ({"temperature": 0, "n": 2}, "n=2 has no meaning"),
+        ({"temperature": 0, "top_k": 5}, "top_k=5 has no meaning"),
+        ({"temperature": 0, "top_p": 0.5}, "top_p=0.5 has no meaning"),
+        ({"temperature": 0, "min_p": 0.1}, "min_p=0.1 has no meaning"),
+        ({"allowed_token_ids": []}, "leaves no token"),
+        ({"allowed_token_ids": [1, 2], "suppress_tokens": [1, 2, 3]}, "leaves no token"),
+        ({"allowed_token_ids": [1, 2], "begin_suppress_tokens": [1, 2]}, "leaves no token"),
+        ({"allowed_token_ids": [1, 2], "suppress_tokens": [1], "begin_suppress_tokens": [2]}, "leaves no token"),
+        ({"allowed_token_ids": [1], "stop_token_ids": [1], "min_tokens": 1}, "min_tokens forbids"),
+    ],
+)
+def test_contradictions_are_refused(options, message):
+    with pytest.raises(ParameterError, match=message):
+        SamplingParams(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_tokens": 4, "max_tokens": 4},
+        {"temperature": 0, "n": 1, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+        {"temperature": 0, "seed": 1},
+        {"allowed_token_ids": [1, 2], "suppress_tokens": [1]},
+        {"allowed_token_ids": [1], "stop_token_ids": [1]},
+    ],
+)
+def test_neutral_values_contradict_nothing(options):
+    SamplingParams(**options)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {}),
+        ({"seed": 1}, {"seed": 2}),
+        ({"stop": "a"}, {"stop": ["a"]}),
+        ({"stop_token_ids": [1, 2]}, {"stop_token_ids": (1, 2)}),
+        ({"suppress_tokens": [1]}, {"suppress_tokens": np.array([1])}),
+        ({"logit_bias": {2: 1, 1: 0.5}}, {"logit_bias": ((1, 0.5), (2, 1.0))}),
+        ({"logit_bias": {"7": 1}}, {"logit_bias": {7: 1.0}}),
+        ({"temperature": 1}, {"temperature": 1.0}),
+    ],
+)
+def test_equal_parameters_are_equal_and_hash_alike(one, other):
+    assert SamplingParams(**one) == SamplingParams(**other)
+    assert hash(SamplingParams(**one)) == hash(SamplingParams(**other))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n": 2},
+        {"max_tokens": 5},
+        {"min_tokens": 5},
+        {"temperature": 0.5},
+        {"top_k": 5},
+        {"top_p": 0.5},
+        {"min_p": 0.5},
+        {"repetition_penalty": 1.5},
+        {"presence_penalty": 0.5},
+        {"frequency_penalty": 0.5},
+        {"logit_bias": {1: 1.0}},
+        {"allowed_token_ids": [1]},
+        {"suppress_tokens": []},
+        {"begin_suppress_tokens": []},
+        {"stop": "a"},
+        {"stop_token_ids": [1]},
+        {"ignore_eos": True},
+        {"logprobs": 1},
+        {"skip_special_tokens": False},
+    ],
+)
+def test_every_field_but_the_seed_tells_parameters_apart(options):
+    assert SamplingParams(**options) != SamplingParams()
+
+
+def test_every_field_but_the_seed_has_a_row_above():
+    (mark,) = test_every_field_but_the_seed_tells_parameters_apart.pytestmark
+    rows = {name for options in mark.args[1] for name in options}
+    assert rows == {field.name for field in dataclasses.fields(SamplingParams)} - {"seed"}
+
+
+def test_parameters_do_not_change_with_the_users_lists():
+    mine = [1, 2]
+    params = SamplingParams(suppress_tokens=mine)
+    mine.append(3)
+    assert params.suppress_tokens == (1, 2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        params.n = 2
+
+
+@pytest.mark.parametrize(
+    ("own", "generation", "expected"),
+    [
+        # temperature
+        ({}, {}, {"temperature": 0.0}),
+        ({}, {"do_sample": False}, {"temperature": 0.0, "top_k": 0, "top_p": 1.0}),
+        ({}, {"do_sample": True}, {"temperature": 1.0}),
+        ({}, {"do_sample": True, "temperature": 0.6}, {"temperature": 0.6}),
+        ({"temperature": 0.3}, {"do_sample": True, "temperature": 0.6}, {"temperature": 0.3}),
+        ({"temperature": 0.3}, {}, {"temperature": 0.3, "top_k": 0, "top_p": 1.0}),
+        ({"temperature": 0}, {"do_sample": True, "top_k": 5}, {"temperature": 0.0, "top_k": 0, "top_p": 1.0}),
+        # truncation belongs to the checkpoint's sampling
+        ({}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 7, "top_p": 0.8}),
+        ({"top_k": 3}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 3, "top_p": 0.8}),
+        ({"top_k": 0, "top_p": 1.0}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 0, "top_p": 1.0}),
+        # the repetition penalty applies to greedy decoding, too
+        ({}, {}, {"repetition_penalty": 1.0}),
+        ({}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
+        ({"repetition_penalty": 1.0}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.0}),
+        # suppression
+        ({}, {}, {"suppress_tokens": (), "begin_suppress_tokens": ()}),
+        ({}, {"suppress_tokens": [1, 2]}, {"suppress_tokens": (1, 2)}),
+        ({}, {"begin_suppress_tokens": [3]}, {"begin_suppress_tokens": (3,)}),
+        ({"suppress_tokens": []}, {"suppress_tokens": [1, 2]}, {"suppress_tokens": ()}),
+        ({"begin_suppress_tokens": [4]}, {"begin_suppress_tokens": [3]}, {"begin_suppress_tokens": (4,)}),
+        ({}, {"suppress_tokens": [1, VOCAB_SIZE, -1]}, {"suppress_tokens": (1,)}),
+        # length
+        ({}, {}, {"max_tokens": ROOM}),
+        ({"max_tokens": ROOM - 1}, {}, {"max_tokens": ROOM - 1}),
+        ({"max_tokens": ROOM + 1}, {}, {"max_tokens": ROOM}),
+    ],
+)
+def test_resolve_completes_what_the_user_left_open(own, generation, expected):
+    params = resolve(SamplingParams(**own), **generation)
+    assert {name: getattr(params, name) for name in expected} == expected
+
+
+def test_resolve_leaves_nothing_open_that_the_sampler_reads():
+    params = resolve(SamplingParams(), do_sample=True)
+    left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
+    assert left_open == {"allowed_token_ids", "logprobs"}
+
+
+def test_resolve_keeps_what_the_user_gave():
+    own = {
+        "n": 2, "max_tokens": 9, "min_tokens": 3, "temperature": 0.7, "top_k": 4, "top_p": 0.9, "min_p": 0.01,
+        "repetition_penalty": 1.2, "presence_penalty": 0.1, "frequency_penalty": 0.2, "logit_bias": {1: 2.0},
+        "allowed_token_ids": [1, 2, 3], "suppress_tokens": [9], "begin_suppress_tokens": [8], "stop": "x",
+        "stop_token_ids": [7], "ignore_eos": True, "seed": 5, "logprobs": 2, "skip_special_tokens": False,
+    }  # fmt: skip
+    params = SamplingParams(**own)
+    generation = {"do_sample": True, "temperature": 0.1, "top_k": 1, "top_p": 0.1, "repetition_penalty": 9.0}
+    resolved = resolve(params, suppress_tokens=[50], begin_suppress_tokens=[51], **generation)
+    assert resolved == params
+    assert resolved.seed == 5
+
+
+def test_sampling_without_a_seed_draws_one_at_random():
+    seeds = {resolve(SamplingParams(temperature=1.0)).seed for _ in range(20)}
+    assert len(seeds) == 20
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert resolve(SamplingParams(), do_sample=True).seed is not None
+
+
+def test_greedy_decoding_needs_no_seed():
+    assert resolve(SamplingParams()).seed is None
+
+
+@pytest.mark.parametrize("options", [{"n": 2}, {"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}])
+def test_sampling_options_on_a_greedy_checkpoint_ask_for_a_temperature(options):
+    with pytest.raises(ParameterError, match="set temperature above 0"):
+        resolve(SamplingParams(**options))
+    assert resolve(SamplingParams(**options), do_sample=True).temperature == 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "generation", "message"),
+    [
+        ({"min_tokens": ROOM + 1}, {}, f"min_tokens={ROOM + 1} is over max_tokens={ROOM}"),
+        ({"allowed_token_ids": [1]}, {"suppress_tokens": [1]}, "leaves no token"),
+        ({"allowed_token_ids": [1]}, {"begin_suppress_tokens": [1]}, "leaves no token"),
+        ({"allowed_token_ids": [1], "min_tokens": 2}, {"eos_token_id": 1}, "min_tokens forbids"),
+        ({"allowed_token_ids": [1, 2], "min_tokens": 2}, {"eos_token_id": [1, 2]}, "min_tokens forbids"),
+        ({"logprobs": VOCAB_SIZE + 1}, {}, f"logprobs={VOCAB_SIZE + 1} is more than the {VOCAB_SIZE} tokens"),
+        ({"logit_bias": {VOCAB_SIZE: 1.0}}, {}, f"logit_bias holds {VOCAB_SIZE}; .* end at {VOCAB_SIZE - 1}"),
+        ({"allowed_token_ids": [1, VOCAB_SIZE]}, {}, f"allowed_token_ids holds {VOCAB_SIZE}"),
+        ({"suppress_tokens": [VOCAB_SIZE]}, {}, f"suppress_tokens holds {VOCAB_SIZE}"),
+        ({"begin_suppress_tokens": [VOCAB_SIZE]}, {}, f"begin_suppress_tokens holds {VOCAB_SIZE}"),
+        ({"stop_token_ids": [VOCAB_SIZE]}, {}, f"stop_token_ids holds {VOCAB_SIZE}"),
+    ],
+)
+def test_contradictions_with_the_checkpoint_are_refused(own, generation, message):
+    with pytest.raises(ParameterError, match=message):
+        resolve(SamplingParams(**own), **generation)
+
+
+def test_greedy():
+    assert SamplingParams(temperature=0).greedy
+    assert not SamplingParams(temperature=0.1).greedy

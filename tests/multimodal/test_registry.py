@@ -1,0 +1,63 @@
+"""map_input: the mapper that a family declared, and what happens when it has none or breaks its contract."""
+
+import pytest
+
+from transept.errors import MediaError, PluginError
+from transept.multimodal.registry import MappedInput, map_input
+from transept.registry.spec import ModelSpec
+
+
+def count_samples(data, config):
+    """A mapper, found by its name in `test_reference`."""
+    return MappedInput(kwargs={"samples": data, "scale": config["scale"]}, num_tokens=len(data))
+
+
+def family(**mappers):
+    return ModelSpec(name="counter", architectures=("Counter",), model_class="counter:Model", input_mappers=mappers)
+
+
+@pytest.mark.parametrize("mapper", [count_samples, f"{__name__}:count_samples"], ids=["callable", "reference"])
+def test_the_declared_mapper_gets_data_and_config(mapper):
+    mapped = map_input(family(audio=mapper), {"scale": 3}, "audio", [1, 2])
+    assert mapped == MappedInput(kwargs={"samples": [1, 2], "scale": 3}, num_tokens=2)
+
+
+def test_a_family_without_mappers():
+    with pytest.raises(MediaError, match=r'"counter" models take text only: .* for "audio" data'):
+        map_input(family(), {}, "audio", [1])
+
+
+def test_an_unknown_modality_lists_what_there_is():
+    spec = family(audio=count_samples, image=count_samples)
+    with pytest.raises(MediaError, match=r'no mapper for "video" data\. They take: "audio", "image"'):
+        map_input(spec, {}, "video", [1])
+    with pytest.raises(MediaError, match='did you mean "audio"'):
+        map_input(spec, {}, "audios", [1])
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ({"samples": []}, "dict; it must return a MappedInput"),
+        (None, "NoneType"),
+        (MappedInput({}, 0), "num_tokens=0"),
+        (MappedInput({}, -1), "num_tokens=-1"),
+        (MappedInput({}, 2.0), "num_tokens=2.0"),
+    ],
+)
+def test_a_mapper_that_breaks_its_contract(returned, message):
+    with pytest.raises(PluginError, match=f'"audio" mapper of plugin family "counter" returned {message}'):
+        map_input(family(audio=lambda data, config: returned), {}, "audio", [1])
+
+
+def test_a_mappers_error_is_the_callers():
+    def refuse(data, config):
+        raise MediaError("too long")
+
+    with pytest.raises(MediaError, match="too long"):
+        map_input(family(audio=refuse), {}, "audio", [1])
+
+
+def test_a_reference_to_nothing():
+    with pytest.raises(PluginError, match="has no attribute nothing"):
+        map_input(family(audio=f"{__name__}:nothing"), {}, "audio", [1])

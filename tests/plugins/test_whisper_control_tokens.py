@@ -1,0 +1,108 @@
+"""Whisper's control tokens against openai-whisper's own tokenizers, for every vocabulary that was released."""
+
+import pytest
+from transformers import WhisperConfig
+from whisper.tokenizer import get_tokenizer
+
+from transept.errors import ParameterError
+from transept.plugins.whisper import control_tokens
+from transept.plugins.whisper.control_tokens import ControlTokens
+
+VOCABULARIES = [  # vocab_size, multilingual, num_languages, id of <|startoftranscript|>
+    pytest.param(51864, False, 99, 50257, id="english"),
+    pytest.param(51865, True, 99, 50258, id="multilingual"),
+    pytest.param(51866, True, 100, 50258, id="large-v3"),
+]
+MULTILINGUAL = VOCABULARIES[1:]
+
+
+def config_of(vocab_size, start):
+    return WhisperConfig(vocab_size=vocab_size, decoder_start_token_id=start)
+
+
+@pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), VOCABULARIES)
+def test_layout(vocab_size, multilingual, num_languages, start):
+    theirs = get_tokenizer(multilingual, num_languages=num_languages)
+    ours = ControlTokens(config_of(vocab_size, start))
+    assert ours.multilingual == multilingual
+    assert ours.start_of_transcript == theirs.sot
+    assert ours.translate == theirs.translate
+    assert ours.transcribe == theirs.transcribe
+    assert ours.start_of_previous == theirs.sot_prev
+    assert ours.no_speech == theirs.no_speech
+    assert ours.no_timestamps == theirs.no_timestamps
+    assert ours.first_timestamp == theirs.timestamp_begin
+    assert vocab_size == theirs.encoding.n_vocab
+
+
+@pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), VOCABULARIES)
+def test_every_language(vocab_size, multilingual, num_languages, start):
+    theirs = get_tokenizer(multilingual, num_languages=num_languages)
+    expected = dict(zip(theirs.all_language_codes, theirs.all_language_tokens, strict=True))
+    assert len(expected) == num_languages
+    assert ControlTokens(config_of(vocab_size, start)).languages == expected
+    assert control_tokens.languages(config_of(vocab_size, start)) == (expected if multilingual else {})
+
+
+@pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), MULTILINGUAL)
+@pytest.mark.parametrize("task", ["transcribe", "translate"])
+def test_decoder_prompt_of_every_language(vocab_size, multilingual, num_languages, start, task):
+    config = config_of(vocab_size, start)
+    for language in control_tokens.languages(config):
+        theirs = get_tokenizer(multilingual, num_languages=num_languages, language=language, task=task)
+        plain = control_tokens.decoder_prompt(config, language=language, task=task)
+        timed = control_tokens.decoder_prompt(config, language=language, task=task, timestamps=True)
+        assert tuple(plain) == theirs.sot_sequence_including_notimestamps
+        assert tuple(timed) == theirs.sot_sequence
+
+
+@pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), VOCABULARIES)
+def test_default_decoder_prompt(vocab_size, multilingual, num_languages, start):
+    config = config_of(vocab_size, start)
+    theirs = get_tokenizer(multilingual, num_languages=num_languages)
+    assert tuple(control_tokens.decoder_prompt(config)) == theirs.sot_sequence_including_notimestamps
+    assert tuple(control_tokens.decoder_prompt(config, timestamps=True)) == theirs.sot_sequence
+    assert control_tokens.language_prompt(config) == [theirs.sot]
+
+
+def test_an_english_checkpoint_has_neither_language_nor_task_tokens():
+    config = config_of(51864, 50257)
+    theirs = get_tokenizer(multilingual=False)
+    prompt = control_tokens.decoder_prompt(config, language="en", task="transcribe")
+    assert tuple(prompt) == theirs.sot_sequence_including_notimestamps == (50257, 50362)
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "start", "options", "message"),
+    [
+        (51865, 50258, {"language": "yue"}, "no language 'yue'"),
+        (51865, 50258, {"language": "enn"}, "no language 'enn'.*mean 'en'"),
+        (51865, 50258, {"language": "xx"}, "no language 'xx'"),
+        (51866, 50258, {"language": "English"}, "no language 'English'"),
+        (51865, 50258, {"task": "transcript"}, '"transcribe" or "translate", not \'transcript\''),
+        (51865, 50258, {"task": ""}, "not ''"),
+        (51864, 50257, {"language": "de"}, "English only and cannot transcribe 'de'"),
+        (51864, 50257, {"task": "translate"}, "English only and cannot translate"),
+        (51864, 50257, {"language": "en", "task": "translate"}, "English only and cannot translate"),
+        (51864, 50257, {"task": "sing"}, "not 'sing'"),
+    ],
+)
+def test_languages_and_tasks_that_a_checkpoint_lacks(vocab_size, start, options, message):
+    with pytest.raises(ParameterError, match=message):
+        control_tokens.decoder_prompt(config_of(vocab_size, start), **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], [50258]),
+        ([50364], [50258, 50364]),
+        ([50258], [50258]),
+        ([50258, 50259, 50359], [50258, 50259, 50359]),
+        ([50361, 400, 50258, 50259], [50361, 400, 50258, 50259]),  # <|startofprev|> and earlier text come first
+        ([50361, 400], [50258, 50361, 400]),
+        ((400,), [50258, 400]),
+    ],
+)
+def test_a_users_decoder_prompt_starts_a_transcript(given, expected):
+    assert control_tokens.prepare_decoder_prompt(given, config_of(51865, 50258)) == expected
