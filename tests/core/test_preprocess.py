@@ -22,7 +22,7 @@ MAX_SOURCE, MAX_TARGET = 64, 16
 
 
 def byte_level_tokenizer(special_tokens, template):
-    """A small byte-level BPE with the given special tokens first; `template` is what an encoder's text is wrapped in."""
+    """A small byte-level BPE, special tokens first; `template` is what an encoder's text is wrapped in."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -402,7 +402,7 @@ def test_text_for_an_encoder_that_only_hears(whisper, prompt):
 
 
 def test_an_unknown_modality(bart, t5):
-    with pytest.raises(MediaError, match='no mapper for "audio" data. They take: "image"'):
+    with pytest.raises(MediaError, match=r'no mapper for "audio" data\. They take: "image"'):
         bart({"multi_modal_data": {"audio": AUDIO}})
     with pytest.raises(MediaError, match="text only"):
         t5({"multi_modal_data": {"audio": AUDIO}})

@@ -52,9 +52,10 @@ def reference_model(directory: Path) -> Reference:
         no_timestamps_token_id=tokens.no_timestamps,
         prev_sot_token_id=tokens.start_of_previous,
         return_timestamps=False,
-        lang_to_id={f"<|{code}|>": token for code, token in tokens.languages.items()},
-        task_to_id={"transcribe": tokens.transcribe, "translate": tokens.translate},
     )
+    if tokens.multilingual:  # English-only checkpoints declare neither
+        model.generation_config.lang_to_id = {f"<|{code}|>": token for code, token in tokens.languages.items()}
+        model.generation_config.task_to_id = {"transcribe": tokens.transcribe, "translate": tokens.translate}
     return model
 
 
@@ -104,7 +105,7 @@ def windows(file: Path) -> list[np.ndarray]:
 
 @torch.inference_mode()
 def reference_token_ids(model: Reference, waveforms: list[np.ndarray], batch_size: int = 8) -> list[list[int]]:
-    """Greedy new tokens of each window by transformers' generate, end-of-text included, padding left out."""
+    """Greedy new tokens of each window by transformers' generate, up to the end-of-text token."""
     extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
     multilingual = {"language": "en", "task": "transcribe"} if model.generation_config.is_multilingual else {}
     end = model.config.eos_token_id
@@ -115,7 +116,7 @@ def reference_token_ids(model: Reference, waveforms: list[np.ndarray], batch_siz
         for row in model.generate(features, **multilingual).tolist():
             opened = row[0] == model.config.decoder_start_token_id  # some versions return the prompt, some do not
             new = row[row.index(model.generation_config.no_timestamps_token_id) + 1 :] if opened else row
-            ids.append(new[: new.index(end) + 1] if end in new else new)
+            ids.append(new[: new.index(end)] if end in new else new)
     return ids
 
 

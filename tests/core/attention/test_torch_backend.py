@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -58,7 +59,7 @@ def make_bias(kind: str, num_heads: int, bidirectional: bool) -> tuple[Attention
 
 
 def make_tables(lengths: list[int], block_size: int, layout: str) -> tuple[list[list[int]], int]:
-    """Block tables for sequences of these lengths, with foreign blocks before, between and after; and the pool's size."""
+    """Block tables for sequences of these lengths, foreign blocks between them, and the number of blocks in all."""
     counts = [-(-length // block_size) for length in lengths]
     num_blocks = 2 * sum(counts) + 2 * len(counts) + 1
     if layout == "scattered":
@@ -134,8 +135,12 @@ def assert_same(actual: Tensor, expected: Tensor) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded_on_one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # thousands of tiny products, each slower on more
     torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
 
 
 # --- encoder self-attention ---

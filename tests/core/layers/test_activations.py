@@ -15,5 +15,5 @@ def test_activation_is_that_of_transformers(name: str) -> None:
 
 
 def test_an_unknown_activation_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(CheckpointError, match='activation "gelo"; known: gelu, gelu_new, .*tanh'):
+    with pytest.raises(CheckpointError, match=r'activation "gelo"; known: gelu, gelu_new, .*tanh'):
         get_activation("gelo")

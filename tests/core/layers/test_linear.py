@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -30,8 +32,12 @@ def randomize(layer: Linear) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded_on_one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # thousands of tiny products, each slower on more
     torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("rows", range(71))
@@ -62,7 +68,9 @@ def test_product_keeps_half_precision(dtype: torch.dtype, rows: int) -> None:
     x, weight, bias = (torch.randn(shape, dtype=dtype) for shape in ((rows, HIDDEN), (9, HIDDEN), (9,)))
     product = matmul(x, weight, bias)
     assert product.dtype is dtype
-    torch.testing.assert_close(product.double(), F.linear(x.double(), weight.double(), bias.double()), rtol=0.02, atol=0.1)
+    torch.testing.assert_close(
+        product.double(), F.linear(x.double(), weight.double(), bias.double()), rtol=0.02, atol=0.1
+    )
 
 
 @pytest.mark.parametrize("layer_class", [ColumnParallelLinear, RowParallelLinear])
@@ -118,9 +126,7 @@ def test_qkv_equals_three_projections(heads: int, kv_heads: int | None, with_bia
 def test_cross_qkv_equals_three_projections(
     heads: int, kv_heads: int | None, with_bias: bool, rows: int, encoder_rows: int | None
 ) -> None:
-    layer = EncoderDecoderQKVParallelLinear(
-        HIDDEN, heads, HEAD_DIM, num_kv_heads=kv_heads, bias=with_bias, group=GROUP
-    )
+    layer = EncoderDecoderQKVParallelLinear(HIDDEN, heads, HEAD_DIM, num_kv_heads=kv_heads, bias=with_bias, group=GROUP)
     randomize(layer)
     decoder_input = torch.randn(rows, HIDDEN)
     encoder_input = None if encoder_rows is None else torch.randn(encoder_rows, HIDDEN)
@@ -136,9 +142,7 @@ def test_cross_qkv_equals_three_projections(
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
 @pytest.mark.parametrize(("rows", "encoder_rows"), [(1, 0), (5, 0), (40, 0), (5, 9), (1, 150)])
-def test_cross_qkv_multiplies_only_what_is_read(
-    heads: int, kv_heads: int | None, rows: int, encoder_rows: int
-) -> None:
+def test_cross_qkv_multiplies_only_what_is_read(heads: int, kv_heads: int | None, rows: int, encoder_rows: int) -> None:
     layer = EncoderDecoderQKVParallelLinear(HIDDEN, heads, HEAD_DIM, num_kv_heads=kv_heads, group=GROUP)
     randomize(layer)
     encoder_input = torch.randn(encoder_rows, HIDDEN) if encoder_rows else None

@@ -41,7 +41,7 @@ class ModelRunner:
         input_ids, positions, metadata = self._flatten(step)
         self.backend.plan(metadata)
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
-        last_rows = torch.tensor(metadata.query_start_loc[1:], device=self.device) - 1
+        last_rows = self._tensor(metadata.query_start_loc[1:]) - 1
         logits = self.model.compute_logits(hidden[last_rows])
         rows = [
             SamplingRow(seq_id, data, group.sampling_params, group.num_samples)

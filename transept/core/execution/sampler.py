@@ -41,11 +41,11 @@ class Sampler:
 
         logits: [rows, vocabulary], any float dtype. Returns by sequence id the drawn tokens, num_samples of them.
         """
-        by_params: dict[SamplingParams, list[int]] = {}
+        alike: dict[tuple[SamplingParams, int], list[int]] = {}
         for index, row in enumerate(rows):
-            by_params.setdefault(row.params, []).append(index)
+            alike.setdefault((row.params, row.num_samples), []).append(index)
         sampled: dict[int, list[SampledToken]] = {}
-        for params, indices in by_params.items():
+        for (params, _), indices in alike.items():
             block = (logits if len(indices) == len(rows) else logits[indices]).float()
             group = [rows[index] for index in indices]
             self._process(block, params, group)

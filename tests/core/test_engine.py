@@ -1,0 +1,234 @@
+"""The engine's step loop over a small random Whisper: arrivals, aborts, preemption, samples, failures."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from random_whisper import SECONDS, save_random_whisper
+from transformers import GenerationMixin, WhisperForConditionalGeneration
+
+from transept import Engine, SamplingParams
+from transept.errors import CapacityError, MediaError, ParameterError, PromptError
+
+SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32
+NOISE = np.random.default_rng(0).normal(0.0, 0.3, size=(12, int(SECONDS * 16_000))).astype(np.float32)
+GREEDY = SamplingParams(temperature=0.0, max_tokens=30)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_whisper(tmp_path_factory.mktemp("random-whisper"))
+
+
+@pytest.fixture(scope="module")
+def engine(directory: Path) -> Engine:
+    return Engine(directory)
+
+
+def prompt(index: int) -> dict:
+    return {"multi_modal_data": {"audio": (NOISE[index], 16_000)}}
+
+
+def ids(output) -> list[list[int]]:
+    return [completion.token_ids for completion in output.outputs]
+
+
+def assert_no_blocks_held(engine: Engine) -> None:
+    manager = engine.block_manager
+    manager.check_integrity()
+    assert manager.num_free_device_blocks == manager.num_device_blocks
+    assert manager.num_free_host_blocks == manager.num_host_blocks
+    assert not manager.block_tables
+    assert not manager.cross_block_tables
+
+
+def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory: Path) -> None:
+    reference = WhisperForConditionalGeneration.from_pretrained(directory).eval()
+    outputs = engine.generate([prompt(index) for index in range(6)], GREEDY)
+    for index, output in enumerate(outputs):
+        features = engine.preprocess(prompt(index)).encoder.features["input_features"][None]
+        start = torch.tensor([[50257, 50362]])
+        row = GenerationMixin.generate(reference, features, max_new_tokens=30, decoder_input_ids=start)  # not Whisper's
+        assert ids(output)[0] == row[0].tolist()[2:]
+    assert len({tuple(ids(output)[0]) for output in outputs}) > 1  # the audio matters
+
+
+def test_outputs_carry_both_sides_and_come_in_order(engine: Engine) -> None:
+    outputs = engine.generate([prompt(index) for index in (3, 1, 2)], GREEDY)
+    assert [ids(output) for output in outputs] == [ids(engine.generate(prompt(i), GREEDY)[0]) for i in (3, 1, 2)]
+    first = outputs[0]
+    assert (first.encoder_prompt, first.encoder_prompt_token_ids) == (None, [])
+    assert first.prompt_token_ids == [50257, 50362]
+    assert first.finished
+    assert first.outputs[0].finish_reason == "length"
+    assert first.outputs[0].logprobs is None
+
+
+def test_several_parameters_in_one_batch_equal_each_alone(engine: Engine) -> None:
+    many = [
+        GREEDY,
+        SamplingParams(temperature=0.0, max_tokens=5),
+        SamplingParams(temperature=1.0, seed=7, max_tokens=20, top_k=50),
+        SamplingParams(temperature=0.7, seed=8, max_tokens=20, top_p=0.9, n=3),
+        SamplingParams(temperature=0.0, max_tokens=12, repetition_penalty=1.3, logprobs=4),
+    ]
+    together = engine.generate([prompt(index) for index in range(5)], many)
+    alone = [engine.generate(prompt(index), params)[0] for index, params in enumerate(many)]
+    assert [ids(output) for output in together] == [ids(output) for output in alone]
+    assert [len(output.outputs) for output in together] == [1, 1, 1, 3, 1]
+    assert all(len(entry) in (4, 5) for entry in together[4].outputs[0].logprobs)
+    chosen = [entry[token] for entry, token in zip(together[4].outputs[0].logprobs, ids(together[4])[0], strict=True)]
+    assert sum(chosen) == pytest.approx(together[4].outputs[0].cumulative_logprob, abs=1e-4)
+
+
+def test_samples_share_one_cross_table_and_one_encoder_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(directory, block_size=16)
+    runs = []
+    model = engine.worker.runner.model
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda *args, **kwargs: runs.append(1) or encode(*args, **kwargs))
+    params = SamplingParams(temperature=1.0, seed=1, n=4, max_tokens=40)
+    engine.add_request("samples", prompt(0), params)
+    while engine.has_unfinished_requests:
+        (output,) = engine.step()
+        assert len(engine.block_manager.cross_block_tables) == int(not output.finished)
+        engine.block_manager.check_integrity()
+    assert runs == [1]
+    assert [completion.index for completion in output.outputs] == [0, 1, 2, 3]
+    assert len({tuple(sample) for sample in ids(output)}) == 4
+    for index, sample in enumerate(ids(output)):  # a sample does not depend on how many there are
+        fewer = engine.generate(prompt(0), SamplingParams(temperature=1.0, seed=1, n=index + 1, max_tokens=40))[0]
+        assert ids(fewer)[index] == sample
+
+
+@pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
+@pytest.mark.parametrize("block_size", [8, 16, 64])
+def test_random_arrivals_and_aborts_under_preemption(
+    engine: Engine, directory: Path, block_size: int, swap: bool
+) -> None:
+    rng = random.Random(block_size + swap)
+    slots = 3 * 64 + 5 * 64  # a few short requests, or one long one, at a time
+    small = Engine(
+        directory,
+        block_size=block_size,
+        kv_cache_bytes=slots * SLOT_BYTES,
+        swap_bytes=slots * SLOT_BYTES if swap else 0,
+        max_num_seqs=8,
+    )
+    kinds = [
+        (index, params)
+        for index in range(6)
+        for params in (
+            SamplingParams(temperature=0.0, max_tokens=7),
+            SamplingParams(temperature=0.0, max_tokens=110),
+            SamplingParams(temperature=1.0, seed=index, max_tokens=50, n=2),
+        )
+    ]
+    expected = {kind: ids(engine.generate(prompt(kind[0]), kind[1])[0]) for kind in kinds}
+    waiting = [rng.choice(kinds) for _ in range(167)]  # six cases: over 1,000 requests
+    live, finished, aborted, preempted = {}, {}, 0, 0
+    while waiting or small.has_unfinished_requests:
+        for _ in range(min(rng.choice((0, 0, 1, 3)), len(waiting))):
+            request_id = f"request-{len(waiting)}"
+            live[request_id] = waiting.pop()
+            small.add_request(request_id, prompt(live[request_id][0]), live[request_id][1])
+        if live and rng.random() < 0.05:
+            victim = rng.choice(list(live))
+            del live[victim]
+            small.abort_request(victim)
+            aborted += 1
+        for output in small.step():
+            if output.finished:
+                finished[output.request_id] = (live.pop(output.request_id), ids(output))
+        small.block_manager.check_integrity()
+        preempted += any(group.seqs[0].output_token_ids for group in small.scheduler.queue)
+    assert not live
+    assert len(finished) + aborted == 167
+    assert preempted > 10
+    assert aborted > 5
+    for kind, got in finished.values():
+        assert got == expected[kind]
+    assert_no_blocks_held(small)
+
+
+def test_a_request_that_could_never_fit_is_refused_with_the_numbers(directory: Path) -> None:
+    engine = Engine(directory, block_size=16, kv_cache_bytes=10 * 16 * SLOT_BYTES)
+    with pytest.raises(CapacityError, match=r"14 cache blocks .* the cache has 10.*kv_cache_bytes"):
+        engine.add_request("long", prompt(0), SamplingParams(max_tokens=150))
+    assert len(ids(engine.generate(prompt(0), GREEDY)[0])[0]) == 30
+    assert_no_blocks_held(engine)
+
+
+def test_bad_prompts_are_named_and_leave_nothing_behind(engine: Engine) -> None:
+    with pytest.raises(PromptError, match="prompt 1: .*takes no text"):
+        engine.generate([prompt(0), "hello", prompt(1)], GREEDY)
+    with pytest.raises(MediaError, match=r"1\.50 s"):
+        engine.generate({"multi_modal_data": {"audio": (np.ones(24_000, np.float32), 16_000)}}, GREEDY)
+    assert not engine.has_unfinished_requests
+    assert_no_blocks_held(engine)
+
+
+def test_a_failing_step_drops_its_newcomers_only(engine: Engine) -> None:
+    expected = ids(engine.generate(prompt(0), GREEDY)[0])
+    engine.add_request("good", prompt(0), GREEDY)
+    engine.step()
+    engine.add_request("bad", prompt(1), GREEDY)
+    bad = engine.scheduler.queue[0].encoder_seq.inputs.encoder
+    bad.features["input_features"] = torch.zeros(7, 100)  # 7 mel bins: the convolution refuses
+    with pytest.raises(RuntimeError):
+        engine.step()
+    outputs = {}
+    while engine.has_unfinished_requests:
+        outputs |= {output.request_id: output for output in engine.step()}
+    assert set(outputs) == {"good"}
+    assert ids(outputs["good"]) == expected
+    assert_no_blocks_held(engine)
+
+
+def test_requests_join_a_running_batch_and_leave_it(engine: Engine) -> None:
+    expected = [ids(engine.generate(prompt(index), GREEDY)[0]) for index in range(3)]
+    finished = {}
+    for index in range(3):
+        engine.add_request(str(index), prompt(index), GREEDY)
+        for output in [*engine.step(), *engine.step()]:
+            assert len(output.outputs[0].token_ids) <= 6
+    with pytest.raises(ParameterError, match="in use"):
+        engine.add_request("1", prompt(1), GREEDY)
+    with pytest.raises(ParameterError, match="unfinished"):
+        engine.generate(prompt(0), GREEDY)
+    while engine.has_unfinished_requests:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+    assert [ids(finished[str(index)]) for index in range(3)] == expected
+    engine.abort_request("1")  # finished or unknown ids are no error
+    assert_no_blocks_held(engine)
+
+
+def test_progress_bar_counts_prompts(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    engine.generate([prompt(0), prompt(1)], GREEDY, progress=True)
+    assert "2/2" in capfd.readouterr().err
+    engine.generate([prompt(0), prompt(1)], GREEDY)  # stderr is no terminal
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block_sise": 16}, "block_size"),
+        ({"dtype": "float23"}, "float32"),
+        ({"device": "tpu"}, "cpu"),
+        ({"attention_backend": "flash"}, "known: auto, torch"),
+        ({"quantization": "int8"}, "quantization"),
+        ({"block_size": 0}, "at least 1"),
+        ({"max_num_seqs": 8, "max_decoder_tokens": 4}, "max_decoder_tokens"),
+    ],
+)
+def test_bad_options_are_explained(directory: Path, options: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Engine(directory, **options)
+
+
+def test_one_parameter_set_a_prompt_or_one_for_all(engine: Engine) -> None:
+    with pytest.raises(ParameterError, match="2 sampling_params for 1 prompts"):
+        engine.generate([prompt(0)], [GREEDY, GREEDY])

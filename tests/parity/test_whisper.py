@@ -1,0 +1,93 @@
+"""Real weights, real speech: the same tokens as transformers, whatever the batch and however little memory there is."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+from whisper.normalizers import EnglishTextNormalizer
+from whisper_reference import reference_model, reference_texts, reference_token_ids, windows
+
+from transept import Engine, SamplingParams, Transcriber
+
+GREEDY = SamplingParams(temperature=0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    directory: Path
+    waveforms: list[np.ndarray]  # every window of every clip
+    expected: list[list[int]]  # transformers' tokens, without end-of-text
+
+
+@pytest.fixture(scope="module")
+def waveforms(speech_dir: Path) -> list[np.ndarray]:
+    files = [file for folder in ("librivox", "prompts-en") for file in sorted((speech_dir / folder).glob("*.flac"))]
+    assert len(files) == 5 + 54
+    return [window for file in files for window in windows(file)]
+
+
+@pytest.fixture(scope="module", params=["tiny_en_dir", "base_dir"])
+def case(request: pytest.FixtureRequest, waveforms: list[np.ndarray]) -> Case:
+    directory = request.getfixturevalue(request.param)
+    return Case(directory, waveforms, reference_token_ids(reference_model(directory), waveforms))
+
+
+def prompt(waveform: np.ndarray) -> dict:
+    return {"multi_modal_data": {"audio": (waveform, 16_000)}}
+
+
+def tokens(output) -> list[int]:
+    """What was decoded before end-of-text, which must have come."""
+    completion = output.outputs[0]
+    assert completion.finish_reason == "stop"
+    return completion.token_ids[:-1]
+
+
+def test_greedy_tokens_in_one_batch_equal_transformers(case: Case) -> None:
+    outputs = Engine(case.directory).generate([prompt(waveform) for waveform in case.waveforms], GREEDY)
+    assert [tokens(output) for output in outputs] == case.expected
+
+
+def test_greedy_tokens_alone_equal_transformers(case: Case) -> None:
+    engine = Engine(case.directory)
+    assert [tokens(engine.generate(prompt(waveform), GREEDY)[0]) for waveform in case.waveforms] == case.expected
+
+
+def test_word_error_rate_equals_transformers(case: Case, speech_dir: Path) -> None:
+    folder = speech_dir / "prompts-en"
+    entries = sorted(json.loads((folder / "transcripts.json").read_text()), key=lambda entry: entry["audio"])
+    normalize = EnglishTextNormalizer()
+    references = [normalize(entry["text"]) for entry in entries]
+    ours = Transcriber(case.directory).transcribe_many([folder / entry["audio"] for entry in entries], language="en")
+    theirs_by_window = iter(reference_texts(case.directory, case.expected)[5:])
+    theirs = ["".join(next(theirs_by_window) for _ in windows(folder / entry["audio"])) for entry in entries]
+    our_rate = jiwer.wer(references, [normalize(transcript.text) for transcript in ours])
+    their_rate = jiwer.wer(references, [normalize(text) for text in theirs])
+    assert our_rate == their_rate
+    assert our_rate < 0.15  # both read the recordings, not noise
+
+
+@pytest.mark.parametrize("swap_bytes", [0, 1 << 30], ids=["recompute", "swap"])
+@pytest.mark.parametrize("block_size", [8, 16, 64])
+def test_greedy_tokens_under_preemption(
+    tiny_en_dir: Path, waveforms: list[np.ndarray], block_size: int, swap_bytes: int
+) -> None:
+    prompts = [prompt(waveform) for waveform in waveforms[:4]]
+    params = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=3 * 64)  # long enough to outgrow the pool
+    expected = [output.outputs[0].token_ids for output in Engine(tiny_en_dir).generate(prompts, params)]
+    slots = 3 * 1536 + 3 * 128  # three requests start, but cannot all finish
+    block_bytes = 2 * 4 * 384 * 4  # keys and values, layers, width, float32: of one slot
+    engine = Engine(tiny_en_dir, block_size=block_size, kv_cache_bytes=slots * block_bytes, swap_bytes=swap_bytes)
+    for index, each in enumerate(prompts):
+        engine.add_request(str(index), each, params)
+    finished, preempted = {}, set()
+    while engine.has_unfinished_requests:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+        engine.block_manager.check_integrity()
+        preempted |= {group.request_id for group in engine.scheduler.queue if group.seqs[0].output_token_ids}
+    assert preempted
+    assert [finished[str(index)].outputs[0].token_ids for index in range(len(prompts))] == expected
+    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks

@@ -1,0 +1,60 @@
+"""What importing Transept does not import, and the names that its two doors offer."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"torch", "transformers", "librosa", "av"}
+
+BOOKKEEPING = (
+    "transept.core.scheduler",
+    "transept.core.block_manager",
+    "transept.core.sequence",
+    "transept.core.prompts",
+    "transept.core.sampling_params",
+    "transept.core.outputs",
+)
+DECLARATIONS = ("transept.authoring", "transept.registry.plugins", "transept.registry.lookup")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import transept",
+        "import transept; dir(transept); transept.SamplingParams(); transept.TextPrompt(prompt='x')",
+        "import " + ", ".join(BOOKKEEPING),
+        "import " + ", ".join(DECLARATIONS),
+        "from transept.registry.plugins import discover; assert discover().with_status('ok')",
+    ],
+)
+def test_what_needs_no_tensors_loads_none(statement):
+    code = f"{statement}\nimport sys\nprint(*{HEAVY} & sys.modules.keys())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
+
+
+@pytest.mark.parametrize("door", ["transept", "transept.authoring"])
+def test_every_public_name_resolves(door):
+    module = importlib.import_module(door)
+    assert sorted(set(module.__all__)) == module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module._HOMES) <= set(module.__all__)
+
+
+@pytest.mark.parametrize("door", ["transept", "transept.authoring"])
+def test_star_import_and_dir_know_every_public_name(door):
+    module = importlib.import_module(door)
+    names = {}
+    exec(f"from {door} import *", names)
+    assert set(module.__all__) <= names.keys()
+    assert set(module.__all__) <= set(dir(module))
+
+
+@pytest.mark.parametrize("door", ["transept", "transept.authoring"])
+def test_an_unknown_name_is_an_attribute_error(door):
+    module = importlib.import_module(door)
+    with pytest.raises(AttributeError, match=f"module '{door}' has no attribute 'Enginee'"):
+        _ = module.Enginee
