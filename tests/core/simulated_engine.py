@@ -9,7 +9,7 @@ from simulated_cache import SimulatedCache, fork, make_group
 from transept.core.block_manager import BlockSpaceManager
 from transept.core.config import SchedulerConfig
 from transept.core.scheduler import Scheduler, SchedulerOutputs
-from transept.core.sequence import SequenceGroup, SequenceStatus
+from transept.core.sequence import SampledToken, SequenceGroup, SequenceStatus
 
 BLOCK_SIZE = 4
 
@@ -119,7 +119,7 @@ class Simulation:
                 seqs.append(child)
                 group.seqs.append(child)
             for seq, token in zip(seqs, tokens, strict=True):
-                seq.append_token(token, 0.0)
+                seq.append_token(SampledToken(token, 0.0, None))
                 if ends(token):
                     seq.status = SequenceStatus.STOPPED
                 elif len(seq.output_token_ids) == group.sampling_params.max_tokens:

@@ -13,7 +13,7 @@ from simulated_cache import SimulatedCache, fork, make_group
 
 from transept.core.block_allocator import BlockError
 from transept.core.block_manager import AllocStatus, BlockSpaceManager
-from transept.core.sequence import Sequence, SequenceGroup, SequenceStatus
+from transept.core.sequence import SampledToken, Sequence, SequenceGroup, SequenceStatus
 
 
 def blocks_of(manager: BlockSpaceManager, group: SequenceGroup) -> set[int]:
@@ -66,7 +66,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         for extra in others:
             seq = fork(group.seqs[0])
             for _ in range(extra):
-                seq.append_token(next(self.tokens), 0.0)
+                seq.append_token(SampledToken(next(self.tokens), 0.0, None))
             group.seqs.append(seq)
         if others:
             group.seqs[0].status = SequenceStatus.STOPPED
@@ -104,7 +104,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
             return
         seqs = group.unfinished_seqs
         for seq in seqs:
-            seq.append_token(next(self.tokens), 0.0)
+            seq.append_token(SampledToken(next(self.tokens), 0.0, None))
         can = self.manager.can_append_slots(group)
         trial = copy.deepcopy(self.manager)
         if not can:
@@ -248,7 +248,7 @@ def test_last_owner_of_a_shared_block_keeps_it() -> None:
         group.seqs.append(child)
     (shared,) = manager.get_block_table(group.seqs[0])
     for seq in group.seqs:
-        seq.append_token(3, 0.0)
+        seq.append_token(SampledToken(3, 0.0, None))
     assert manager.can_append_slots(group)  # two free blocks for three writers
     pairs = [manager.append_slots(seq) for seq in group.seqs]
     assert [pair and pair[0] for pair in pairs] == [shared, shared, None]
@@ -262,7 +262,7 @@ def test_a_full_last_block_is_not_copied_when_shared() -> None:
     manager.allocate(group)
     child = fork(group.seqs[0])
     manager.fork(group.seqs[0], child)
-    child.append_token(3, 0.0)
+    child.append_token(SampledToken(3, 0.0, None))
     assert manager.append_slots(child) is None
     assert manager.get_block_table(child)[0] == manager.get_block_table(group.seqs[0])[0]
 
@@ -298,7 +298,7 @@ def forked_pair(num_device_blocks: int) -> tuple[BlockSpaceManager, SequenceGrou
     group.seqs.append(fork(group.seqs[0]))
     manager.fork(*group.seqs)
     for seq in group.seqs:
-        seq.append_token(3, 0.0)
+        seq.append_token(SampledToken(3, 0.0, None))
     return manager, group
 
 

@@ -162,7 +162,7 @@ def test_a_request_that_could_never_fit_is_refused_with_the_numbers(directory: P
 
 
 def test_bad_prompts_are_named_and_leave_nothing_behind(engine: Engine) -> None:
-    with pytest.raises(PromptError, match="prompt 1: .*takes no text"):
+    with pytest.raises(PromptError, match=r"prompt 1: .*takes no text"):
         engine.generate([prompt(0), "hello", prompt(1)], GREEDY)
     with pytest.raises(MediaError, match=r"1\.50 s"):
         engine.generate({"multi_modal_data": {"audio": (np.ones(24_000, np.float32), 16_000)}}, GREEDY)

@@ -9,7 +9,7 @@ from simulated_cache import make_group
 from simulated_engine import BLOCK_SIZE, Simulation
 
 from transept.core.config import SchedulerConfig
-from transept.core.sequence import Sequence, SequenceGroup, SequenceStatus
+from transept.core.sequence import SampledToken, Sequence, SequenceGroup, SequenceStatus
 from transept.errors import CapacityError, ParameterError
 
 
@@ -21,7 +21,7 @@ def status(group: SequenceGroup) -> SequenceStatus:
 def never_ending(sim: Simulation) -> None:
     """Let no sequence of the simulation end early, for tests that count steps."""
     sim.append = lambda group, drawn: [  # type: ignore[method-assign]
-        seq.append_token(1, 0.0) for seq in group.unfinished_seqs
+        seq.append_token(SampledToken(1, 0.0, None)) for seq in group.unfinished_seqs
     ]
 
 

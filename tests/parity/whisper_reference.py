@@ -83,7 +83,9 @@ def _state_dict(tensors: dict[str, torch.Tensor], layers: int, d_model: int) -> 
                     if letter != "k":
                         state[f"{ours}.{target}.{letter}_proj.bias"] = b
                 for kind in ("weight", "bias"):
-                    state[f"{ours}.{target}.out_proj.{kind}"] = tensors[f"{theirs}/{source}/linear_{len(stacked)}/{kind}"]
+                    state[f"{ours}.{target}.out_proj.{kind}"] = tensors[
+                        f"{theirs}/{source}/linear_{len(stacked)}/{kind}"
+                    ]
             _copy_norm(state, f"{ours}.final_layer_norm", tensors, f"{theirs}/ffn/layer_norm")
             for index, name in enumerate(("fc1", "fc2")):
                 for kind in ("weight", "bias"):
@@ -104,9 +106,14 @@ def windows(file: Path) -> list[np.ndarray]:
 
 
 @torch.inference_mode()
-def reference_token_ids(model: Reference, waveforms: list[np.ndarray], batch_size: int = 8) -> list[list[int]]:
+def reference_token_ids(
+    model: Reference,
+    waveforms: list[np.ndarray],
+    batch_size: int = 8,
+    extractor: WhisperFeatureExtractor | None = None,
+) -> list[list[int]]:
     """Greedy new tokens of each window by transformers' generate, up to the end-of-text token."""
-    extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
+    extractor = extractor or WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
     multilingual = {"language": "en", "task": "transcribe"} if model.generation_config.is_multilingual else {}
     end = model.config.eos_token_id
     ids: list[list[int]] = []

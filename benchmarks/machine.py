@@ -1,0 +1,30 @@
+"""What this machine can do: the rates that bounds are computed from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def best_seconds(function: Callable[[], object], repeats: int = 15) -> float:
+    """Shortest time of several runs."""
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def gemm_rate() -> float:
+    """Floating-point operations per second of a float32 matrix product of Whisper's shape."""
+    x, weight = torch.randn(1500, 512), torch.randn(2048, 512)
+    return 2 * 1500 * 512 * 2048 / best_seconds(lambda: torch.nn.functional.linear(x, weight))
+
+
+def read_bandwidth() -> float:
+    """Bytes per second that a reduction over a large float32 array reads."""
+    array = torch.randn(64 << 20)
+    return array.numel() * 4 / best_seconds(lambda: array.sum(), repeats=7)

