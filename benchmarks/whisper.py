@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import resource
 import shutil
 import statistics
 import sys
@@ -160,7 +159,9 @@ def peak_memory(engine: str, directory: Path, folder: str) -> float:
 
 def _measure_memory(engine: str, directory: Path, folder: str, pipe: object) -> None:
     ENGINES[engine](directory)(windows(folder))
-    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)  # type: ignore[attr-defined]
+    # not getrusage: a child's ru_maxrss begins at its parent's
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    pipe.send(int(status["VmHWM"].split()[0]) / 1024)  # type: ignore[attr-defined]
 
 
 def compare(model: str, directory: Path, folder: str, runs: int) -> None:
@@ -187,11 +188,9 @@ def compare(model: str, directory: Path, folder: str, runs: int) -> None:
     for name, taken in times.items():
         ratio = statistics.median(theirs / ours for theirs, ours in zip(taken, times["transept"], strict=True))
         same = sum(mine == theirs for mine, theirs in zip(ids["transept"], ids[name], strict=True))
-        print(
-            f"| {name} | {statistics.median(taken):.2f} | {min(taken):.2f} | {seconds / statistics.median(taken):.1f} | "
-            f"{ratio:.2f}x | {same}/{len(ids[name])} | {peak_memory(name, directory, folder):.0f} |",
-            flush=True,
-        )
+        median, peak = statistics.median(taken), peak_memory(name, directory, folder)
+        cells = f"{median:.2f} | {min(taken):.2f} | {seconds / median:.1f} | {ratio:.2f}x | {same}/{len(ids[name])}"
+        print(f"| {name} | {cells} | {peak:.0f} |", flush=True)
 
 
 def main() -> None:

@@ -12,10 +12,16 @@ from transept.errors import ParameterError
 
 VOCAB_SIZE = 100
 ROOM = 40  # positions left for output
+PROMPT_LENGTH = 3
 
 
 def resolve(params, **generation):
-    return params.resolve(GenerationConfig(**generation), ROOM, VOCAB_SIZE)
+    return params.resolve(
+        GenerationConfig(**generation),
+        prompt_length=PROMPT_LENGTH,
+        max_positions=PROMPT_LENGTH + ROOM,
+        vocab_size=VOCAB_SIZE,
+    )
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def test_languages_and_tasks_that_a_checkpoint_lacks(vocab_size, start, options,
         ([50258], [50258]),
         ([50258, 50259, 50359], [50258, 50259, 50359]),
         ([50361, 400, 50258, 50259], [50361, 400, 50258, 50259]),  # <|startofprev|> and earlier text come first
+        ([50361, 400], [50361, 400, 50258, 50259, 50359, 50363]),
         ((400,), [50258, 400]),
     ],
 )

@@ -118,9 +118,11 @@ class Engine:
         CapacityError when the request could never fit.
         """
         inputs = self.preprocess(prompt)
-        room = (self.shape.max_target_positions or self._longest_output()) - len(inputs.decoder.token_ids)
         params = (sampling_params or SamplingParams()).resolve(
-            self.generation_config, room, self.model_config.vocab_size
+            self.generation_config,
+            prompt_length=len(inputs.decoder.token_ids),
+            max_positions=self.shape.max_target_positions,
+            vocab_size=self.shape.vocab_size,
         )
         if params.stop and self.tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
@@ -179,11 +181,6 @@ class Engine:
         for owner, token in zip((seq, *children), tokens, strict=True):
             owner.append_token(token)
             self.stop_checker.check(owner, group.sampling_params)
-
-    def _longest_output(self) -> int:
-        """Output bound of a model without one of its own: what generation_config.json or the token budget allows."""
-        given = self.generation_config.max_new_tokens or self.generation_config.max_length
-        return int(given or self.scheduler.config.max_decoder_tokens // self.scheduler.config.max_num_seqs)
 
 
 def _weight_map(spec: ModelSpec, checkpoint: Checkpoint) -> WeightMap:

@@ -98,32 +98,37 @@ class InputPreprocessor:
                 raise PromptError(f"multi_modal_data holds {sorted(single.data)}; give exactly one modality")
             ((modality, data),) = single.data.items()
             mapped = map_input(self.spec, self.config, modality, data)
+            self._check_source_length(mapped.num_tokens)
             return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
         token_ids = self._token_ids(single, add_special_tokens=True)
-        limit = self.max_source_positions
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
-        if limit is not None and len(token_ids) > limit:
-            raise PromptError(f"the encoder's prompt has {len(token_ids)} tokens; this model reads {limit}: shorten it")
-        return EncoderInputs(self._text(single, token_ids), token_ids, len(token_ids))
+        self._check_source_length(len(token_ids))
+        return EncoderInputs(self._text(single.text, token_ids), token_ids, len(token_ids))
+
+    def _check_source_length(self, num_tokens: int) -> None:
+        limit = self.max_source_positions
+        if limit is not None and num_tokens > limit:
+            raise PromptError(f"the encoder's prompt has {num_tokens} tokens; this model reads {limit}: shorten it")
 
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
+        text = None
         if single is None:
             token_ids = list(self.spec.default_decoder_prompt(self.config))
-            single = _Single(None, token_ids, None)
         else:
             given = self._token_ids(single, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.config))
+            text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
         limit = self.max_target_positions
         if limit is not None and len(token_ids) >= limit:
             raise PromptError(
                 f"the decoder's prompt has {len(token_ids)} tokens; this model has {limit} positions for prompt and "
                 "output together: shorten it"
             )
-        return DecoderInputs(self._text(single, token_ids), token_ids)
+        return DecoderInputs(self._text(text, token_ids), token_ids)
 
     def _token_ids(self, single: _Single, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
@@ -139,9 +144,9 @@ class InputPreprocessor:
                 raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
         return token_ids
 
-    def _text(self, single: _Single, token_ids: Sequence[int]) -> str | None:
-        if single.text is not None or self.tokenizer is None:
-            return single.text
+    def _text(self, text: str | None, token_ids: Sequence[int]) -> str | None:
+        if text is not None or self.tokenizer is None:
+            return text
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=False))
 
 

@@ -20,12 +20,16 @@ from transept.errors import ParameterError, suggest
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
+UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation_config.json says nothing
+
+
 @dataclass(frozen=True)
 class SamplingParams:
     """How one request decodes. A field left None takes the checkpoint's generation_config.json value, if it has one.
 
     n: samples of one request; they share the encoder's work and the cross-attention cache.
-    max_tokens: new tokens at most, the decoder prompt not counted. Default: as many as the model has positions for.
+    max_tokens: new tokens at most, the decoder prompt not counted. Without a default: all that the model has positions
+        for, or UNBOUNDED_MAX_TOKENS where positions have no bound.
     min_tokens: new tokens before the end-of-sequence or a stop token may come.
     temperature: 0 is greedy. Default: greedy, unless generation_config.json says do_sample.
     top_k: keep the k likeliest tokens (0: all); top_p: keep the smallest set with that much probability;
@@ -91,10 +95,13 @@ class SamplingParams:
         """Whether the likeliest token is taken. Meaningful once the temperature is known (see `resolve`)."""
         return self.temperature == 0.0
 
-    def resolve(self, generation_config: Any, max_new_tokens: int, vocab_size: int) -> SamplingParams:
+    def resolve(
+        self, generation_config: Any, *, prompt_length: int, max_positions: int | None, vocab_size: int
+    ) -> SamplingParams:
         """Complete the fields left None from a transformers GenerationConfig.
 
-        max_new_tokens: how many the model has positions for, after the decoder prompt; the bound of max_tokens.
+        prompt_length: tokens of the decoder prompt. max_positions: how many the decoder has for prompt and output
+            together, the bound of max_tokens; None: no bound.
         vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
         A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
         contradict each other or the vocabulary.
@@ -119,7 +126,7 @@ class SamplingParams:
             penalty = getattr(default, "repetition_penalty", None) or 1.0
         completed = dataclasses.replace(
             self,
-            max_tokens=max_new_tokens if self.max_tokens is None else min(self.max_tokens, max_new_tokens),
+            max_tokens=self._resolve_max_tokens(default, prompt_length, max_positions),
             temperature=temperature,
             top_k=top_k or 0,
             top_p=1.0 if top_p is None else top_p,
@@ -133,6 +140,16 @@ class SamplingParams:
         eos = getattr(default, "eos_token_id", None)
         completed._check_allowed((eos,) if isinstance(eos, int) else tuple(eos or ()))
         return completed
+
+    def _resolve_max_tokens(self, default: Any, prompt_length: int, max_positions: int | None) -> int:
+        """The request's own, else generation_config.json's, else all that there are positions for; within the bound."""
+        wanted = self.max_tokens or getattr(default, "max_new_tokens", None)
+        if wanted is None and getattr(default, "max_length", None):
+            wanted = max(1, default.max_length - prompt_length)  # max_length counts the decoder prompt
+        if max_positions is None:
+            return wanted or UNBOUNDED_MAX_TOKENS
+        room = max_positions - prompt_length
+        return room if wanted is None else min(wanted, room)
 
     def _check_ranges(self) -> None:
         open_names = [

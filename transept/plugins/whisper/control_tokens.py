@@ -79,6 +79,13 @@ def language_prompt(config: Any) -> list[int]:
 
 
 def prepare_decoder_prompt(token_ids: Sequence[int], config: Any) -> list[int]:
-    """Prepend ``<|startoftranscript|>`` unless it is there: first, or after ``<|startofprev|>`` and earlier text."""
-    start = ControlTokens(config).start_of_transcript
-    return list(token_ids) if start in token_ids else [start, *token_ids]
+    """Prepend ``<|startoftranscript|>`` unless it is there.
+
+    Earlier text that begins with ``<|startofprev|>`` stands before it, so there the default prompt is appended.
+    """
+    tokens = ControlTokens(config)
+    if tokens.start_of_transcript in token_ids:
+        return list(token_ids)
+    if token_ids and token_ids[0] == tokens.start_of_previous:
+        return [*token_ids, *decoder_prompt(config)]
+    return [tokens.start_of_transcript, *token_ids]
