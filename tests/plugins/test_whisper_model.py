@@ -18,7 +18,7 @@ from transformers import WhisperConfig
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.checkpoints.checkpoint import open_checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.config import EngineConfig
 from transept.core.execution.worker import Worker

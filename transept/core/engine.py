@@ -12,7 +12,8 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from transept.core.block_manager import BlockSpaceManager
-from transept.core.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer
 from transept.core.checkpoints.source import locate
 from transept.core.checkpoints.weight_map import WeightMap

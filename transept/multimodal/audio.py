@@ -111,20 +111,16 @@ def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> 
 
 @lru_cache(maxsize=8)
 def mel_filters(num_mels: int) -> Tensor:
-    """Triangular filters on Slaney's mel scale, of equal area, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
+    """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
 
-    The same as ``librosa.filters.mel(sr=16000, n_fft=400, n_mels=num_mels)``, whose import takes seconds. Slaney's
-    scale is linear up to 1 kHz, 15 mels, and then 27 mels take a factor of 6.4 (Slaney 1998, Auditory Toolbox).
+    Those of ``librosa.filters.mel``, by way of transformers, which an engine has loaded anyway.
     """
     import torch
+    from transformers.audio_utils import mel_filter_bank
 
-    highest = 15 + 27 * np.log(SAMPLE_RATE / 2 / 1000) / np.log(6.4)
-    mels = np.linspace(0, highest, num_mels + 2)
-    edges = np.where(mels < 15, mels * 1000 / 15, 1000 * 6.4 ** ((mels - 15) / 27))[:, None]  # Hz
-    bins = np.linspace(0, SAMPLE_RATE / 2, N_FFT // 2 + 1)  # Hz
-    low, centre, high = edges[:-2], edges[1:-1], edges[2:]
-    triangles = np.maximum(0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre)))
-    return torch.from_numpy((triangles * 2 / (high - low)).astype(np.float32))
+    slaney = {"norm": "slaney", "mel_scale": "slaney"}
+    filters = mel_filter_bank(N_FFT // 2 + 1, num_mels, 0.0, SAMPLE_RATE / 2, SAMPLE_RATE, **slaney)
+    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))
 
 
 def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from transept.core.checkpoints.checkpoint import open_checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.errors import CheckpointError
 
 NUMPY_DTYPES = [np.float32, np.int8, np.int16, np.int32, np.float16]

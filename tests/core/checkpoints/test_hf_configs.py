@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import BartConfig, GenerationConfig, PreTrainedTokenizerFast, WhisperConfig
 
-from transept.core.checkpoints.checkpoint import open_checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.errors import CheckpointError, PluginError

@@ -14,7 +14,7 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
-from transept.core.checkpoints.checkpoint import open_checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.errors import CheckpointError
 
 SIZES = {

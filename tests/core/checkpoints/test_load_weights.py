@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration
 
-from transept.core.checkpoints.checkpoint import open_checkpoint
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead

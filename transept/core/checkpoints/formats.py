@@ -1,0 +1,26 @@
+"""open_checkpoint: which format a directory holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transept.core.checkpoints import ctranslate2, huggingface
+from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.errors import CheckpointError
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint directory in the format that its files show; Hugging Face's is preferred where both are.
+
+    Reads config.json and, for CTranslate2, the table of variables; no weights yet.
+    Raises CheckpointError when the directory holds neither format, or when what is read is corrupt.
+    """
+    if huggingface.find_weights(path) is not None:
+        return huggingface.HuggingFaceCheckpoint(path)
+    if (path / ctranslate2.WEIGHTS).is_file():
+        return ctranslate2.CTranslate2Checkpoint(path)
+    if not path.is_dir():
+        raise CheckpointError(f'no checkpoint in "{path}": no such directory')
+    found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
+    wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.WEIGHTS} (CTranslate2)"))
+    raise CheckpointError(f'no checkpoint in "{path}": it holds {found}. Wanted one of {wanted}')
