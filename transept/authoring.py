@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transept.core.attention.layer import Attention, LayerContext
     from transept.core.attention.metadata import AttentionMetadata, AttentionType
     from transept.core.checkpoints.checkpoint import Checkpoint
+    from transept.core.checkpoints.hf_configs import huggingface_config
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         QKVParallelLinear,
         RowParallelLinear,
     )
+    from transept.core.layers.norm import RMSNorm
     from transept.core.model import ForConditionalGeneration, ModelShape
 
 _HOMES = {
@@ -43,12 +45,14 @@ _HOMES = {
     "ModelShape": "transept.core.model",
     "ParallelGroup": "transept.core.layers.linear",
     "QKVParallelLinear": "transept.core.layers.linear",
+    "RMSNorm": "transept.core.layers.norm",
     "RelativePositionBias": "transept.core.attention.biases",
     "RowParallelLinear": "transept.core.layers.linear",
     "VocabParallelEmbedding": "transept.core.layers.embedding",
     "VocabParallelHead": "transept.core.layers.embedding",
     "WeightMap": "transept.core.checkpoints.weight_map",
     "get_activation": "transept.core.layers.activations",
+    "huggingface_config": "transept.core.checkpoints.hf_configs",
 }
 
 __all__ = [
@@ -69,6 +73,7 @@ __all__ = [
     "ParameterError",
     "PluginError",
     "QKVParallelLinear",
+    "RMSNorm",
     "RelativePositionBias",
     "RowParallelLinear",
     "SpeechSpec",
@@ -78,6 +83,7 @@ __all__ = [
     "dec_bos_prompt",
     "get_activation",
     "hookimpl",
+    "huggingface_config",
     "prepend_dec",
     "suggest",
 ]

@@ -109,7 +109,7 @@ def test_random_arrivals_and_aborts_under_preemption(
     engine: Engine, directory: Path, block_size: int, swap: bool
 ) -> None:
     rng = random.Random(block_size + swap)
-    slots = 6 * 64  # one long request, or a few short ones, at a time
+    slots = 8 * 64  # a few short requests, or one long one, at a time
     small = Engine(
         directory,
         block_size=block_size,
@@ -122,8 +122,8 @@ def test_random_arrivals_and_aborts_under_preemption(
         for index in range(6)
         for params in (
             SamplingParams(temperature=0.0, max_tokens=7),
-            SamplingParams(temperature=0.0, max_tokens=75),
-            SamplingParams(temperature=1.0, seed=index, max_tokens=25, n=2),
+            SamplingParams(temperature=0.0, max_tokens=110),
+            SamplingParams(temperature=1.0, seed=index, max_tokens=50, n=2),
         )
     ]
     expected = {kind: ids(engine.generate(prompt(kind[0]), kind[1])[0]) for kind in kinds}

@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConfig:
     """The model's config: from the weight map where it derives one, else from config.json.
 
-    A ``model_type`` that transformers knows gives its config class; any other gives a plain PretrainedConfig with the
-    keys of config.json as attributes, so that a family does not need transformers' blessing.
     Raises CheckpointError when config.json does not fit its class, PluginError when there is no way to a config.
     """
     if weight_map.config is not None:
         return weight_map.config(checkpoint)
     if checkpoint.format != "huggingface":
         raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own, and its weight map derives none")
+    return huggingface_config(checkpoint)
+
+
+def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
+    """The config in a Hugging Face checkpoint's config.json.
+
+    A ``model_type`` that transformers knows gives its config class; any other gives a plain PretrainedConfig with the
+    keys of config.json as attributes, so that a family does not need transformers' blessing.
+    Raises CheckpointError when config.json does not fit its class.
+    """
     from transformers import AutoConfig, PretrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 

@@ -33,7 +33,8 @@ class WeightMap:
     ignored: regexes of checkpoint names that are rightly left out (recomputed buffers, scalars). They come first.
     zeros: regexes of targets (``"decoder.layers.0.self_attn.qkv_proj.bias#k"``) that are zero where a checkpoint does
         not hold them.
-    config: checkpoint -> PretrainedConfig, for formats whose config.json is not one.
+    config: checkpoint -> PretrainedConfig, for formats whose config.json is not one, and for families whose config.json
+        leaves to the weights what the model must know; those start from `huggingface_config`.
     generation_config: (checkpoint, config) -> GenerationConfig, likewise.
 
     Raises PluginError for a regex that does not compile.

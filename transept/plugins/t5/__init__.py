@@ -1,0 +1,33 @@
+"""T5 (Raffel et al. 2020), with T5 1.1, Flan-T5 and MADLAD-400; mT5 (Xue et al. 2021); UMT5 (Chung et al. 2023)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.authoring import ModelSpec, hookimpl
+
+_WEIGHT_MAPS = {"huggingface": "transept.plugins.t5.weights:HUGGINGFACE"}
+
+
+def default_decoder_prompt(config: Any) -> list[int]:
+    """``<DEC>`` alone: T5 has no beginning-of-sequence token."""
+    return [config.decoder_start_token_id]
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """Three families of one shape, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name=name,
+            architectures=(model_class,),
+            model_class=f"transept.plugins.t5.model:{model_class}",
+            default_decoder_prompt=default_decoder_prompt,
+            weight_maps=_WEIGHT_MAPS,
+        )
+        for name, model_class in (
+            ("t5", "T5ForConditionalGeneration"),
+            ("mt5", "MT5ForConditionalGeneration"),
+            ("umt5", "UMT5ForConditionalGeneration"),
+        )
+    ]
