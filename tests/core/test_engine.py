@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from random_whisper import SECONDS, save_random_whisper
+from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from transformers import GenerationMixin, WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
@@ -49,7 +49,7 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
     outputs = engine.generate([prompt(index) for index in range(6)], GREEDY)
     for index, output in enumerate(outputs):
         features = engine.preprocess(prompt(index)).encoder.features["input_features"][None]
-        start = torch.tensor([[50257, 50362]])
+        start = torch.tensor([[START, NO_TIMESTAMPS]])
         row = GenerationMixin.generate(reference, features, max_new_tokens=30, decoder_input_ids=start)  # not Whisper's
         assert ids(output)[0] == row[0].tolist()[2:]
     assert len({tuple(ids(output)[0]) for output in outputs}) > 1  # the audio matters
@@ -60,7 +60,7 @@ def test_outputs_carry_both_sides_and_come_in_order(engine: Engine) -> None:
     assert [ids(output) for output in outputs] == [ids(engine.generate(prompt(i), GREEDY)[0]) for i in (3, 1, 2)]
     first = outputs[0]
     assert (first.encoder_prompt, first.encoder_prompt_token_ids) == (None, [])
-    assert first.prompt_token_ids == [50257, 50362]
+    assert first.prompt_token_ids == [START, NO_TIMESTAMPS]
     assert first.finished
     assert first.outputs[0].finish_reason == "length"
     assert first.outputs[0].logprobs is None
