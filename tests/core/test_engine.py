@@ -103,6 +103,48 @@ def test_samples_share_one_cross_table_and_one_encoder_run(directory: Path, monk
         assert ids(fewer)[index] == sample
 
 
+def test_beams_share_one_cross_table_one_encoder_run_and_the_blocks_of_their_common_past(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(directory, block_size=4)
+    runs = []
+    model = engine.worker.runner.model
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda *args, **kwargs: runs.append(1) or encode(*args, **kwargs))
+    engine.add_request("beams", prompt(0), SamplingParams(num_beams=4, num_return_sequences=3, max_tokens=60))
+    shared = most_beams = 0
+    while engine.has_unfinished_requests:
+        (output,) = engine.step()
+        assert len(engine.block_manager.cross_block_tables) == int(not output.finished)
+        tables = list(engine.block_manager.block_tables.values())
+        shared += len({block for table in tables for block in table}) < sum(len(table) for table in tables)
+        most_beams = max(most_beams, len(tables))
+        engine.block_manager.check_integrity()
+    assert runs == [1]
+    assert shared > 10
+    assert most_beams == 4
+    assert [completion.index for completion in output.outputs] == [0, 1, 2]
+    assert len({tuple(hypothesis) for hypothesis in ids(output)}) == 3
+    scores = [completion.score for completion in output.outputs]
+    assert scores == sorted(scores, reverse=True)
+    lengths = [len(hypothesis) for hypothesis in ids(output)]
+    sums = [completion.cumulative_logprob for completion in output.outputs]
+    assert scores == pytest.approx([total / length for total, length in zip(sums, lengths, strict=True)])
+    assert_no_blocks_held(engine)
+
+
+def test_beams_are_shown_while_they_run(engine: Engine) -> None:
+    engine.add_request("beams", prompt(0), SamplingParams(num_beams=4, max_tokens=9))
+    lengths = []
+    while engine.has_unfinished_requests:
+        (output,) = engine.step()
+        sums = [completion.cumulative_logprob for completion in output.outputs]
+        assert sums == sorted(sums, reverse=True)
+        lengths.append([len(completion.token_ids) for completion in output.outputs])
+    assert lengths == [*([length] * 4 for length in range(1, 9)), [9]]
+    assert output.outputs[0].finish_reason == "length"
+
+
 @pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
 @pytest.mark.parametrize("block_size", [8, 16, 64])
 def test_random_arrivals_and_aborts_under_preemption(
@@ -124,6 +166,7 @@ def test_random_arrivals_and_aborts_under_preemption(
             SamplingParams(temperature=0.0, max_tokens=7),
             SamplingParams(temperature=0.0, max_tokens=110),
             SamplingParams(temperature=1.0, seed=index, max_tokens=50, n=2),
+            SamplingParams(num_beams=3, num_return_sequences=2, max_tokens=80, early_stopping="never"),
         )
     ]
     expected = {kind: ids(engine.generate(prompt(kind[0]), kind[1])[0]) for kind in kinds}

@@ -6,9 +6,13 @@ import pytest
 import torch
 from scipy.stats import chisquare
 from transformers import (
+    ForcedBOSTokenLogitsProcessor,
+    ForcedEOSTokenLogitsProcessor,
     LogitsProcessorList,
     MinNewTokensLengthLogitsProcessor,
     MinPLogitsWarper,
+    NoBadWordsLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
     SuppressTokensAtBeginLogitsProcessor,
     SuppressTokensLogitsProcessor,
@@ -75,6 +79,23 @@ def distribution(processors, logits, outputs):
             {"min_tokens": 6, "stop_token_ids": [8, 11]},
             [MinNewTokensLengthLogitsProcessor(len(PROMPT), 6, [EOS, 8, 11])],
         ),
+        ({"no_repeat_ngram_size": 1}, [NoRepeatNGramLogitsProcessor(1)]),
+        ({"no_repeat_ngram_size": 2}, [NoRepeatNGramLogitsProcessor(2)]),
+        ({"no_repeat_ngram_size": 3}, [NoRepeatNGramLogitsProcessor(3)]),
+        ({"no_repeat_ngram_size": 9}, [NoRepeatNGramLogitsProcessor(9)]),
+        (
+            {"bad_words_ids": [[7], [5, 11], [17, 5, 12], [0, 13], [30, 14], [1] * 20]},
+            [NoBadWordsLogitsProcessor([[7], [5, 11], [17, 5, 12], [0, 13], [30, 14], [1] * 20], EOS)],
+        ),
+        (
+            {"forced_eos_token_id": 9, "max_tokens": len(OUTPUT) + 1},
+            [ForcedEOSTokenLogitsProcessor(len(PROMPT) + len(OUTPUT) + 1, [9])],
+        ),
+        (
+            {"forced_eos_token_id": [9, EOS], "max_tokens": 2},
+            [ForcedEOSTokenLogitsProcessor(len(PROMPT) + 2, [9, EOS])],
+        ),
+        ({"forced_bos_token_id": 9}, [ForcedBOSTokenLogitsProcessor(9)]),  # a prompt of two tokens: nothing is forced
         (
             {"repetition_penalty": 1.2, "suppress_tokens": [3], "begin_suppress_tokens": [4], "min_tokens": 3},
             [
@@ -92,6 +113,50 @@ def test_processed_logits_are_those_of_transformers(sampler, options, processors
     reported = all_logprobs(sampler, logits, params, outputs)
     expected = distribution(processors, logits, outputs)
     torch.testing.assert_close(reported, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", [[[], OUTPUT[:1], OUTPUT]])
+def test_a_forced_bos_token_comes_first_and_begin_suppression_after_it(sampler, outputs):
+    logits = random_logits(3)
+    params = SamplingParams(temperature=0, logprobs=ALL, forced_bos_token_id=9, begin_suppress_tokens=[7])
+    rows = [row(params, index, output, prompt=[2]) for index, output in enumerate(outputs)]
+    processors = [ForcedBOSTokenLogitsProcessor(9), SuppressTokensAtBeginLogitsProcessor([7], begin_index=2)]
+    drawn = sampler(logits.clone(), rows)
+    for index, output in enumerate(outputs):
+        expected = LogitsProcessorList(processors)(torch.tensor([[2, *output]]), logits[index : index + 1].clone())
+        reported = torch.tensor([[drawn[index][0].top[token] for token in range(VOCAB_SIZE)]])
+        torch.testing.assert_close(reported, expected.log_softmax(dim=-1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_beams_candidates_are_the_likeliest_after_processors_on_log_probabilities(sampler):
+    """In a beam search transformers processes log probabilities and does not normalise them again."""
+    options = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "suppress_tokens": [11], "min_tokens": 8}
+    params = SamplingParams(num_beams=4, logprobs=3, **options)
+    outputs = [[], OUTPUT[:3], OUTPUT]
+    logits = random_logits(3)
+    rows = [row(params, index, output, num_samples=8) for index, output in enumerate(outputs)]
+    processors = LogitsProcessorList(
+        [
+            RepetitionPenaltyLogitsProcessor(1.3),
+            NoRepeatNGramLogitsProcessor(2),
+            MinNewTokensLengthLogitsProcessor(len(PROMPT), 8, EOS),
+            SuppressTokensLogitsProcessor([11]),
+        ]
+    )
+    drawn = sampler(logits.clone(), rows)
+    for index, output in enumerate(outputs):
+        logprobs = logits[index : index + 1].log_softmax(dim=-1)
+        values, tokens = processors(torch.tensor([[*PROMPT, *output]]), logprobs)[0].topk(8)
+        assert [candidate.token_id for candidate in drawn[index]] == tokens.tolist()
+        assert [candidate.logprob for candidate in drawn[index]] == pytest.approx(values.tolist(), abs=1e-5)
+        assert list(drawn[index][0].top) == tokens[:3].tolist()
+        assert list(drawn[index][7].top) == [*tokens[:3].tolist(), tokens[7].item()]
+
+
+def test_a_beam_has_no_forbidden_candidates(sampler):
+    params = SamplingParams(num_beams=4, allowed_token_ids=[3, 9])
+    (candidates,) = sampler(random_logits(1), [row(params, num_samples=8)]).values()
+    assert {candidate.token_id for candidate in candidates} == {3, 9}
 
 
 @pytest.mark.parametrize("presence", [0.0, 0.8, -1.5])

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from transformers import GenerationConfig
 
+from transept.core.checkpoints.hf_configs import load_tokenizer
+from transept.core.generation_defaults import resolve as resolve_params
+from transept.core.generation_defaults import tokenize_bad_words
 from transept.core.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
@@ -16,9 +19,10 @@ PROMPT_LENGTH = 3
 
 
 def resolve(params, **generation):
-    return params.resolve(
+    return resolve_params(
+        params,
         GenerationConfig(**generation),
-        prompt_length=PROMPT_LENGTH,
+        prompt_token_ids=range(PROMPT_LENGTH),
         max_positions=PROMPT_LENGTH + ROOM,
         vocab_size=VOCAB_SIZE,
     )
@@ -48,10 +52,21 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *((name, value) for name in ("n", "max_tokens", "logprobs") for value in (0, -1, 1.5, "2", True)),
-        *((name, value) for name in ("min_tokens", "top_k", "seed") for value in (-1, 1.5, "2", False)),
+        *(
+            (name, value)
+            for name in ("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences")
+            for value in (0, -1, 1.5, "2", True)
+        ),
+        *(
+            (name, value)
+            for name in ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")
+            for value in (-1, 1.5, "2", False)
+        ),
+        *(("length_penalty", value) for value in (math.inf, math.nan, "1", True)),
+        *(("early_stopping", value) for value in ("always", 2, None.__class__, [])),
+        *(("bad_words_ids", value) for value in ([1], [[]], [[-1]], 7, "ab")),
+        *(("forced_eos_token_id", value) for value in (-1, 1.5, "2")),
         ("n", None),
-        ("min_tokens", None),
         ("seed", 2**64),
         *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf)),
         *((name, value) for name in ("top_p", "min_p") for value in (-0.1, 1.1)),
@@ -72,7 +87,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         ("stop_token_ids", None),
         *(("logit_bias", value) for value in ([1, 2], {"a": 1.0}, {1: "b"}, {1: None}, 5, None)),
         *(("logit_bias", value) for value in ({-1: 1.0}, {1: math.nan}, {1: -math.inf}, {1: 1e39})),
-        *(("stop", value) for value in ("", ["a", ""], [1], 5, None, b"end")),
+        *((name, value) for name in ("stop", "bad_words") for value in ("", ["a", ""], [1], 5, None, b"end")),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(name, value):
@@ -105,6 +120,14 @@ def test_values_out_of_range_are_refused_by_name(name, value):
         ("stop_token_ids", np.array([1, 2])),
         ("logit_bias", {5: -100}),
         ("suppress_tokens", []),
+        ("length_penalty", -2.5),
+        ("early_stopping", "never"),
+        ("early_stopping", False),
+        ("bad_words_ids", []),
+        ("bad_words_ids", [[3], (4, 5)]),
+        ("forced_bos_token_id", 0),
+        ("forced_eos_token_id", 0),
+        ("forced_eos_token_id", [2, 3]),
     ],
 )
 def test_values_at_the_edge_of_their_range_are_taken(name, value):
@@ -124,6 +147,12 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
         ({"allowed_token_ids": [1, 2], "begin_suppress_tokens": [1, 2]}, "leaves no token"),
         ({"allowed_token_ids": [1, 2], "suppress_tokens": [1], "begin_suppress_tokens": [2]}, "leaves no token"),
         ({"allowed_token_ids": [1], "stop_token_ids": [1], "min_tokens": 1}, "min_tokens forbids"),
+        ({"num_beams": 4, "temperature": 0.5}, "temperature=0.5 has no meaning"),
+        ({"num_beams": 4, "n": 2}, "num_return_sequences"),
+        ({"num_beams": 4, "num_return_sequences": 5}, "num_return_sequences=5 is over num_beams=4"),
+        ({"num_beams": 1, "num_return_sequences": 2}, "n=2"),
+        ({"num_beams": 2, "stop": "."}, "stop strings do not go with num_beams=2"),
+        ({"num_beams": 2, "temperature": 0, "top_k": 4}, "top_k=4 has no meaning"),
     ],
 )
 def test_contradictions_are_refused(options, message):
@@ -156,6 +185,9 @@ def test_neutral_values_contradict_nothing(options):
         ({"logit_bias": {2: 1, 1: 0.5}}, {"logit_bias": ((1, 0.5), (2, 1.0))}),
         ({"logit_bias": {"7": 1}}, {"logit_bias": {7: 1.0}}),
         ({"temperature": 1}, {"temperature": 1.0}),
+        ({"bad_words_ids": [[1], [2, 3]]}, {"bad_words_ids": ((1,), np.array([2, 3]))}),
+        ({"forced_eos_token_id": 2}, {"forced_eos_token_id": [2]}),
+        ({"bad_words": "a"}, {"bad_words": ["a"]}),
     ],
 )
 def test_equal_parameters_are_equal_and_hash_alike(one, other):
@@ -173,6 +205,15 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"top_k": 5},
         {"top_p": 0.5},
         {"min_p": 0.5},
+        {"num_beams": 2},
+        {"num_return_sequences": 2},
+        {"length_penalty": 2.0},
+        {"early_stopping": "never"},
+        {"no_repeat_ngram_size": 3},
+        {"bad_words_ids": [[1]]},
+        {"bad_words": "a"},
+        {"forced_bos_token_id": 1},
+        {"forced_eos_token_id": 1},
         {"repetition_penalty": 1.5},
         {"presence_penalty": 0.5},
         {"frequency_penalty": 0.5},
@@ -236,6 +277,41 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({}, {}, {"max_tokens": ROOM}),
         ({"max_tokens": ROOM - 1}, {}, {"max_tokens": ROOM - 1}),
         ({"max_tokens": ROOM + 1}, {}, {"max_tokens": ROOM}),
+        ({}, {"max_length": 20}, {"max_tokens": 20 - PROMPT_LENGTH}),  # which counts the decoder prompt
+        ({}, {"max_length": 20, "max_new_tokens": 7}, {"max_tokens": 7}),
+        ({}, {}, {"min_tokens": 0}),
+        ({}, {"min_length": 12}, {"min_tokens": 12 - PROMPT_LENGTH}),
+        ({}, {"min_length": 2}, {"min_tokens": 0}),
+        ({}, {"min_length": 12, "min_new_tokens": 4}, {"min_tokens": 4}),
+        ({"min_tokens": 0}, {"min_length": 12, "min_new_tokens": 4}, {"min_tokens": 0}),
+        ({"max_tokens": 5}, {"min_length": 12}, {"min_tokens": 5}),  # the user's bound wins over a default
+        # beam search, unless the user asks for something else
+        ({}, {}, {"num_beams": 1, "num_return_sequences": 1, "length_penalty": 1.0, "early_stopping": False}),
+        ({}, {"num_beams": 4}, {"num_beams": 4, "temperature": 0.0}),
+        ({"temperature": 0.0}, {"num_beams": 4}, {"num_beams": 1}),
+        ({"temperature": 0.7, "n": 3}, {"num_beams": 4}, {"num_beams": 1, "temperature": 0.7}),
+        ({"temperature": 0.0, "num_beams": 2}, {"num_beams": 4}, {"num_beams": 2}),
+        ({"num_beams": 2}, {"num_beams": 4, "num_return_sequences": 3}, {"num_return_sequences": 2}),
+        (
+            {"num_beams": 3, "num_return_sequences": 2},
+            {"num_beams": 4, "num_return_sequences": 3},
+            {"num_return_sequences": 2},
+        ),
+        (
+            {},
+            {"num_beams": 2, "length_penalty": 2.0, "early_stopping": "never"},
+            {"length_penalty": 2.0, "early_stopping": "never"},
+        ),
+        ({"early_stopping": False}, {"num_beams": 2, "early_stopping": True}, {"early_stopping": False}),
+        # runs and forced tokens
+        ({}, {}, {"no_repeat_ngram_size": 0, "bad_words_ids": (), "forced_bos_token_id": None}),
+        ({}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
+        ({"no_repeat_ngram_size": 0}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 0}),
+        ({}, {"bad_words_ids": [[4], [5, 6], [9]], "eos_token_id": 9}, {"bad_words_ids": ((4,), (5, 6))}),
+        ({}, {"forced_bos_token_id": 8, "forced_eos_token_id": 9}, {"forced_bos_token_id": 8}),
+        ({}, {"forced_eos_token_id": [8, 9]}, {"forced_eos_token_id": (8, 9)}),
+        ({"forced_eos_token_id": ()}, {"forced_eos_token_id": 9}, {"forced_eos_token_id": ()}),
+        ({}, {"forced_bos_token_id": VOCAB_SIZE}, {"forced_bos_token_id": None}),
     ],
 )
 def test_resolve_completes_what_the_user_left_open(own, generation, expected):
@@ -246,7 +322,39 @@ def test_resolve_completes_what_the_user_left_open(own, generation, expected):
 def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     params = resolve(SamplingParams(), do_sample=True)
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
-    assert left_open == {"allowed_token_ids", "logprobs"}
+    assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id"}
+
+
+def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():
+    """transformers' generate starts from <DEC> and forces <BOS>; here the decoder prompt is <DEC><BOS>."""
+    generation = {"forced_bos_token_id": 0, "max_new_tokens": 10, "min_new_tokens": 4}
+
+    def lengths(prompt_token_ids, **own):
+        params = resolve_params(
+            SamplingParams(**own),
+            GenerationConfig(**generation),
+            prompt_token_ids=prompt_token_ids,
+            max_positions=None,
+            vocab_size=VOCAB_SIZE,
+        )
+        return params.min_tokens, params.max_tokens
+
+    assert lengths([2, 0]) == (3, 9)
+    assert lengths([2]) == (4, 10)
+    assert lengths([2, 0, 7]) == (4, 10)
+    assert lengths([2, 7]) == (4, 10)
+    assert lengths([2, 0], min_tokens=4, max_tokens=10) == (4, 10)  # the user's own are as they say
+
+
+def test_bad_words_are_tokenized_as_words_and_within_words(tiny_en_dir):
+    tokenizer = load_tokenizer(tiny_en_dir)
+    resolved = resolve(SamplingParams(bad_words=["cat"]), bad_words_ids=[[7]])
+    params = tokenize_bad_words(resolved, tokenizer)
+    assert params.bad_words == ()
+    assert params.bad_words_ids[0] == (7,)
+    assert [tokenizer.decode(list(run)) for run in params.bad_words_ids[1:]] == ["cat", " cat"]
+    with pytest.raises(ParameterError, match="pass bad_words_ids"):
+        tokenize_bad_words(resolved, None)
 
 
 def test_resolve_keeps_what_the_user_gave():
@@ -255,6 +363,8 @@ def test_resolve_keeps_what_the_user_gave():
         "repetition_penalty": 1.2, "presence_penalty": 0.1, "frequency_penalty": 0.2, "logit_bias": {1: 2.0},
         "allowed_token_ids": [1, 2, 3], "suppress_tokens": [9], "begin_suppress_tokens": [8], "stop": "x",
         "stop_token_ids": [7], "ignore_eos": True, "seed": 5, "logprobs": 2, "skip_special_tokens": False,
+        "num_beams": 1, "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
+        "no_repeat_ngram_size": 2, "bad_words_ids": [[4, 5]], "forced_bos_token_id": 3, "forced_eos_token_id": 4,
     }  # fmt: skip
     params = SamplingParams(**own)
     generation = {"do_sample": True, "temperature": 0.1, "top_k": 1, "top_p": 0.1, "repetition_penalty": 9.0}
@@ -295,6 +405,12 @@ def test_sampling_options_on_a_greedy_checkpoint_ask_for_a_temperature(options):
         ({"suppress_tokens": [VOCAB_SIZE]}, {}, f"suppress_tokens holds {VOCAB_SIZE}"),
         ({"begin_suppress_tokens": [VOCAB_SIZE]}, {}, f"begin_suppress_tokens holds {VOCAB_SIZE}"),
         ({"stop_token_ids": [VOCAB_SIZE]}, {}, f"stop_token_ids holds {VOCAB_SIZE}"),
+        ({"bad_words_ids": [[1, VOCAB_SIZE]]}, {}, f"bad_words_ids holds {VOCAB_SIZE}"),
+        ({"forced_bos_token_id": VOCAB_SIZE}, {}, f"forced_bos_token_id holds {VOCAB_SIZE}"),
+        ({"forced_eos_token_id": VOCAB_SIZE}, {}, f"forced_eos_token_id holds {VOCAB_SIZE}"),
+        ({"num_return_sequences": 3}, {"num_beams": 2}, "num_return_sequences=3 is over num_beams=2"),
+        ({"num_return_sequences": 3}, {}, "n=3"),
+        ({"stop": "."}, {"num_beams": 2}, "num_beams=1"),
     ],
 )
 def test_contradictions_with_the_checkpoint_are_refused(own, generation, message):

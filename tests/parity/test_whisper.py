@@ -8,7 +8,13 @@ import jiwer
 import numpy as np
 import pytest
 from whisper.normalizers import EnglishTextNormalizer
-from whisper_reference import reference_model, reference_texts, reference_token_ids, windows
+from whisper_reference import (
+    reference_beams,
+    reference_model,
+    reference_texts,
+    reference_token_ids,
+    windows,
+)
 
 from transept import Engine, RequestOutput, SamplingParams
 
@@ -59,6 +65,23 @@ def test_greedy_tokens_in_one_batch_equal_transformers(case: Case, batch: list[R
 def test_greedy_tokens_alone_equal_transformers(case: Case) -> None:
     engine = Engine(case.directory)
     assert [tokens(engine.generate(prompt(waveform), GREEDY)[0]) for waveform in case.waveforms] == case.expected
+
+
+def test_beam_search_equals_transformers_alone_and_beside_greedy_requests(case: Case) -> None:
+    chosen = [0, 7, 20, 41]
+    prompts = [prompt(case.waveforms[index]) for index in chosen]
+    settings = {"num_beams": 4, "num_return_sequences": 2, "length_penalty": 0.8}
+    engine = Engine(case.directory)
+    alone = [engine.generate(each, SamplingParams(**settings))[0] for each in prompts]
+    params = [SamplingParams(**settings), GREEDY] * len(chosen)
+    mixed = engine.generate([each for each in prompts for _ in range(2)], params)
+    model = reference_model(case.directory)
+    for position, index in enumerate(chosen):
+        hypotheses, scores = reference_beams(model, case.waveforms[index], **settings)
+        for output in (alone[position], mixed[2 * position]):
+            assert [each.token_ids for each in output.outputs] == hypotheses
+            assert [each.score for each in output.outputs] == pytest.approx(scores, abs=1e-4)
+        assert tokens(mixed[2 * position + 1]) == case.expected[index]
 
 
 def test_word_error_rate_equals_transformers(case: Case, batch: list[RequestOutput], speech_dir: Path) -> None:

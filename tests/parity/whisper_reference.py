@@ -3,15 +3,22 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
 import torch
-from transformers import GenerationConfig, PreTrainedTokenizerFast, WhisperConfig, WhisperFeatureExtractor
+from transformers import (
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedTokenizerFast,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+)
 from transformers import WhisperForConditionalGeneration as Reference
 
 from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
-from transept.plugins.whisper.control_tokens import ControlTokens
+from transept.plugins.whisper.control_tokens import ControlTokens, decoder_prompt
 
 WINDOW = 30 * 16_000  # samples
 NORM = {"gamma": "weight", "beta": "bias"}
@@ -125,6 +132,25 @@ def reference_token_ids(
             new = row[row.index(model.generation_config.no_timestamps_token_id) + 1 :] if opened else row
             ids.append(new[: new.index(end)] if end in new else new)
     return ids
+
+
+@torch.inference_mode()
+def reference_beams(model: Reference, waveform: np.ndarray, **settings: Any) -> tuple[list[list[int]], list[float]]:
+    """Hypotheses of transformers' beam search and their scores, best first; end-of-text included where it came."""
+    extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
+    features = extractor(waveform, sampling_rate=16_000, return_tensors="pt").input_features
+    prompt = decoder_prompt(model.config)
+    result = GenerationMixin.generate(  # Whisper's own would take the prompt off, and the scores with it
+        model,
+        features,
+        decoder_input_ids=torch.tensor([prompt]),
+        return_dict_in_generate=True,
+        output_scores=True,
+        **settings,
+    )
+    end = model.config.eos_token_id
+    rows = [row[len(prompt) :] for row in result.sequences.tolist()]
+    return [row[: row.index(end) + 1] if end in row else row for row in rows], result.sequences_scores.tolist()
 
 
 def reference_texts(directory: Path, ids: list[list[int]]) -> list[str]:

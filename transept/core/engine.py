@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from tqdm import tqdm
 
+from transept.core.beam_search import BeamSearch
 from transept.core.block_manager import BlockSpaceManager
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.formats import open_checkpoint
@@ -19,6 +20,8 @@ from transept.core.checkpoints.source import locate
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.config import EngineConfig
 from transept.core.execution.worker import Worker
+from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.generation_defaults import resolve as resolve_params
 from transept.core.model import ForConditionalGeneration, ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.preprocess import InputPreprocessor
@@ -81,12 +84,13 @@ class Engine:
         prompts: Prompt | Seq[Prompt],
         sampling_params: SamplingParams | Seq[SamplingParams] | None = None,
         *,
+        generation_config: Any | None = None,
         progress: bool | None = None,
     ) -> list[RequestOutput]:
         """Run prompts to the end; the outputs are in the prompts' order.
 
-        sampling_params: one for all, or one a prompt. progress: show a progress bar on stderr; by default when there
-        are several prompts and stderr is a terminal.
+        sampling_params: one for all, or one a prompt. generation_config: see `add_request`. progress: show a progress
+        bar on stderr; by default when there are several prompts and stderr is a terminal.
         Raises PromptError, MediaError, ParameterError or CapacityError, naming the prompt; then nothing stays queued.
         """
         if self.scheduler.has_unfinished:
@@ -100,7 +104,7 @@ class Engine:
         try:
             for index, (request_id, prompt, params) in enumerate(zip(ids, prompt_list, params_list, strict=True)):
                 with _naming(index, len(prompt_list)):
-                    self.add_request(request_id, prompt, params)
+                    self.add_request(request_id, prompt, params, generation_config=generation_config)
             with tqdm(total=len(ids), desc="generate", unit="prompt", disable=disable) as bar:
                 while self.has_unfinished_requests:
                     for group in self._step():
@@ -112,21 +116,33 @@ class Engine:
                 self.abort_request(request_id)
         return [outputs[request_id] for request_id in ids]
 
-    def add_request(self, request_id: str, prompt: Prompt, sampling_params: SamplingParams | None = None) -> None:
+    def add_request(
+        self,
+        request_id: str,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        generation_config: Any | None = None,
+    ) -> None:
         """Queue a request; it joins the running batch as soon as it fits.
 
+        generation_config: a transformers GenerationConfig to take instead of the checkpoint's, for what sampling_params
+        leaves open.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError when the request could never fit.
         """
         inputs = self.preprocess(prompt)
-        params = (sampling_params or SamplingParams()).resolve(
-            self.generation_config,
-            prompt_length=len(inputs.decoder.token_ids),
+        prompt_token_ids = inputs.decoder.token_ids
+        params = resolve_params(
+            sampling_params or SamplingParams(),
+            generation_config or self.generation_config,
+            prompt_token_ids=prompt_token_ids,
             max_positions=self.shape.max_target_positions,
             vocab_size=self.shape.vocab_size,
         )
         if params.stop and self.tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
+        params = tokenize_bad_words(params, self.tokenizer)
         group = SequenceGroup(
             request_id,
             [Sequence(next(self._seq_ids), inputs)],
@@ -134,6 +150,9 @@ class Engine:
             params,
             next(self._arrivals),
         )
+        if params.beam_search:
+            num_forced = num_forced_tokens(prompt_token_ids, params.forced_bos_token_id)
+            group.beam_search = BeamSearch(params, num_forced, len(self.stop_checker.eos_token_ids))
         self.scheduler.add_seq_group(group)
 
     def step(self) -> list[RequestOutput]:
@@ -168,6 +187,9 @@ class Engine:
                     self.scheduler.abort_seq_group(metadata.request_id)
             raise
         for group in scheduled.groups:
+            if group.beam_search is not None:
+                self._advance_beams(group, group.beam_search, sampled)
+                continue
             for seq in group.unfinished_seqs:
                 self._append(group, seq, sampled[seq.seq_id])
         self.scheduler.free_finished_seq_groups()
@@ -182,6 +204,34 @@ class Engine:
         for owner, token in zip((seq, *children), tokens, strict=True):
             owner.append_token(token)
             self.stop_checker.check(owner, group.sampling_params)
+
+    def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
+        """Give a request's beams their new tokens: some fork, some are dropped, all end with the search.
+
+        A beam that goes on more than once keeps its blocks for the best continuation; the others share them until
+        they write. Dropped beams are freed first, so that the group never holds more than it was admitted with.
+        """
+        params = group.sampling_params
+        going_on = search.advance(
+            group.seqs, sampled, lambda token, num_tokens: self.stop_checker.end(token, num_tokens, params)
+        )
+        kept = {continuation.parent.seq_id for continuation in going_on}
+        for seq in group.seqs:
+            if seq.seq_id not in kept:
+                self.scheduler.free_seq(seq)
+        beams: list[Sequence] = []
+        for continuation in going_on:
+            beam = parent = continuation.parent
+            if beam in beams:
+                beam = parent.fork(next(self._seq_ids), 0)
+                self.scheduler.fork_seq(parent, beam)
+            beams.append(beam)
+        for beam, continuation in zip(beams, going_on, strict=True):
+            beam.append_token(continuation.token)
+        group.seqs = beams or search.hypotheses[: params.num_return_sequences]
+        for seq in group.seqs:
+            if seq.finished:
+                self.stop_checker.update_text(seq, params)
 
 
 def _weight_map(spec: ModelSpec, checkpoint: Checkpoint) -> WeightMap:

@@ -13,6 +13,7 @@ class CompletionOutput:
 
     token_ids: new tokens only, the end-of-sequence token included when one came.
     cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
+    score: what a beam search ranks its finished outputs by (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
     finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"``, ``"abort"``, or None so far.
     stop_reason: the stop string or stop token id that ended it, if one of the request's own did.
@@ -22,6 +23,7 @@ class CompletionOutput:
     text: str
     token_ids: list[int]
     cumulative_logprob: float
+    score: float | None
     logprobs: list[dict[int, float]] | None
     finish_reason: str | None
     stop_reason: str | int | None
@@ -33,6 +35,7 @@ class RequestOutput:
 
     encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for audio.
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
+    outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).
     """
 
     request_id: str
@@ -53,17 +56,18 @@ class RequestOutput:
             encoder_prompt_token_ids=list(group.encoder_seq.prompt_token_ids),
             prompt=first.prompt,
             prompt_token_ids=list(first.prompt_token_ids),
-            outputs=[_completion(seq, group) for seq in group.seqs],
+            outputs=[_completion(index, seq, group) for index, seq in enumerate(group.seqs)],
             finished=group.finished,
         )
 
 
-def _completion(seq: Sequence, group: SequenceGroup) -> CompletionOutput:
+def _completion(index: int, seq: Sequence, group: SequenceGroup) -> CompletionOutput:
     return CompletionOutput(
-        index=seq.sample_index,
+        index=index,
         text=seq.output_text,
         token_ids=list(seq.output_token_ids),
         cumulative_logprob=seq.cumulative_logprob,
+        score=seq.score,
         logprobs=list(seq.logprobs) if group.sampling_params.logprobs else None,
         finish_reason=seq.status.value if seq.finished else None,
         stop_reason=seq.stop_reason,

@@ -86,7 +86,7 @@ class Scheduler:
         self.block_manager.fork(parent, child)
 
     def free_seq(self, seq: Sequence) -> None:
-        """Free the blocks of one sequence that has finished, while its group may go on."""
+        """Free the blocks of one sequence that goes no further, while its group may go on."""
         self.block_manager.free(seq)
 
     def free_finished_seq_groups(self) -> list[SequenceGroup]:
@@ -197,16 +197,14 @@ class Scheduler:
                 outputs.blocks_to_copy.append(copied)
             seq_data[seq.seq_id] = SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
             block_tables[seq.seq_id] = manager.get_block_table(seq)
-        params = group.sampling_params
-        unforked = len(group.seqs) == 1 and not group.seqs[0].output_token_ids
         outputs.groups.append(group)
         outputs.metadata.append(
             SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_newcomer=is_newcomer,
                 seq_data=seq_data,
-                sampling_params=params,
-                num_samples=params.n if unforked else 1,
+                sampling_params=group.sampling_params,
+                num_samples=group.num_samples,
                 block_tables=block_tables,
                 encoder_seq_data=group.encoder_seq.inputs.encoder,
                 cross_block_table=manager.get_cross_block_table(group),
@@ -239,7 +237,7 @@ class Scheduler:
         decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
         if samples > config.max_num_seqs:
             problem = f"needs {samples} sequences at a time, but max_num_seqs is {config.max_num_seqs}"
-            remedy = f"Raise max_num_seqs to {samples}, or lower n."
+            remedy = f"Raise max_num_seqs to {samples}, or lower n or num_beams."
         elif encoder_tokens > config.max_encoder_tokens:
             problem = f"has {encoder_tokens} encoder tokens, but max_encoder_tokens is {config.max_encoder_tokens}"
             remedy = f"Raise max_encoder_tokens to {encoder_tokens}, or shorten the encoder prompt."
@@ -248,7 +246,7 @@ class Scheduler:
                 f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
                 f"but max_decoder_tokens is {config.max_decoder_tokens}"
             )
-            remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens or n."
+            remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens, n or num_beams."
         elif num_blocks > manager.num_device_blocks:
             problem = (
                 f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
@@ -256,7 +254,9 @@ class Scheduler:
                 f"but the cache has {manager.num_device_blocks}"
             )
             factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
-            remedy = f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens or n, or shorten the prompts."
+            remedy = (
+                f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens, n or num_beams, or shorten the prompts."
+            )
         else:
             return
         raise CapacityError(f"request {group.request_id!r} {problem}. {remedy}")

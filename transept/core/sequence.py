@@ -9,9 +9,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transept.core.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from transept.core.beam_search import BeamSearch
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
 
@@ -79,6 +82,7 @@ class Sequence:
         self.cumulative_logprob = 0.0
         self.logprobs: list[dict[int, float]] = []  # one dict a token, when the request asks for them
         self.stop_reason: str | int | None = None  # the stop string or token that ended it
+        self.score: float | None = None  # what a beam search ranks an ended hypothesis by; set by BeamSearch
 
     @property
     def num_tokens(self) -> int:
@@ -128,10 +132,11 @@ class SequenceGroup:
         arrival: int,
     ) -> None:
         self.request_id = request_id
-        self.seqs = seqs  # decoder sequences; grows when the engine forks samples
+        self.seqs = seqs  # decoder sequences; the engine forks samples, and forks and drops beams
         self.encoder_seq = encoder_seq
         self.sampling_params = sampling_params
         self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
+        self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:
@@ -146,7 +151,15 @@ class SequenceGroup:
     @property
     def max_num_seqs(self) -> int:
         """How many sequences the group may come to hold."""
-        return max(self.sampling_params.n, len(self.seqs))
+        return max(self.sampling_params.n, self.sampling_params.num_beams or 1, len(self.seqs))
+
+    @property
+    def num_samples(self) -> int:
+        """Tokens to choose from each sequence's logits in the next step."""
+        if self.beam_search is not None:
+            return self.beam_search.num_candidates
+        unforked = len(self.seqs) == 1 and not self.seqs[0].output_token_ids
+        return self.sampling_params.n if unforked else 1
 
 
 @dataclass(frozen=True)
@@ -190,7 +203,8 @@ class SequenceGroupMetadata:
     """One request's part of a step: all that crosses from the scheduling side to the execution side.
 
     is_newcomer: the encoder runs in this step and every decoder token is computed; else one token a sequence is.
-    num_samples: tokens to draw from each sequence's logits; over 1 only before a request's samples have forked.
+    num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
+        beam, how many of the likeliest to return.
     """
 
     request_id: str

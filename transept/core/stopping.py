@@ -23,17 +23,26 @@ class StopChecker:
 
     def check(self, seq: Sequence, params: SamplingParams) -> None:
         """Set status, stop_reason and, when the sequence ends, output_text after a new token."""
-        token = seq.output_token_ids[-1]
-        if token in self.eos_token_ids and not params.ignore_eos:
-            seq.status = SequenceStatus.STOPPED
-        elif token in params.stop_token_ids and len(seq.output_token_ids) > params.min_tokens:
-            seq.status, seq.stop_reason = SequenceStatus.STOPPED, token
-        elif params.max_tokens is not None and len(seq.output_token_ids) >= params.max_tokens:
-            seq.status = SequenceStatus.LENGTH
+        end = self.end(seq.output_token_ids[-1], len(seq.output_token_ids), params)
+        if end is not None:
+            seq.status, seq.stop_reason = end
         if params.stop or seq.finished:
             self.update_text(seq, params)
-        if params.stop and len(seq.output_token_ids) > params.min_tokens:
+        if params.stop and len(seq.output_token_ids) > (params.min_tokens or 0):
             self._cut_at_stop_string(seq, params)
+
+    def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
+        """How a sequence of `num_tokens` new tokens ends with this last one, stop strings aside.
+
+        Returns its status and stop_reason, or None when it goes on.
+        """
+        if token in self.eos_token_ids and not params.ignore_eos:
+            return SequenceStatus.STOPPED, None
+        if token in params.stop_token_ids and num_tokens > (params.min_tokens or 0):
+            return SequenceStatus.STOPPED, token
+        if params.max_tokens is not None and num_tokens >= params.max_tokens:
+            return SequenceStatus.LENGTH, None
+        return None
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
@@ -43,7 +52,8 @@ class StopChecker:
     def _cut_at_stop_string(self, seq: Sequence, params: SamplingParams) -> None:
         text = seq.output_text
         # a stop string that the first min_tokens tokens complete does not count, now or later
-        early = len(self._decode(seq.output_token_ids[: params.min_tokens], params).rstrip(INCOMPLETE))
+        first = seq.output_token_ids[: params.min_tokens or 0]
+        early = len(self._decode(first, params).rstrip(INCOMPLETE))
         found = [(text.find(stop, max(0, early - len(stop) + 1)), stop) for stop in params.stop]
         found = [(cut, stop) for cut, stop in found if cut >= 0]
         if found:

@@ -20,7 +20,7 @@ from transept.core.sequence import SampledToken, SequenceData
 
 @dataclass(frozen=True)
 class SamplingRow:
-    """One row of logits: whose it is, and how many tokens to draw from it."""
+    """One row of logits: whose it is, and how many tokens to draw from it (of a beam: how many of the likeliest)."""
 
     seq_id: int
     data: SequenceData
@@ -29,7 +29,7 @@ class SamplingRow:
 
 
 class Sampler:
-    """Applies penalties, bias and suppression, then greedy or random choice."""
+    """Applies penalties, bias and suppression, then takes the likeliest token, draws, or lists a beam's candidates."""
 
     def __init__(self, eos_token_ids: Seq[int], device: torch.device) -> None:
         self.eos_token_ids = tuple(eos_token_ids)
@@ -48,31 +48,54 @@ class Sampler:
         for (params, _), indices in alike.items():
             block = (logits if len(indices) == len(rows) else logits[indices]).float()
             group = [rows[index] for index in indices]
-            self._process(block, params, group)
-            drawn = block.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(block, params, group)
-            for row, tokens in zip(group, _with_logprobs(block, drawn, params), strict=True):
+            for row, tokens in zip(group, self._choose(block, params, group), strict=True):
                 sampled[row.seq_id] = tokens
         return sampled
 
+    def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[SampledToken]]:
+        """The tokens of each row of [rows, vocabulary], whose parameters are equal. In place."""
+        if params.beam_search:
+            logprobs = logits.log_softmax(dim=-1)  # before the processors, whose output is not normalised again
+            self._process(logprobs, params, rows)
+            return _candidates(logprobs, params, rows[0].num_samples)
+        self._process(logits, params, rows)
+        drawn = logits.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(logits, params, rows)
+        return _with_logprobs(logits, drawn, params)
+
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
-        """Penalties, bias, then everything that forbids tokens. In place on [rows, vocabulary]."""
+        """Penalties, bias, what forbids tokens, then what forces one. In place on [rows, vocabulary]."""
         _penalize(logits, params, rows)
         if params.logit_bias:
             tokens, values = zip(*params.logit_bias, strict=True)
             logits[:, self._index(tokens)] += torch.tensor(values, device=self.device)
+        if params.no_repeat_ngram_size or params.bad_words_ids:
+            _forbid_runs(logits, params, rows)
         if params.allowed_token_ids is not None:
             allowed = self._index(tuple(params.allowed_token_ids))
             kept = logits[:, allowed]
             logits.fill_(float("-inf"))
             logits[:, allowed] = kept
-        if params.suppress_tokens:
-            logits.index_fill_(1, self._index(tuple(params.suppress_tokens)), float("-inf"))
-        if params.begin_suppress_tokens:
-            begin = [i for i, row in enumerate(rows) if not row.data.output_token_ids]
-            _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
         if params.min_tokens:
             short = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) < params.min_tokens]
             _forbid(logits, short, self._index((*self.eos_token_ids, *params.stop_token_ids)))
+        if params.suppress_tokens:
+            logits.index_fill_(1, self._index(tuple(params.suppress_tokens)), float("-inf"))
+        if params.begin_suppress_tokens:
+            begin = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == int(_forces_bos(row))]
+            _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
+        if params.forced_bos_token_id is not None:
+            first = [i for i, row in enumerate(rows) if _forces_bos(row) and not row.data.output_token_ids]
+            self._force(logits, first, (params.forced_bos_token_id,))
+        if params.forced_eos_token_id and params.max_tokens is not None:
+            last = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == params.max_tokens - 1]
+            self._force(logits, last, tuple(params.forced_eos_token_id))  # type: ignore[arg-type]
+
+    def _force(self, logits: Tensor, rows: list[int], token_ids: tuple[int, ...]) -> None:
+        """Leave these tokens only, each with a log probability of 0 before normalisation."""
+        if rows:
+            index = torch.tensor(rows, device=self.device)
+            logits[index] = float("-inf")
+            logits[index[:, None], self._index(token_ids)] = 0.0
 
     def _index(self, token_ids: tuple[int, ...]) -> Tensor:
         if len(self._index_cache) > 1024:
@@ -101,6 +124,28 @@ def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -
         if output and (params.presence_penalty or params.frequency_penalty):
             tokens, counts = torch.tensor(output, device=logits.device).unique(return_counts=True)
             logits[i, tokens] -= params.presence_penalty + params.frequency_penalty * counts
+
+
+def _forces_bos(row: SamplingRow) -> bool:
+    """Whether the row's first new token is forced: after a decoder prompt of one token."""
+    return row.params.forced_bos_token_id is not None and len(row.data.prompt_token_ids) == 1
+
+
+def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
+    """Forbid the tokens that would complete a repeated n-gram (Paulus et al. 2017) or one of bad_words_ids."""
+    size = params.no_repeat_ngram_size or 0
+    for i, row in enumerate(rows):
+        tokens = row.data.token_ids
+        forbidden: set[int] = set()
+        if 0 < size <= len(tokens):
+            start = tokens[len(tokens) + 1 - size :]
+            windows = zip(*(tokens[offset:] for offset in range(size)), strict=False)
+            forbidden.update(window[-1] for window in windows if list(window[:-1]) == start)
+        for *begin, last in params.bad_words_ids or ():
+            if tokens[len(tokens) - len(begin) :] == begin:
+                forbidden.add(last)
+        if forbidden:
+            logits[i, torch.tensor(sorted(forbidden), device=logits.device)] = float("-inf")
 
 
 def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[int]]:
@@ -168,3 +213,24 @@ def _with_logprobs(logits: Tensor, drawn: list[list[int]], params: SamplingParam
         ]
         for row_tokens, row_logprobs, best in zip(drawn, logprobs, top, strict=True)
     ]
+
+
+def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> list[list[SampledToken]]:
+    """The likeliest tokens of each beam, best first; forbidden ones are left out.
+
+    logprobs: [rows, vocabulary], processed.
+    """
+    values, indices = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
+    num_top = params.logprobs or 0
+    top = logprobs.topk(num_top, dim=-1) if num_top else None
+    candidates: list[list[SampledToken]] = []
+    for row, (row_values, row_indices) in enumerate(zip(values.tolist(), indices.tolist(), strict=True)):
+        best = dict(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)) if top else None
+        candidates.append(
+            [
+                SampledToken(token, value, None if best is None else {**best, token: value})
+                for token, value in zip(row_indices, row_values, strict=True)
+                if value > float("-inf")
+            ]
+        )
+    return candidates

@@ -1,0 +1,101 @@
+"""Text models beside transformers: one row a configuration (text_models.py), the same checks for each.
+
+check_beam_search of the kit covers batches and preemption for greedy requests too: they share both with the beams.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from text_models import ROWS, VARIANTS
+from transformers import ByT5Tokenizer
+
+from transept import Engine, SamplingParams
+from transept.testing import Parity
+
+MARIAN = Path(__file__).parents[2] / "examples" / "transept-marian"
+SCORE_TOLERANCE = 1e-4  # absolute: sums of some 60 log probabilities in float32, over lengths
+GREEDY = SamplingParams(temperature=0.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _marian_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The example plugin, installed by pip where this process finds it."""
+    source, site = tmp_path_factory.mktemp("source") / "marian", tmp_path_factory.mktemp("site")
+    shutil.copytree(MARIAN, source)  # building writes beside the sources
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        yield
+
+
+@pytest.fixture(scope="module", params=ROWS.values(), ids=ROWS)
+def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
+    return request.param.parity(tmp_path_factory.mktemp("checkpoint"))
+
+
+def test_prefill(parity: Parity) -> None:
+    parity.check_prefill()
+
+
+def test_decode(parity: Parity) -> None:
+    parity.check_decode()
+
+
+def test_beam_search(parity: Parity) -> None:
+    parity.check_beam_search()
+
+
+def test_own_settings(parity: Parity) -> None:
+    """Nothing said but the prompts: what `generate` makes of them. And the same settings without beams."""
+    prompts = parity.prompts[:3]
+    requests = [({"prompt_tokens": prompt}, params) for prompt in prompts for params in (SamplingParams(), GREEDY)]
+    outputs = parity.engine.generate(*map(list, zip(*requests, strict=True)))
+    for (prompt, params), output in zip(requests, outputs, strict=True):
+        options = {} if params != GREEDY else {"num_beams": 1}
+        expected = parity.reference.model.generate(
+            torch.tensor([prompt["prompt_tokens"]]),
+            attention_mask=torch.ones(1, len(prompt["prompt_tokens"]), dtype=torch.int64),
+            use_cache=False,  # theirs fails where the decoder has more layers than the encoder
+            output_scores=True,
+            return_dict_in_generate=True,
+            **options,
+        )
+        (ours,) = output.outputs
+        assert output.prompt_token_ids + ours.token_ids == expected.sequences[0].tolist()
+        if ours.score is not None:
+            assert ours.score == pytest.approx(expected.sequences_scores[0].item(), abs=SCORE_TOLERANCE)
+
+
+@pytest.mark.parametrize("row", VARIANTS.values(), ids=VARIANTS)
+def test_variants(row, tmp_path: Path) -> None:
+    parity = row.parity(tmp_path)
+    parity.check_prefill()
+    parity.check_decode()
+
+
+def test_byt5_reads_and_writes_bytes(tmp_path: Path) -> None:
+    parity = ROWS["byt5"].parity(tmp_path)
+    assert not (tmp_path / "tokenizer.json").exists()
+    texts = ["Größe: 3 µm – „nichts Neues“", "トランセプト"]
+    tokenizer = ByT5Tokenizer()
+    for text, output in zip(texts, Engine(tmp_path).generate(texts, GREEDY), strict=True):
+        encoded = tokenizer(text, return_tensors="pt")
+        expected = parity.reference.model.generate(**encoded, use_cache=False)[0].tolist()
+        assert output.encoder_prompt_token_ids == [*(byte + 3 for byte in text.encode()), 1]
+        assert output.encoder_prompt_token_ids == encoded.input_ids[0].tolist()
+        assert [0, *output.outputs[0].token_ids] == expected
+        assert output.outputs[0].text == tokenizer.decode(expected, skip_special_tokens=True)

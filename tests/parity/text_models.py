@@ -1,0 +1,209 @@
+"""The rows of test_text_models.py: small random models in the configurations of published checkpoints.
+
+Weights are drawn wide and seeded, so that logits are far from tied and outputs depend on the encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    ByT5Tokenizer,
+    MarianConfig,
+    MarianMTModel,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+    UMT5Config,
+    UMT5ForConditionalGeneration,
+)
+
+from transept.testing import Parity
+
+VOCABULARY = 320
+BART_SIZES = {
+    "vocab_size": VOCABULARY,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "max_position_embeddings": 150,
+    "init_std": 0.3,
+}
+T5_SIZES = {
+    "vocab_size": VOCABULARY,
+    "d_model": 48,
+    "d_kv": 8,  # 3 heads of 8: not d_model
+    "d_ff": 96,
+    "num_heads": 3,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "decoder_start_token_id": 0,
+}
+# Standard deviations by parts of T5's names, else 0.4: its own initialisation, which init_std does not reach, leaves
+# attention nearly uniform and the relative bias weak.
+T5_WIDTHS = {"layer_norm": 0.3, "relative_attention_bias": 2.0, "shared": 0.3, "lm_head": 1.0, ".wo.": 0.1}
+BART_BASE = {
+    "num_beams": 4,
+    "no_repeat_ngram_size": 3,
+    "early_stopping": True,
+    "forced_bos_token_id": 0,
+    "forced_eos_token_id": 2,
+}
+SUMMARY = {"num_beams": 4, "length_penalty": 2.0, "no_repeat_ngram_size": 3, "early_stopping": True}
+LANGUAGE = VOCABULARY - 10  # the code of one, in mBART's range
+PADDING = VOCABULARY - 1  # Marian's, which starts its decoder
+
+
+def with_final_bias(model: Any) -> None:
+    torch.nn.init.normal_(model.final_logits_bias)
+
+
+def wide(model: Any) -> None:
+    """T5's weights anew, the head being the embedding."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            mean = 1.0 if "layer_norm" in name else 0.0
+            parameter.normal_(mean, next((width for part, width in T5_WIDTHS.items() if part in name), 0.4))
+
+
+def wide_with_own_head(model: Any) -> None:
+    """T5's weights anew, the head being a matrix of its own."""
+    model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
+    wide(model)
+
+
+def nothing(model: Any, directory: Path) -> None:
+    """The checkpoint stays as transformers saved it."""
+
+
+def without_head(model: Any, directory: Path) -> None:
+    """The checkpoint of the bare model."""
+    model.model.save_pretrained(directory)
+
+
+def with_byte_tokenizer(model: Any, directory: Path) -> None:
+    ByT5Tokenizer().save_pretrained(directory)
+
+
+def embedding_by_the_decoders_name(model: Any, directory: Path) -> None:
+    """As google/madlad400-3b-mt was saved."""
+    file = directory / "model.safetensors"
+    weights = load_file(file)
+    weights["decoder.embed_tokens.weight"] = weights.pop("shared.weight")
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+def unscale(model: Any, directory: Path) -> None:
+    """transformers 5 scales a UMT5 head of its own too, which neither training nor transformers 4 does."""
+    with torch.no_grad():
+        model.lm_head.weight *= model.config.d_model**0.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration.
+
+    settings: of generation, as in the published checkpoint, but for a shorter max_length.
+    draw: (model) its weights, before it is saved. edit: (model, directory) either of them, after it is saved.
+    """
+
+    model_class: type
+    config: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+    draw: Callable[[Any], None] = wide
+    edit: Callable[[Any, Path], None] = nothing
+
+    def parity(self, directory: Path) -> Parity:
+        torch.manual_seed(0)
+        model = self.model_class(self.config)
+        self.draw(model)
+        model.generation_config.update(**self.settings)
+        parity = Parity(model, directory)
+        self.edit(model, directory)
+        return parity
+
+
+def bart(settings: dict[str, Any], edit: Callable[[Any, Path], None] = nothing, **config: Any) -> Row:
+    draw = with_final_bias if edit is nothing else lambda model: None  # a bare model has no bias
+    return Row(BartForConditionalGeneration, BartConfig(**BART_SIZES, **config), settings, draw, edit)
+
+
+def mbart(settings: dict[str, Any], start: int) -> Row:
+    config = MBartConfig(**BART_SIZES, scale_embedding=True, decoder_start_token_id=start)
+    return Row(MBartForConditionalGeneration, config, settings, with_final_bias)
+
+
+def marian(decoder_vocab_size: int, shared: bool) -> Row:
+    config = MarianConfig(
+        **BART_SIZES,
+        decoder_vocab_size=decoder_vocab_size,
+        share_encoder_decoder_embeddings=shared,
+        scale_embedding=True,
+        activation_function="swish",
+        pad_token_id=decoder_vocab_size - 1,
+        decoder_start_token_id=decoder_vocab_size - 1,
+        eos_token_id=0,
+    )
+    settings = {
+        "num_beams": 6,
+        "max_length": 60,
+        "bad_words_ids": [[decoder_vocab_size - 1]],
+        "forced_eos_token_id": 0,
+    }
+    return Row(MarianMTModel, config, settings, with_final_bias)
+
+
+PEGASUS = PegasusConfig(**BART_SIZES, scale_embedding=True, activation_function="relu")
+T5_1_1 = T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+BYT5 = T5Config(**{**T5_SIZES, "vocab_size": 384}, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+FEW_BUCKETS = {"relative_attention_num_buckets": 12, "relative_attention_max_distance": 30}
+GATED_SILU = T5Config(**T5_SIZES, **FEW_BUCKETS, feed_forward_proj="gated-silu")
+
+ROWS = {
+    "bart-base": bart({**BART_BASE, "max_length": 60}),
+    "bart-large-cnn": bart({**BART_BASE, "length_penalty": 2.0, "min_length": 56, "max_length": 142}),
+    "bart, bare": bart({**BART_BASE, "max_length": 60}, edit=without_head),
+    "bart, scaled, ReLU": bart({**BART_BASE, "max_length": 40}, scale_embedding=True, activation_function="relu"),
+    "mbart-large-en-ro": mbart({"num_beams": 5, "max_length": 60}, start=LANGUAGE),
+    "mbart-large-50": mbart(
+        {"num_beams": 5, "max_length": 60, "early_stopping": True, "forced_bos_token_id": LANGUAGE}, start=2
+    ),
+    "pegasus-xsum": Row(
+        PegasusForConditionalGeneration,
+        PEGASUS,
+        {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
+        with_final_bias,
+    ),
+    "opus-mt": marian(VOCABULARY, shared=True),
+    "opus-mt, two vocabularies": marian(VOCABULARY - 60, shared=False),
+    "t5": Row(T5ForConditionalGeneration, T5Config(**T5_SIZES), {**SUMMARY, "min_length": 30, "max_length": 80}),
+    "t5 1.1": Row(T5ForConditionalGeneration, T5_1_1, {"max_length": 60}, wide_with_own_head),
+    "mt5": Row(MT5ForConditionalGeneration, MT5Config(**T5_SIZES), {"max_length": 60}, wide_with_own_head),
+    "umt5": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES), {"max_length": 60}, wide_with_own_head, unscale),
+    "byt5": Row(T5ForConditionalGeneration, BYT5, {"max_length": 60}, wide_with_own_head, with_byte_tokenizer),
+}
+VARIANTS = {  # what differs is in the weights or in one formula, so logits tell
+    "t5, gated SiLU, few buckets": Row(T5ForConditionalGeneration, GATED_SILU),
+    "t5 1.1, tied": Row(T5ForConditionalGeneration, T5_1_1),
+    "madlad400": Row(
+        T5ForConditionalGeneration, T5_1_1, draw=wide_with_own_head, edit=embedding_by_the_decoders_name
+    ),
+    "mt5, tied": Row(MT5ForConditionalGeneration, MT5Config(**T5_SIZES)),
+    "umt5, tied": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES)),
+}
