@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from transept.errors import TranseptError
     from transept.speech.transcriber import Transcriber, transcribe
     from transept.speech.transcript import Transcript
+    from transept.text.generated_text import GeneratedText, TextUpdate
+    from transept.text.generator import TextGenerator
+    from transept.text.tasks import generate, summarize, translate
 
 _HOMES = {
     "Engine": "transept.core.engine",
@@ -26,6 +29,12 @@ _HOMES = {
     "TextPrompt": "transept.core.prompts",
     "TokensPrompt": "transept.core.prompts",
     "TranseptError": "transept.errors",
+    "GeneratedText": "transept.text.generated_text",
+    "TextGenerator": "transept.text.generator",
+    "TextUpdate": "transept.text.generated_text",
+    "generate": "transept.text.tasks",
+    "summarize": "transept.text.tasks",
+    "translate": "transept.text.tasks",
     "Transcriber": "transept.speech.transcriber",
     "Transcript": "transept.speech.transcript",
     "transcribe": "transept.speech.transcriber",
@@ -35,14 +44,20 @@ __all__ = [
     "CompletionOutput",
     "Engine",
     "ExplicitEncoderDecoderPrompt",
+    "GeneratedText",
     "RequestOutput",
     "SamplingParams",
+    "TextGenerator",
     "TextPrompt",
+    "TextUpdate",
     "TokensPrompt",
     "Transcriber",
     "Transcript",
     "TranseptError",
+    "generate",
+    "summarize",
     "transcribe",
+    "translate",
 ]
 
 

@@ -1,7 +1,7 @@
 """The plugin author's door: all that a model plugin needs of Transept, besides `transept.multimodal`.
 
-What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`) loads at once and without torch; the layers load on
-first use, so that listing plugins stays quick.
+What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`) loads at once and without torch; the layers
+load on first use, so that listing plugins stays quick.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, suggest
 from transept.registry.hookspecs import hookimpl
-from transept.registry.spec import ModelSpec, SpeechSpec, dec_bos_prompt, prepend_dec
+from transept.registry.spec import ModelSpec, SpeechSpec, TextSpec, TextTask, dec_bos_prompt, prepend_dec
 
 if TYPE_CHECKING:
     from transept.core.attention.biases import AttentionBias, RelativePositionBias
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.hf_configs import huggingface_config
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
+    from transept.core.layers.attention import CrossAttention, SelfAttention
     from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+    from transept.core.layers.feed_forward import FeedForward
     from transept.core.layers.linear import (
         ColumnParallelLinear,
         EncoderDecoderQKVParallelLinear,
@@ -39,7 +41,9 @@ _HOMES = {
     "AttentionType": "transept.core.attention.metadata",
     "Checkpoint": "transept.core.checkpoints.checkpoint",
     "ColumnParallelLinear": "transept.core.layers.linear",
+    "CrossAttention": "transept.core.layers.attention",
     "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
+    "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model",
@@ -48,6 +52,7 @@ _HOMES = {
     "RMSNorm": "transept.core.layers.norm",
     "RelativePositionBias": "transept.core.attention.biases",
     "RowParallelLinear": "transept.core.layers.linear",
+    "SelfAttention": "transept.core.layers.attention",
     "VocabParallelEmbedding": "transept.core.layers.embedding",
     "VocabParallelHead": "transept.core.layers.embedding",
     "WeightMap": "transept.core.checkpoints.weight_map",
@@ -63,7 +68,9 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "ColumnParallelLinear",
+    "CrossAttention",
     "EncoderDecoderQKVParallelLinear",
+    "FeedForward",
     "ForConditionalGeneration",
     "LayerContext",
     "MediaError",
@@ -76,7 +83,10 @@ __all__ = [
     "RMSNorm",
     "RelativePositionBias",
     "RowParallelLinear",
+    "SelfAttention",
     "SpeechSpec",
+    "TextSpec",
+    "TextTask",
     "VocabParallelEmbedding",
     "VocabParallelHead",
     "WeightMap",

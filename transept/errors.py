@@ -18,7 +18,7 @@ class UnsupportedModelError(TranseptError):
 
 
 class PluginError(TranseptError):
-    """A plugin's declaration breaks the plugin contract."""
+    """A plugin breaks the plugin contract, or cannot be written or installed."""
 
 
 class CheckpointError(TranseptError):

@@ -31,7 +31,7 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["plugin"], "Did you mean 'plugins'?"),
         (["plugins", "chekc"], "Did you mean 'check'?"),
         ([], "required"),
-        (["x"], "Known: plugins"),
+        (["x"], "Known: generate, plugins"),
     ],
 )
 def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.core.generation_defaults import resolve as resolve_params
-from transept.core.generation_defaults import tokenize_bad_words
+from transept.core.generation_defaults import tokenize_bad_words, warn_of_unsupported
 from transept.core.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
@@ -416,6 +416,17 @@ def test_sampling_options_on_a_greedy_checkpoint_ask_for_a_temperature(options):
 def test_contradictions_with_the_checkpoint_are_refused(own, generation, message):
     with pytest.raises(ParameterError, match=message):
         resolve(SamplingParams(**own), **generation)
+
+
+def test_settings_without_a_counterpart_are_named(caplog):
+    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 1.0, "min_p": 0.1, "num_beams": 2}
+    warn_of_unsupported(GenerationConfig(**generation), "./blenderbot")
+    (record,) = [record for record in caplog.records if record.name.startswith("transept")]
+    left_out = "encoder_no_repeat_ngram_size=3, min_p=0.1"
+    assert record.getMessage() == f'settings of "./blenderbot" that are not supported, and left out: {left_out}'
+    caplog.clear()
+    warn_of_unsupported(GenerationConfig(), "./bart")
+    assert not [record for record in caplog.records if record.name.startswith("transept")]
 
 
 def test_greedy():

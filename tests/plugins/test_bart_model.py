@@ -18,6 +18,7 @@ SIZES = {
     "encoder_ffn_dim": 128,
     "decoder_ffn_dim": 128,
     "max_position_embeddings": 200,
+    "forced_eos_token_id": None,
     "init_std": 0.3,
 }
 CONFIGURATIONS = {  # name -> (class, config, decoder prompt that transformers is given)

@@ -106,12 +106,12 @@ def test_broken_plugins_are_named_when_nothing_serves_the_model(crowded: Environ
 
 
 def test_unknown_architecture_lists_what_is_known_and_how_to_install_more(crowded: Environment) -> None:
-    done = crowded.run(FIND, "PegasusForConditionalGeneration")
+    done = crowded.run(FIND, "BlenderbotForConditionalGeneration")
     assert done.returncode == 1
-    assert done.stderr.startswith('UnsupportedModelError: no plugin runs "PegasusForConditionalGeneration"')
+    assert done.stderr.startswith('UnsupportedModelError: no plugin runs "BlenderbotForConditionalGeneration"')
     assert "good from transept-good 1.2 (GoodModel, GoodForConditionalGeneration)" in done.stderr
     assert "rival from transept-rival 2.0 (WhisperForConditionalGeneration)" in done.stderr
-    assert "pip install" in done.stderr
+    assert "transept plugins install" in done.stderr
     assert "transept plugins check" in done.stderr
 
 

@@ -47,8 +47,8 @@ def test_unknown_architecture() -> None:
         "t5 from transept 0.1.0 (T5ForConditionalGeneration).\n"
         "Failed to load: pegasus from transept-pegasus 0.3 (ImportError: No module named 'foo').\n"
         "Left out by TRANSEPT_DISABLE_PLUGINS: whisper from transept 0.1.0.\n"
-        "More model families come as plugins: pip install a distribution that has an entry point in "
-        '"transept.plugins". See `transept plugins check`.'
+        "More model families come as plugins: `transept plugins install` one, a distribution with an entry point in "
+        '"transept.plugins", or write it: `transept plugins new`. See `transept plugins check`.'
     )
 
 

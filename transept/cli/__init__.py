@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from transept.cli import plugins, transcribe
+from transept.cli import generate, plugins, summarize, transcribe, translate
 from transept.errors import TranseptError, suggest
 
-COMMANDS = (transcribe, plugins)  # in the order of --help
+COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:

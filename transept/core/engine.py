@@ -20,7 +20,7 @@ from transept.core.checkpoints.source import locate
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.config import EngineConfig
 from transept.core.execution.worker import Worker
-from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words, warn_of_unsupported
 from transept.core.generation_defaults import resolve as resolve_params
 from transept.core.model import ForConditionalGeneration, ModelShape
 from transept.core.outputs import RequestOutput
@@ -53,6 +53,7 @@ class Engine:
         weight_map = _weight_map(self.spec, checkpoint)
         self.model_config = load_config(checkpoint, weight_map)
         self.generation_config = load_generation_config(checkpoint, weight_map, self.model_config)
+        warn_of_unsupported(self.generation_config, config.model)
         self.tokenizer = load_tokenizer(checkpoint.path)
         eos_token_ids = _eos_token_ids(self.generation_config, self.model_config)
 

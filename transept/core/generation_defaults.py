@@ -7,6 +7,7 @@ written for it. No torch here.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,26 @@ from typing import Any
 from transept.core.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
+logger = logging.getLogger(__name__)
+
+# Settings of transformers that change which tokens come and have no counterpart here, with the value that changes none.
+UNSUPPORTED = {
+    "constraints": None,
+    "diversity_penalty": 0.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "guidance_scale": 1.0,
+    "min_p": 0.0,
+    "num_beam_groups": 1,
+    "penalty_alpha": 0.0,
+    "renormalize_logits": False,
+    "sequence_bias": None,
+    "typical_p": 1.0,
+}
 UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
 
 
@@ -91,6 +112,16 @@ def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int 
     checkpoint's settings speak of, and the one that ranks hypotheses, include it.
     """
     return int(forced_bos_token_id is not None and list(prompt_token_ids[1:]) == [forced_bos_token_id])
+
+
+def warn_of_unsupported(generation_config: Any, model: str) -> None:
+    """Say which of the checkpoint's settings are left out, so that a different output surprises nobody."""
+    settings = {name: getattr(generation_config, name, None) for name in UNSUPPORTED}
+    left_out = [
+        f"{name}={value}" for name, value in settings.items() if value is not None and value != UNSUPPORTED[name]
+    ]
+    if left_out:
+        logger.warning('settings of "%s" that are not supported, and left out: %s', model, ", ".join(left_out))
 
 
 def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> SamplingParams:

@@ -13,8 +13,8 @@ from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
 from transept.registry.spec import ModelSpec
 
 HOW_TO_INSTALL = (
-    "More model families come as plugins: pip install a distribution that has an entry point in "
-    f'"{ENTRY_POINT_GROUP}". See `transept plugins check`.'
+    "More model families come as plugins: `transept plugins install` one, a distribution with an entry point in "
+    f'"{ENTRY_POINT_GROUP}", or write it: `transept plugins new`. See `transept plugins check`.'
 )
 
 

@@ -64,6 +64,39 @@ class SpeechSpec:
 
 
 @dataclass(frozen=True)
+class TextTask:
+    """How documents are put to a model for one task: what a family's TextSpec answers.
+
+    name: key of the task in config.json's ``task_specific_params``, such as ``"translation_en_to_de"``. The generation
+        settings there take the place of the checkpoint's for this task, and a ``prefix`` there that of `prefix`.
+    prefix: text before every document, such as ``"summarize: "`` or ``">>fra<< "``.
+    special_tokens: token ids (before, after) every document; None: those that the tokenizer adds.
+    decoder_prompt: token ids that open the output, such as a language code; the family's DEC-token rule applies. None:
+        the family's default decoder prompt.
+    settings: generation settings of the task, such as ``{"forced_bos_token_id": 250020}``, over those of `name`.
+    """
+
+    name: str | None = None
+    prefix: str = ""
+    special_tokens: tuple[Sequence[int], Sequence[int]] | None = None
+    decoder_prompt: Sequence[int] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TextSpec:
+    """What a text family makes of the tasks of `transept.text`. Where a field is None, documents go in as they are.
+
+    summarize(config, tokenizer): a TextTask.
+    translate(config, tokenizer, source, target): a TextTask. source, target: the languages as the user wrote them, None
+        where left out. Raises ParameterError, naming what there is, for a translation that the model does not make.
+    """
+
+    summarize: Callable[[Any, Any], TextTask] | None = None
+    translate: Callable[[Any, Any, str | None, str | None], TextTask] | None = None
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """One model family, as a plugin declares it.
 
@@ -78,6 +111,7 @@ class ModelSpec:
         `transept.multimodal.registry.map_input` for its signature.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
+    text: how the family is asked to summarize and to translate, for text families.
     """
 
     name: str
@@ -88,6 +122,7 @@ class ModelSpec:
     input_mappers: Mapping[str, Any] = field(default_factory=dict)
     weight_maps: Mapping[str, Any] = field(default_factory=dict)
     speech: SpeechSpec | None = None
+    text: TextSpec | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):

@@ -261,6 +261,34 @@ def test_a_table_may_have_blocks_to_spare() -> None:
     assert_same(run_decoder_step(paged, step, query, SCALE, None), expected)
 
 
+@pytest.mark.parametrize("attn_type", [AttentionType.ENCODER, AttentionType.DECODER])
+def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) -> None:
+    step = [(30, 1), (6, 6), (41, 7)] if attn_type is AttentionType.DECODER else [(30, 30), (6, 6), (41, 41)]
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, lengths, 8, "scattered", 4)
+    if attn_type is AttentionType.DECODER:
+        metadata = decoder_metadata(paged, step)
+    else:
+        metadata = plan(AttentionMetadata.for_encoder(lengths))
+    newest = [
+        torch.cat([x[length - n :] for x, (length, n) in zip(side, step, strict=True)])
+        for side in (paged.keys, paged.values)
+    ]
+    query = torch.randn(len(newest[0]), 4, HEAD_DIM)
+    causal = attn_type is AttentionType.DECODER
+    for kind in [*BIASES, *BIASES]:  # each kind twice, the second time with other numbers
+        bias, dense = make_bias(kind, 4, bidirectional=not causal)
+        out = TorchBackend().forward(query, *newest, paged.cache, metadata, attn_type, SCALE, bias)
+        rows = query.split([queries for _, queries in step])
+        expected = torch.cat(
+            [
+                attend_naively(part, keys, values, SCALE, causal, dense)
+                for part, keys, values in zip(rows, paged.keys, paged.values, strict=True)
+            ]
+        )
+        torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
 # --- cross-attention ---
 
 

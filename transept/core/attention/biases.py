@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RelativePositionBias:
     """T5's learned bias by bucketed distance (Raffel et al. 2020, section 2.1).
 
@@ -61,8 +61,10 @@ def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys
 
     Returns [num_heads, num_queries, num_keys].
     """
-    if isinstance(bias, RelativePositionBias):
-        device = bias.table.device
-        query_pos = torch.arange(first_query, first_query + num_queries, device=device)
-        return bias.materialize(query_pos, torch.arange(num_keys, device=device))
-    return bias[:, first_query : first_query + num_queries, :num_keys]
+    if not isinstance(bias, RelativePositionBias):
+        return bias[:, first_query : first_query + num_queries, :num_keys]
+    # A row for each distance that occurs instead of a bucket for each pair. Of query i's row the distances begin one
+    # column before those of query i - 1, so the rows are windows, the last one first.
+    distances = torch.arange(1 - first_query - num_queries, num_keys - first_query, device=bias.table.device)
+    by_distance = bias.table[bias.buckets(distances)].t().contiguous()  # [heads, queries + keys - 1]
+    return by_distance.unfold(1, num_keys, 1).flip(1)

@@ -36,6 +36,8 @@ class ModelRunner:
     @torch.inference_mode()
     def execute(self, step: list[SequenceGroupMetadata]) -> dict[int, list[SampledToken]]:
         """Run one step. Returns the drawn tokens by decoder sequence id."""
+        if not step:
+            return {}  # blocks have moved, nothing is computed
         newcomers = [group.encoder_seq_data for group in step if group.is_newcomer]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step)

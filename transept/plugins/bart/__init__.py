@@ -1,12 +1,15 @@
-"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020): denoising encoder/decoders."""
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Pegasus (Zhang et al. 2020): text encoder/decoders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from transept.authoring import ModelSpec, hookimpl
+from transept.authoring import ModelSpec, TextSpec, hookimpl, prepend_dec
+from transept.plugins.bart import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
+_MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 
 
 def mbart_default_decoder_prompt(config: Any) -> list[int]:
@@ -16,21 +19,46 @@ def mbart_default_decoder_prompt(config: Any) -> list[int]:
     return [start] if language is None else [start, language]
 
 
+def mbart_prepare_decoder_prompt(token_ids: Sequence[int], config: Any) -> list[int]:
+    """``<DEC>`` first, but in mBART's first release, where it is a language code, any such code takes its place."""
+    codes = range(config.vocab_size - 1 - _MBART_LANGUAGES, config.vocab_size - 1)
+    if token_ids and token_ids[0] in codes and config.decoder_start_token_id != config.eos_token_id:
+        return list(token_ids)
+    return prepend_dec(token_ids, config)
+
+
+def pegasus_default_decoder_prompt(config: Any) -> list[int]:
+    """``<DEC>`` alone, which is the padding token: Pegasus has no beginning-of-sequence token."""
+    return [config.decoder_start_token_id]
+
+
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Two families of one shape, read from Hugging Face checkpoints."""
+    """Three families of one shape, read from Hugging Face checkpoints."""
+    summarizes = TextSpec(summarize=tasks.summarize, translate=tasks.refuse_to_translate)
     return [
         ModelSpec(
             name="bart",
             architectures=("BartModel", "BartForConditionalGeneration"),
             model_class="transept.plugins.bart.model:BartForConditionalGeneration",
             weight_maps=_WEIGHT_MAPS,
+            text=summarizes,
         ),
         ModelSpec(
             name="mbart",
             architectures=("MBartForConditionalGeneration",),
             model_class="transept.plugins.bart.model:MBartForConditionalGeneration",
             default_decoder_prompt=mbart_default_decoder_prompt,
+            prepare_decoder_prompt=mbart_prepare_decoder_prompt,
             weight_maps=_WEIGHT_MAPS,
+            text=TextSpec(translate=tasks.translate_mbart),
+        ),
+        ModelSpec(
+            name="pegasus",
+            architectures=("PegasusForConditionalGeneration",),
+            model_class="transept.plugins.bart.model:PegasusForConditionalGeneration",
+            default_decoder_prompt=pegasus_default_decoder_prompt,
+            weight_maps={"huggingface": "transept.plugins.bart.weights:PEGASUS"},
+            text=summarizes,
         ),
     ]

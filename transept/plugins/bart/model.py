@@ -1,77 +1,30 @@
-"""BART (Lewis et al. 2020) and mBART (Liu et al. 2020): learned positions, post-norm layers; mBART's are pre-norm."""
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Pegasus (Zhang et al. 2020): one architecture.
+
+BART has learned positions and post-norm layers. mBART's layers are pre-norm, and so are those of Pegasus, whose
+positions are sinusoidal.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from transept.authoring import (
-    Attention,
     AttentionMetadata,
     AttentionType,
-    ColumnParallelLinear,
-    EncoderDecoderQKVParallelLinear,
+    CrossAttention,
+    FeedForward,
     ForConditionalGeneration,
     LayerContext,
     ModelShape,
-    QKVParallelLinear,
-    RowParallelLinear,
+    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
-    get_activation,
 )
 
 POSITION_OFFSET = 2  # the first two rows of the position tables belong to padding
-
-
-class BartSelfAttention(nn.Module):
-    """Self-attention of either side."""
-
-    def __init__(self, d_model: int, num_heads: int, attn_type: AttentionType, context: LayerContext) -> None:
-        super().__init__()
-        head_dim = d_model // num_heads
-        self.attn_type = attn_type
-        self.qkv_proj = QKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
-        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
-        self.attn = Attention(head_dim, context=context)
-
-    def forward(self, x: Tensor, kv_cache: Tensor | None, metadata: AttentionMetadata) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        return self.out_proj(self.attn(*self.qkv_proj(x), kv_cache, metadata, self.attn_type))
-
-
-class BartCrossAttention(nn.Module):
-    """Attention of decoder tokens over the encoder's output."""
-
-    def __init__(self, d_model: int, num_heads: int, context: LayerContext) -> None:
-        super().__init__()
-        head_dim = d_model // num_heads
-        self.qkv_proj = EncoderDecoderQKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
-        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
-        self.attn = Attention(head_dim, context=context)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        projected = self.qkv_proj(x, encoder_hidden)
-        return self.out_proj(self.attn(*projected, kv_cache, metadata, AttentionType.ENCODER_DECODER))
-
-
-class BartFeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
-
-    def __init__(self, config: Any, d_ff: int, context: LayerContext) -> None:
-        super().__init__()
-        self.fc1 = ColumnParallelLinear(config.d_model, d_ff, group=context.group)
-        self.fc2 = RowParallelLinear(d_ff, config.d_model, group=context.group)
-        self.activation = get_activation(config.activation_function)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        return self.fc2(self.activation(self.fc1(x)))
 
 
 class Residual(nn.Module):
@@ -95,9 +48,11 @@ class BartEncoderLayer(nn.Module):
 
     def __init__(self, config: Any, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
-        attention = BartSelfAttention(config.d_model, config.encoder_attention_heads, AttentionType.ENCODER, context)
-        self.self_attn = Residual(attention, config.d_model, pre_norm)
-        self.ffn = Residual(BartFeedForward(config, config.encoder_ffn_dim, context), config.d_model, pre_norm)
+        d_model, heads = config.d_model, config.encoder_attention_heads
+        self_attn = SelfAttention(d_model, heads, AttentionType.ENCODER, context=context)
+        ffn = FeedForward(d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
+        self.self_attn = Residual(self_attn, d_model, pre_norm)
+        self.ffn = Residual(ffn, d_model, pre_norm)
 
     def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model]. Returns the same shape."""
@@ -110,9 +65,11 @@ class BartDecoderLayer(nn.Module):
     def __init__(self, config: Any, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
         d_model, heads = config.d_model, config.decoder_attention_heads
-        self.self_attn = Residual(BartSelfAttention(d_model, heads, AttentionType.DECODER, context), d_model, pre_norm)
-        self.cross_attn = Residual(BartCrossAttention(d_model, heads, context), d_model, pre_norm)
-        self.ffn = Residual(BartFeedForward(config, config.decoder_ffn_dim, context), d_model, pre_norm)
+        self_attn = SelfAttention(d_model, heads, AttentionType.DECODER, context=context)
+        ffn = FeedForward(d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
+        self.self_attn = Residual(self_attn, d_model, pre_norm)
+        self.cross_attn = Residual(CrossAttention(d_model, heads, context=context), d_model, pre_norm)
+        self.ffn = Residual(ffn, d_model, pre_norm)
 
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
@@ -140,14 +97,36 @@ class BartEmbedding(nn.Module):
         return self.layernorm_embedding(x)
 
 
+class PegasusEmbedding(nn.Module):
+    """Tokens and sinusoidal positions (Vaswani et al. 2017, section 3.5), sines before cosines, without a norm."""
+
+    embed_positions: Tensor
+
+    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding) -> None:
+        super().__init__()
+        self.embed_tokens = embed_tokens
+        self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        positions = sinusoids(config.max_position_embeddings, config.d_model)
+        self.register_buffer("embed_positions", positions, persistent=False)
+
+    def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        return self.embed_tokens(token_ids) * self.scale + self.embed_positions[positions]
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """sin(p · 10000^(-2i / width)) for all i, then the cosines: [num_positions, width] in the default dtype."""
+    frequencies = 10000.0 ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()[:, : width // 2]], dim=1).to(torch.get_default_dtype())
+
+
 class BartEncoder(nn.Module):
     """Tokens to hidden states."""
 
-    def __init__(
-        self, config: Any, embed_tokens: VocabParallelEmbedding, pre_norm: bool, context: LayerContext
-    ) -> None:
+    def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
-        self.embedding = BartEmbedding(config, embed_tokens)
+        self.embedding = embedding
         layers = range(config.encoder_layers)
         self.layers = nn.ModuleList(BartEncoderLayer(config, pre_norm, context) for _ in layers)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
@@ -163,11 +142,9 @@ class BartEncoder(nn.Module):
 class BartDecoder(nn.Module):
     """Tokens and encoder hidden states to hidden states."""
 
-    def __init__(
-        self, config: Any, embed_tokens: VocabParallelEmbedding, pre_norm: bool, context: LayerContext
-    ) -> None:
+    def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
-        self.embedding = BartEmbedding(config, embed_tokens)
+        self.embedding = embedding
         layers = range(config.decoder_layers)
         self.layers = nn.ModuleList(BartDecoderLayer(config, pre_norm, context) for _ in layers)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
@@ -188,22 +165,25 @@ class BartDecoder(nn.Module):
 
 
 class BartForConditionalGeneration(ForConditionalGeneration):
-    """BART and mBART; a checkpoint of the bare model serves as well, its head being the embedding."""
+    """BART and its kin; a checkpoint of the bare model serves as well, its head being the embedding."""
 
-    pre_norm = False
+    embedding_class: ClassVar[type[nn.Module]] = BartEmbedding
+    pre_norm: ClassVar[bool] = False
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
-        self.encoder = BartEncoder(config, self.shared, self.pre_norm, context)
-        self.decoder = BartDecoder(config, self.shared, self.pre_norm, context)
+        encoder_embedding = self.embedding_class(config, self.shared)
+        self.encoder = BartEncoder(config, encoder_embedding, self.pre_norm, context)
+        decoder_embedding = self.embedding_class(config, self.shared)
+        self.decoder = BartDecoder(config, decoder_embedding, self.pre_norm, context)
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
         self.final_logits_bias = nn.Parameter(torch.zeros(1, config.vocab_size), requires_grad=False)
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers BartConfig or MBartConfig."""
+        """The model's shape, from a transformers BartConfig, MBartConfig or PegasusConfig."""
         return ModelShape(
             num_decoder_layers=config.decoder_layers,
             num_kv_heads=config.decoder_attention_heads,
@@ -243,3 +223,9 @@ class MBartForConditionalGeneration(BartForConditionalGeneration):
     """mBART: norms before the sublayers, and one more after the last layer of each side."""
 
     pre_norm = True
+
+
+class PegasusForConditionalGeneration(MBartForConditionalGeneration):
+    """Pegasus: mBART's layers over sinusoidal positions."""
+
+    embedding_class = PegasusEmbedding

@@ -1,4 +1,6 @@
-"""BART's and mBART's weight names in Hugging Face checkpoints, of the bare model too."""
+"""The weight names of BART, mBART and Pegasus in Hugging Face checkpoints, of the bare model too."""
+
+import dataclasses
 
 from transept.authoring import WeightMap
 
@@ -27,3 +29,6 @@ HUGGINGFACE = WeightMap(
     ),
     zeros=(r"final_logits_bias",),
 )
+
+# Older checkpoints do not hold the positions of Pegasus, newer ones hold them as they are computed here.
+PEGASUS = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weight",))

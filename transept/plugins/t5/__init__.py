@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from transept.authoring import ModelSpec, hookimpl
+from transept.authoring import ModelSpec, TextSpec, hookimpl
+from transept.plugins.t5 import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.t5.weights:HUGGINGFACE"}
 
@@ -24,10 +25,11 @@ def register_models() -> list[ModelSpec]:
             model_class=f"transept.plugins.t5.model:{model_class}",
             default_decoder_prompt=default_decoder_prompt,
             weight_maps=_WEIGHT_MAPS,
+            text=text,
         )
-        for name, model_class in (
-            ("t5", "T5ForConditionalGeneration"),
-            ("mt5", "MT5ForConditionalGeneration"),
-            ("umt5", "UMT5ForConditionalGeneration"),
+        for name, model_class, text in (
+            ("t5", "T5ForConditionalGeneration", TextSpec(tasks.summarize, tasks.translate)),
+            ("mt5", "MT5ForConditionalGeneration", TextSpec(translate=tasks.translate_multilingual)),
+            ("umt5", "UMT5ForConditionalGeneration", TextSpec(translate=tasks.translate_multilingual)),
         )
     ]

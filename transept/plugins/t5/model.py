@@ -11,18 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from transept.authoring import (
-    Attention,
     AttentionMetadata,
     AttentionType,
     ColumnParallelLinear,
-    EncoderDecoderQKVParallelLinear,
+    CrossAttention,
     ForConditionalGeneration,
     LayerContext,
     ModelShape,
-    QKVParallelLinear,
     RelativePositionBias,
     RMSNorm,
     RowParallelLinear,
+    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
     get_activation,
@@ -31,41 +30,16 @@ from transept.authoring import (
 ATTENTION_SCALE = 1.0  # not 1/√d_kv: the initialisation of the query projection makes up for it
 
 
-class T5SelfAttention(nn.Module):
-    """Self-attention of either side, with a bias by relative position."""
-
-    def __init__(self, config: Any, attn_type: AttentionType, context: LayerContext) -> None:
-        super().__init__()
-        d_model, heads, d_kv = config.d_model, config.num_heads, config.d_kv
-        self.attn_type = attn_type
-        self.qkv_proj = QKVParallelLinear(d_model, heads, d_kv, bias=False, group=context.group)
-        self.out_proj = RowParallelLinear(heads * d_kv, d_model, bias=False, group=context.group)
-        self.attn = Attention(d_kv, scale=ATTENTION_SCALE, context=context)
-
-    def forward(
-        self, x: Tensor, bias: RelativePositionBias, kv_cache: Tensor | None, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        query, key, value = self.qkv_proj(x)
-        return self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type, bias))
-
-
-class T5CrossAttention(nn.Module):
-    """Attention of decoder tokens over the encoder's output, blind to positions."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        d_model, heads, d_kv = config.d_model, config.num_heads, config.d_kv
-        self.qkv_proj = EncoderDecoderQKVParallelLinear(d_model, heads, d_kv, bias=False, group=context.group)
-        self.out_proj = RowParallelLinear(heads * d_kv, d_model, bias=False, group=context.group)
-        self.attn = Attention(d_kv, scale=ATTENTION_SCALE, context=context)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        projected = self.qkv_proj(x, encoder_hidden)
-        return self.out_proj(self.attn(*projected, kv_cache, metadata, AttentionType.ENCODER_DECODER))
+def attention_options(config: Any, context: LayerContext) -> dict[str, Any]:
+    """What T5's attentions of either kind are built with: heads that need not add up to d_model, and no biases."""
+    return {
+        "hidden_size": config.d_model,
+        "num_heads": config.num_heads,
+        "head_dim": config.d_kv,
+        "bias": False,
+        "scale": ATTENTION_SCALE,
+        "context": context,
+    }
 
 
 class T5FeedForward(nn.Module):
@@ -97,13 +71,13 @@ class T5EncoderLayer(nn.Module):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
         self.self_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.self_attn = T5SelfAttention(config, AttentionType.ENCODER, context)
+        self.self_attn = SelfAttention(attn_type=AttentionType.ENCODER, **attention_options(config, context))
         self.ffn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
         self.ffn = T5FeedForward(config, context)
 
     def forward(self, x: Tensor, bias: RelativePositionBias, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model]. Returns the same shape."""
-        x = x + self.self_attn(self.self_attn_norm(x), bias, None, metadata)
+        x = x + self.self_attn(self.self_attn_norm(x), None, metadata, bias)
         return x + self.ffn(self.ffn_norm(x))
 
 
@@ -113,9 +87,9 @@ class T5DecoderLayer(nn.Module):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
         self.self_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.self_attn = T5SelfAttention(config, AttentionType.DECODER, context)
+        self.self_attn = SelfAttention(attn_type=AttentionType.DECODER, **attention_options(config, context))
         self.cross_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.cross_attn = T5CrossAttention(config, context)
+        self.cross_attn = CrossAttention(**attention_options(config, context))
         self.ffn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
         self.ffn = T5FeedForward(config, context)
 
@@ -128,7 +102,7 @@ class T5DecoderLayer(nn.Module):
         metadata: AttentionMetadata,
     ) -> Tensor:
         """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        x = x + self.self_attn(self.self_attn_norm(x), bias, kv_cache, metadata)
+        x = x + self.self_attn(self.self_attn_norm(x), kv_cache, metadata, bias)
         x = x + self.cross_attn(self.cross_attn_norm(x), encoder_hidden, kv_cache, metadata)
         return x + self.ffn(self.ffn_norm(x))
 

@@ -9,71 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.authoring import (
-    Attention,
     AttentionMetadata,
     AttentionType,
-    ColumnParallelLinear,
-    EncoderDecoderQKVParallelLinear,
+    CrossAttention,
+    FeedForward,
     ForConditionalGeneration,
     LayerContext,
     ModelShape,
-    QKVParallelLinear,
-    RowParallelLinear,
+    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
-    get_activation,
 )
-
-
-class WhisperSelfAttention(nn.Module):
-    """Self-attention of either side."""
-
-    def __init__(self, d_model: int, num_heads: int, attn_type: AttentionType, context: LayerContext) -> None:
-        super().__init__()
-        head_dim = d_model // num_heads
-        self.attn_type = attn_type
-        self.qkv_proj = QKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
-        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
-        self.attn = Attention(head_dim, context=context)
-
-    def forward(self, x: Tensor, kv_cache: Tensor | None, metadata: AttentionMetadata) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        query, key, value = self.qkv_proj(x)
-        attended: Tensor = self.attn(query, key, value, kv_cache, metadata, self.attn_type)
-        return self.out_proj(attended)
-
-
-class WhisperCrossAttention(nn.Module):
-    """Attention of decoder tokens over the encoder's output."""
-
-    def __init__(self, d_model: int, num_heads: int, context: LayerContext) -> None:
-        super().__init__()
-        head_dim = d_model // num_heads
-        self.qkv_proj = EncoderDecoderQKVParallelLinear(d_model, num_heads, head_dim, group=context.group)
-        self.out_proj = RowParallelLinear(d_model, d_model, group=context.group)
-        self.attn = Attention(head_dim, context=context)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        query, key, value = self.qkv_proj(x, encoder_hidden)
-        attended: Tensor = self.attn(query, key, value, kv_cache, metadata, AttentionType.ENCODER_DECODER)
-        return self.out_proj(attended)
-
-
-class WhisperFeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
-
-    def __init__(self, config: Any, d_ff: int, context: LayerContext) -> None:
-        super().__init__()
-        self.fc1 = ColumnParallelLinear(config.d_model, d_ff, group=context.group)
-        self.fc2 = RowParallelLinear(d_ff, config.d_model, group=context.group)
-        self.activation = get_activation(config.activation_function)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        return self.fc2(self.activation(self.fc1(x)))
 
 
 class WhisperEncoderLayer(nn.Module):
@@ -83,9 +29,9 @@ class WhisperEncoderLayer(nn.Module):
         super().__init__()
         heads = config.encoder_attention_heads
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.self_attn = WhisperSelfAttention(config.d_model, heads, AttentionType.ENCODER, context)
+        self.self_attn = SelfAttention(config.d_model, heads, AttentionType.ENCODER, context=context)
         self.final_layer_norm = nn.LayerNorm(config.d_model)
-        self.ffn = WhisperFeedForward(config, config.encoder_ffn_dim, context)
+        self.ffn = FeedForward(config.d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
 
     def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model]. Returns the same shape."""
@@ -100,11 +46,11 @@ class WhisperDecoderLayer(nn.Module):
         super().__init__()
         heads = config.decoder_attention_heads
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.self_attn = WhisperSelfAttention(config.d_model, heads, AttentionType.DECODER, context)
+        self.self_attn = SelfAttention(config.d_model, heads, AttentionType.DECODER, context=context)
         self.cross_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.cross_attn = WhisperCrossAttention(config.d_model, heads, context)
+        self.cross_attn = CrossAttention(config.d_model, heads, context=context)
         self.final_layer_norm = nn.LayerNorm(config.d_model)
-        self.ffn = WhisperFeedForward(config, config.decoder_ffn_dim, context)
+        self.ffn = FeedForward(config.d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
 
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata

@@ -4,12 +4,13 @@ The default on CPUs and the reference elsewhere.
 
 A single query reads as many bytes as its keys and values hold, so on a CPU nothing is gained by padding sequences into
 one batch, and much lost by copying them. Where a table's blocks are consecutive, a sequence's keys are a view of the
-cache, and attention runs at memory speed (measured: 5 sequences of 1500 keys, 0.82 ms against a bound of 0.72).
+cache, and attention runs at memory speed (measured: 5 sequences of 1500 keys, 0.82 ms against a bound of 0.72). With
+short sequences the calls themselves count: views are taken of keys and values at once, masks are made once a step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -23,15 +24,18 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
 @dataclass(frozen=True)
 class TorchPlan:
-    """Cache slots as runs of consecutive numbers.
+    """Cache slots as runs of consecutive numbers, and masks.
 
     self_runs: one list a decoder sequence, covering its seq_len slots in order; empty for a whole prefill, whose keys
         are all in hand.
     cross_runs: one list a request, covering its encoder length.
+    masks: for each attention type the bias of the last layer and the masks that follow from it, one a sequence: in most
+        models the next layer has the same bias.
     """
 
     self_runs: list[list[slice]]
     cross_runs: list[list[slice]]
+    masks: dict[AttentionType, tuple[AttentionBias | None, list[Tensor | None]]] = field(default_factory=dict)
 
 
 class TorchBackend(AttentionBackend):
@@ -73,19 +77,21 @@ class TorchBackend(AttentionBackend):
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            return _attend_encoder(query, key, value, metadata.encoder_start_loc, scale, bias)
+            return _attend_encoder(query, key, value, metadata, scale, bias)
         assert kv_cache is not None
-        key_cache, value_cache = kv_cache.flatten(1, 2).unbind(0)  # each [slots, kv_heads, head_dim]
+        cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         if attn_type is AttentionType.DECODER:
             assert key is not None
             assert value is not None
             assert metadata.slot_mapping is not None
-            key_cache.index_copy_(0, metadata.slot_mapping, key)
-            value_cache.index_copy_(0, metadata.slot_mapping, value)
-            return _attend_decoder(query, key, value, key_cache, value_cache, metadata, scale, bias)
+            cache[0].index_copy_(0, metadata.slot_mapping, key)
+            cache[1].index_copy_(0, metadata.slot_mapping, value)
+            return _attend_decoder(query, key, value, cache, metadata, scale, bias)
+        if bias is not None:
+            raise NotImplementedError("a bias on cross-attention: no known family has one")
         if key is not None and value is not None:
-            _write_cross(key, value, key_cache, value_cache, metadata)
-        return _attend_cross(query, key_cache, value_cache, metadata, scale, bias)
+            _write_cross(key, value, cache, metadata)
+        return _attend_cross(query, cache, metadata, scale)
 
 
 def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:
@@ -108,116 +114,158 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
 
 
 def _attend_encoder(
-    query: Tensor, key: Tensor, value: Tensor, starts: list[int], scale: float, bias: AttentionBias | None
+    query: Tensor, key: Tensor, value: Tensor, metadata: AttentionMetadata, scale: float, bias: AttentionBias | None
 ) -> Tensor:
-    if len(starts) == 2:
-        return _attend(query, key, value, scale, _dense(bias, 0, len(query), len(query)))
-    out = torch.empty_like(query)
-    for start, end in pairwise(starts):
-        mask = _dense(bias, 0, end - start, end - start)
-        out[start:end] = _attend(query[start:end], key[start:end], value[start:end], scale, mask)
-    return out
+    lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
+    masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
+    parts = zip(_split(query, lengths), _split(key, lengths), _split(value, lengths), masks, strict=True)
+    return _join([_attend(q, k, v, scale, mask) for q, k, v, mask in parts])
 
 
 def _attend_decoder(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
+    cache: Tensor,
     metadata: AttentionMetadata,
     scale: float,
     bias: AttentionBias | None,
 ) -> Tensor:
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
-    out = torch.empty_like(query)
-    starts = metadata.query_start_loc
-    for i, (runs, length) in enumerate(zip(metadata.plan.self_runs, metadata.seq_lens, strict=True)):
-        rows = slice(starts[i], starts[i + 1])
-        num_queries = starts[i + 1] - starts[i]
-        keys, values = (key[rows], value[rows]) if not runs else (_read(key_cache, runs), _read(value_cache, runs))
-        mask = _dense(bias, length - num_queries, num_queries, length)
-        causal = num_queries > 1
-        if causal and (mask is not None or num_queries < length):
-            hidden = torch.ones(num_queries, length, dtype=torch.bool, device=query.device)
-            hidden = hidden.triu(1 + length - num_queries)
-            base = torch.zeros(1, num_queries, length, dtype=query.dtype, device=query.device) if mask is None else mask
-            mask, causal = base.masked_fill(hidden, float("-inf")), False
-        out[rows] = _attend(query[rows], keys, values, scale, mask, causal)
-    return out
+    counts = [end - start for start, end in pairwise(metadata.query_start_loc)]
+    masks = _masks(metadata.plan, AttentionType.DECODER, bias, counts, metadata.seq_lens, query)
+    by_head = _by_head(cache)
+    outs = []
+    start = 0
+    for q, count, runs, mask in zip(_split(query, counts), counts, metadata.plan.self_runs, masks, strict=True):
+        end = start + count
+        k, v = _read(by_head, runs) if runs else (_heads_first(key[start:end]), _heads_first(value[start:end]))
+        outs.append(_attend(q, k, v, scale, mask, causal=mask is None and count > 1))
+        start = end
+    return _join(outs)
 
 
-def _attend_cross(
-    query: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    metadata: AttentionMetadata,
-    scale: float,
-    bias: AttentionBias | None,
-) -> Tensor:
-    if bias is not None:
-        raise NotImplementedError("a bias on cross-attention: no known family has one")
-    out = torch.empty_like(query)
-    starts = metadata.cross_query_start_loc
-    for i, runs in enumerate(metadata.plan.cross_runs):
-        rows = slice(starts[i], starts[i + 1])
+def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    counts = [end - start for start, end in pairwise(metadata.cross_query_start_loc)]
+    by_head = _by_head(cache)
+    outs = []
+    for q, runs in zip(_split(query, counts), metadata.plan.cross_runs, strict=True):
         if len(runs) == 1:
-            out[rows] = _attend(query[rows], key_cache[runs[0]], value_cache[runs[0]], scale, None)
+            k, v = _read(by_head, runs)
+            outs.append(_attend(q, k, v, scale))
         else:
-            out[rows] = _attend_runs(query[rows], key_cache, value_cache, runs, scale)
-    return out
+            outs.append(_attend_runs(q, cache, runs, scale))
+    return _join(outs)
 
 
-def _write_cross(
-    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
-) -> None:
+def _write_cross(key: Tensor, value: Tensor, cache: Tensor, metadata: AttentionMetadata) -> None:
     row = 0
     for request in metadata.newcomers:
         for run in metadata.plan.cross_runs[request]:
             end = row + run.stop - run.start
-            key_cache[run] = key[row:end]
-            value_cache[run] = value[row:end]
+            cache[0, run] = key[row:end]
+            cache[1, run] = value[row:end]
             row = end
 
 
+def _masks(
+    plan: TorchPlan,
+    attn_type: AttentionType,
+    bias: AttentionBias | None,
+    query_counts: list[int],
+    lengths: list[int],
+    like: Tensor,
+) -> list[Tensor | None]:
+    """Every sequence's mask, [1, heads or 1, queries, keys], or None where only a whole prefill's causality is needed.
+
+    The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
+    """
+    if attn_type not in plan.masks or plan.masks[attn_type][0] is not bias:
+        causal = attn_type is AttentionType.DECODER
+        sizes = list(zip(query_counts, lengths, strict=True))
+        masks: list[Tensor | None]
+        if isinstance(bias, Tensor):
+            masks = [_mask(bias, causal, queries, length, like) for queries, length in sizes]
+        elif bias is None and not (causal and any(1 < queries < length for queries, length in sizes)):
+            masks = [None] * len(sizes)
+        else:
+            # By distance alone: aligned at the end, where query and key meet, the largest mask holds all others.
+            largest = _mask(bias, causal, max(query_counts), max(lengths), like)
+            rows, columns = largest.shape[2:]
+            masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
+        plan.masks[attn_type] = (bias, masks)
+    return plan.masks[attn_type][1]
+
+
+def _mask(bias: AttentionBias | None, causal: bool, num_queries: int, num_keys: int, like: Tensor) -> Tensor:
+    """The bias of a sequence's last queries, minus infinity where causality hides a key."""
+    first = num_keys - num_queries
+    if bias is None:
+        mask = torch.zeros(1, num_queries, num_keys, dtype=like.dtype, device=like.device)
+    else:
+        mask = bias_block(bias, first, num_queries, num_keys)
+    if causal and num_queries > 1:
+        hidden = torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)
+        mask = mask.masked_fill(hidden, float("-inf"))
+    return mask.unsqueeze(0)
+
+
+def _heads_first(x: Tensor) -> Tensor:
+    """[tokens, heads, dim] as the [1, heads, tokens, dim] that PyTorch wants."""
+    return x.transpose(0, 1).unsqueeze(0)
+
+
+def _split(x: Tensor, counts: list[int]) -> tuple[Tensor, ...]:
+    """Each sequence's tokens of [tokens, heads, dim], as [1, heads, its tokens, dim]."""
+    return _heads_first(x).split(counts, dim=2)
+
+
+def _join(outs: list[Tensor]) -> Tensor:
+    """Each [1, its tokens, heads, dim]. Returns [tokens, heads, dim]."""
+    return outs[0][0] if len(outs) == 1 else torch.cat(outs, dim=1)[0]
+
+
+def _by_head(cache: Tensor) -> Tensor:
+    """[keys and values, slots, kv_heads, dim] as [keys and values, 1, kv_heads, slots, dim]."""
+    return cache.transpose(1, 2).unsqueeze(1)
+
+
+def _read(by_head: Tensor, runs: list[slice]) -> tuple[Tensor, ...]:
+    """One sequence's keys and values, each [1, kv_heads, length, dim]: views of a single run, else short copies."""
+    pieces = [by_head.narrow(3, run.start, run.stop - run.start) for run in runs]
+    return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=3)).unbind(0)
+
+
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool = False
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    """query: [q, heads, dim], key and value: [k, kv_heads, dim], mask: [heads, q, k]. Returns [q, heads, dim]."""
-    out = F.scaled_dot_product_attention(
-        query.transpose(0, 1).unsqueeze(0),
-        key.transpose(0, 1).unsqueeze(0),
-        value.transpose(0, 1).unsqueeze(0),
-        attn_mask=None if mask is None else mask.unsqueeze(0),
-        is_causal=causal,
-        scale=scale,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
-    return out[0].transpose(0, 1)
+    """query: [1, heads, q, dim], key and value: [1, kv_heads, k, dim], mask: [1, heads or 1, q, k].
+
+    Returns [1, q, heads, dim].
+    """
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+    ).transpose(1, 2)
 
 
-def _attend_runs(query: Tensor, key_cache: Tensor, value_cache: Tensor, runs: list[slice], scale: float) -> Tensor:
-    """Attention over keys that lie in several runs, reading each where it lies: one softmax over all runs' scores."""
-    kv_heads, dim = key_cache.shape[1:]
+def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float) -> Tensor:
+    """Attention over keys that lie in several runs, reading each where it lies: one softmax over all runs' scores.
+
+    query: [1, heads, q, dim], cache: [keys and values, slots, kv_heads, dim]. Returns [1, q, heads, dim].
+    """
+    heads, dim = query.shape[1], query.shape[3]
+    kv_heads = cache.shape[2]
     # Query heads that share a key head are rows of one matrix, so that no key is copied for each of them; scaled before
     # the product, which may be too large for float16 otherwise.
-    grouped = (query * scale).transpose(0, 1).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
-    pieces = [grouped @ key_cache[run].permute(1, 2, 0) for run in runs]  # each [kv_heads, rows, run length]
+    grouped = (query * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
+    pieces = [grouped @ cache[0, run].permute(1, 2, 0) for run in runs]  # each [kv_heads, rows, run length]
     weights = torch.softmax(torch.cat(pieces, dim=-1), dim=-1, dtype=torch.float32).to(query.dtype)
     out = torch.zeros_like(grouped, dtype=torch.float32)  # a sum over many short runs: float32, as in a fused kernel
     column = 0
     for run in runs:
         end = column + run.stop - run.start
-        out += weights[..., column:end] @ value_cache[run].transpose(0, 1)
+        out += weights[..., column:end] @ cache[1, run].transpose(0, 1)
         column = end
-    return out.to(query.dtype).view(query.shape[1], -1, dim).transpose(0, 1)
-
-
-def _read(cache: Tensor, runs: list[slice]) -> Tensor:
-    """One sequence's keys or values from the self-attention cache: a view of a single run, else a short copy."""
-    return cache[runs[0]] if len(runs) == 1 else torch.cat([cache[run] for run in runs])
-
-
-def _dense(bias: AttentionBias | None, first_query: int, num_queries: int, num_keys: int) -> Tensor | None:
-    return None if bias is None else bias_block(bias, first_query, num_queries, num_keys)
+    return out.to(query.dtype).view(1, heads, -1, dim).transpose(1, 2)

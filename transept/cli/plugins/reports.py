@@ -10,17 +10,8 @@ import sys
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare ``transept plugins`` and its subcommands."""
-    about = "show the installed plugins and check them"
-    parser = commands.add_parser(
-        "plugins",
-        help=about,
-        description=f"{about.capitalize()}. Each plugin brings one or more model families.",
-        epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to leave them out.",
-    )
-    subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
-
+def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``list`` and ``check``."""
     about = "show every plugin: where it comes from, its state and the architectures that it runs"
     list_parser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
     list_parser.set_defaults(run=list_plugins)
@@ -38,13 +29,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def list_plugins(arguments: argparse.Namespace) -> int:
     """``transept plugins list``."""
-    _show(_discover(), as_json=arguments.json)
+    _show(discover_quietly(), as_json=arguments.json)
     return 0
 
 
 def check_plugins(arguments: argparse.Namespace) -> int:
     """``transept plugins check``."""
-    plugins = _discover()
+    plugins = discover_quietly()
     failed = plugins.with_status("failed")
     _show(plugins, as_json=arguments.json)
     if arguments.traceback:
@@ -53,8 +44,9 @@ def check_plugins(arguments: argparse.Namespace) -> int:
     return 1 if failed or plugins.conflicts else 0
 
 
-def _discover() -> Plugins:
-    with contextlib.redirect_stdout(sys.stderr):  # a plugin that prints as it is imported must not spoil the output
+def discover_quietly() -> Plugins:
+    """Every installed plugin, without the output of one that prints as it is imported: that goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
         return discover()
 
 

@@ -1,0 +1,154 @@
+"""Marian (Junczys-Dowmunt et al. 2018): post-norm layers, sinusoidal positions, no norm after the embedding.
+
+The two sides may have a vocabulary each (``share_encoder_decoder_embeddings: false``); the head has the decoder's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transept.authoring import (
+    AttentionMetadata,
+    AttentionType,
+    CrossAttention,
+    FeedForward,
+    ForConditionalGeneration,
+    LayerContext,
+    ModelShape,
+    SelfAttention,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+)
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """Positions as in Vaswani et al. (2017, section 3.5), but with all sines before all cosines.
+
+    Row p is sin(p / 10000^(2i / width)) for every i, then the cosines. Returns [num_positions, width].
+    """
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * frequencies
+    table = torch.cat([angles.sin(), angles.cos()[:, : width // 2]], dim=1)  # an odd width has one sine more
+    return table.to(torch.get_default_dtype())
+
+
+class MarianEncoderLayer(nn.Module):
+    """Self-attention and feed-forward, a norm after each."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        d_model = config.d_model
+        self.self_attn = SelfAttention(d_model, config.encoder_attention_heads, AttentionType.ENCODER, context=context)
+        self.self_attn_norm = nn.LayerNorm(d_model)
+        self.ffn = FeedForward(d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
+        self.ffn_norm = nn.LayerNorm(d_model)
+
+    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """x: [encoder_tokens, d_model]. Returns the same shape."""
+        x = self.self_attn_norm(x + self.self_attn(x, None, metadata))
+        return self.ffn_norm(x + self.ffn(x))
+
+
+class MarianDecoderLayer(nn.Module):
+    """Self-attention, cross-attention and feed-forward, a norm after each."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        d_model, heads = config.d_model, config.decoder_attention_heads
+        self.self_attn = SelfAttention(d_model, heads, AttentionType.DECODER, context=context)
+        self.self_attn_norm = nn.LayerNorm(d_model)
+        self.cross_attn = CrossAttention(d_model, heads, context=context)
+        self.cross_attn_norm = nn.LayerNorm(d_model)
+        self.ffn = FeedForward(d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
+        self.ffn_norm = nn.LayerNorm(d_model)
+
+    def forward(
+        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
+    ) -> Tensor:
+        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
+        x = self.self_attn_norm(x + self.self_attn(x, kv_cache, metadata))
+        x = self.cross_attn_norm(x + self.cross_attn(x, encoder_hidden, kv_cache, metadata))
+        return self.ffn_norm(x + self.ffn(x))
+
+
+class MarianSide(nn.Module):
+    """What encoder and decoder share: embedded tokens plus positions, and a stack of layers."""
+
+    positions: Tensor  # [positions, d_model]; not a weight
+
+    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.embed_tokens = embed_tokens
+        self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        self.register_buffer("positions", sinusoids(config.max_position_embeddings, config.d_model), persistent=False)
+        self.layers = nn.ModuleList(layers)
+
+    def embed(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        return self.embed_tokens(token_ids) * self.scale + self.positions[positions]
+
+
+class MarianMTModel(ForConditionalGeneration):
+    """An encoder and a decoder over one vocabulary or two."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        source = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
+        target = source
+        if not config.share_encoder_decoder_embeddings:
+            target = VocabParallelEmbedding(config.decoder_vocab_size, config.d_model, group=context.group)
+        encoder_layers = [MarianEncoderLayer(config, context) for _ in range(config.encoder_layers)]
+        decoder_layers = [MarianDecoderLayer(config, context) for _ in range(config.decoder_layers)]
+        self.encoder = MarianSide(config, source, encoder_layers)
+        self.decoder = MarianSide(config, target, decoder_layers)
+        vocab_size = self.shape(config).vocab_size
+        tied = target.weight if config.tie_word_embeddings else None
+        self.head = VocabParallelHead(vocab_size, config.d_model, group=context.group, weight=tied)
+        self.final_logits_bias = nn.Parameter(torch.zeros(1, vocab_size), requires_grad=False)
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """The model's shape, from a transformers MarianConfig. The vocabulary is the decoder's."""
+        shared = config.share_encoder_decoder_embeddings
+        return ModelShape(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=config.d_model // config.decoder_attention_heads,
+            vocab_size=config.vocab_size if shared else config.decoder_vocab_size,
+            max_source_positions=config.max_position_embeddings,
+            max_target_positions=config.max_position_embeddings,
+        )
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """See ForConditionalGeneration.encode; text only."""
+        x = self.encoder.embed(encoder_input_ids, encoder_positions)
+        for layer in self.encoder.layers:
+            x = layer(x, attn_metadata)
+        return x
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration.decode."""
+        x = self.decoder.embed(input_ids, positions)
+        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
+        return x
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
+        return self.head(hidden) + self.final_logits_bias

@@ -1,0 +1,48 @@
+"""Virtual environments of their own, for tests that install distributions into them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+PARENT = Path(sysconfig.get_path("purelib"))  # the packages of the environment that runs the tests
+
+
+@dataclass(frozen=True)
+class FreshEnvironment:
+    """A virtual environment without a pip of its own, in which nothing is set that the tests' environment has set."""
+
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    def run(self, *command: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run Python with these arguments, away from the checkout. Returns its exit code and its output."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "TRANSEPT_"))}
+        environ = {**inherited, "OMP_NUM_THREADS": "1", **environ}
+        done = [self.python, *map(str, command)]
+        return subprocess.run(done, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+
+    def transept(self, *arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", "transept", *arguments, **environ)
+
+    def install(self, *what: str | Path) -> None:
+        """Install with the pip of the tests' environment, offline and without dependencies."""
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet"]
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-index", *map(str, what)], check=True)
+
+
+def make_environment(folder: Path, visible: Path = PARENT) -> FreshEnvironment:
+    """A new environment that also sees the packages in the folder `visible`."""
+    environment = FreshEnvironment(folder)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    where = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip()
+    # The .pth files of that folder (an editable Transept) are read as well, and its packages come last.
+    Path(where, "visible.pth").write_text(f"import site; site.addsitedir({str(visible)!r})\n", encoding="utf-8")
+    return environment

@@ -1,0 +1,151 @@
+"""``transept plugins new`` and docs/plugins.md: what they promise is built, installed by pip, and run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fresh_environment import FreshEnvironment, make_environment
+
+import transept
+from transept.cli import main
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "plugins.md"
+FILES = (
+    "README.md",
+    "pyproject.toml",
+    "tests/test_{module}.py",
+    "transept_{module}/__init__.py",
+    "transept_{module}/model.py",
+    "transept_{module}/weights.py",
+)
+MOST_CHANGED_LINES = 29
+
+# transformers' BART under the name of a class of one's own, as in the tutorial
+CHECK_NEWSBART = """
+import sys
+import torch
+from transformers import BartConfig, BartForConditionalGeneration
+from transept.testing import Parity
+
+class NewsBart(BartForConditionalGeneration): pass
+
+torch.manual_seed(0)
+sizes = {f"{side}_{size}": n for side in ("encoder", "decoder")
+         for size, n in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))}
+Parity(NewsBart(BartConfig(vocab_size=200, d_model=32, init_std=0.3, **sizes)), sys.argv[1]).check_decode()
+"""
+
+
+def first_block(language: str) -> str:
+    """The tutorial's first block of code in a language."""
+    return re.search(rf"^```{language}\n(.*?)^```$", TUTORIAL.read_text(encoding="utf-8"), re.M | re.S)[1]
+
+
+def new(name: str, directory: Path) -> Path:
+    assert main(["plugins", "new", name, "--directory", str(directory)]) == 0
+    return directory / f"transept-{name}"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
+    return make_environment(tmp_path_factory.mktemp("environment") / "venv")
+
+
+def run_tests(environment: FreshEnvironment, plugin: Path) -> None:
+    """Install a plugin as its author does, see that it loads, and run its own tests."""
+    environment.install("--editable", plugin)
+    checked = environment.transept("plugins", "check")
+    assert checked.returncode == 0, checked.stdout
+    done = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", plugin)
+    assert done.returncode == 0, done.stdout
+    assert "5 passed" in done.stdout
+
+
+def test_the_skeleton_passes_its_own_tests(environment: FreshEnvironment, tmp_path: Path) -> None:
+    plugin = new("two-words", tmp_path)
+    files = {str(path.relative_to(plugin)): path.read_text() for path in plugin.rglob("*") if path.is_file()}
+    assert sorted(files) == [name.format(module="two_words") for name in FILES]
+    assert "class TwoWordsForConditionalGeneration(ForConditionalGeneration)" in files["transept_two_words/model.py"]
+    assert not [name for name, text in files.items() if "skeleton" in (name + text).lower()]
+    run_tests(environment, plugin)
+
+
+def test_the_diff_in_the_tutorial_makes_it_blenderbot(environment: FreshEnvironment, tmp_path: Path) -> None:
+    plugin, diff = new("blenderbot", tmp_path), first_block("diff")
+    changed = [line for line in diff.splitlines() if re.match(r"[+-](?!\+\+ |-- )", line)]
+    assert len(changed) <= MOST_CHANGED_LINES
+    assert f"All of it, {len(changed)} lines:" in TUTORIAL.read_text(encoding="utf-8")
+    tool = ["patch", "-p1", "--fuzz=0"] if shutil.which("patch") else ["git", "apply", "-"]
+    done = subprocess.run(tool, input=diff, cwd=plugin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "import BlenderbotConfig, BlenderbotForConditionalGeneration" in (
+        plugin / "tests" / "test_blenderbot.py"
+    ).read_text(encoding="utf-8")
+    run_tests(environment, plugin)
+
+
+def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvironment, tmp_path: Path) -> None:
+    module = first_block("python")
+    assert len(module.splitlines()) == 9
+    (tmp_path / "transept_newsbart.py").write_text(module, encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(first_block("toml"), encoding="utf-8")
+    environment.install(tmp_path)
+    assert "newsbart" in environment.transept("plugins", "check").stdout
+    done = environment.run("-c", CHECK_NEWSBART, tmp_path / "checkpoint")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_of_transept_carries_the_skeleton(tmp_path: Path) -> None:
+    root, project = Path(transept.__file__).parents[1], tmp_path / "project"
+    shutil.copytree(root / "transept", project / "transept", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, project)
+    pip = [sys.executable, "-m", "pip"]
+    wheel = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
+    subprocess.run([*wheel, project], check=True)
+    (built,) = tmp_path.glob("*.whl")
+    target = tmp_path / "installed"
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", target]
+    subprocess.run([*install, built], check=True)
+    skeleton = target / "transept" / "cli" / "plugins" / "skeleton"
+    files = [str(path.relative_to(skeleton)) for path in skeleton.rglob("*") if path.suffix != ".pyc"]
+    assert set(files) >= {name.format(module="skeleton") for name in FILES}
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "transept-mine"
+    mine.mkdir()
+    assert main(["plugins", "new", "mine", "--directory", str(tmp_path)]) == 1
+    assert f'"{mine}" exists already' in capsys.readouterr().err
+    assert not list(mine.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["plugins", "new", "mine", "--directory", str(tmp_path / "file")]) == 1
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_an_architecture_that_is_taken_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "new", "whisper", "--directory", str(tmp_path)]) == 1
+    assert "WhisperForConditionalGeneration, as whisper from transept" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("My_Model", "my-model"), ("a--b", "a-b"), ("-x", "x"), ("2nd", None), ("../up", "up"), ("naïve", "na-ve")],
+)
+def test_names_are_checked(name: str, nearest: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["plugins", "new", "--directory", str(tmp_path), "--", name])
+    assert done.value.code == 2
+    error = capsys.readouterr().err
+    assert f'"{name}" cannot name a distribution and a module' in error
+    assert (f'; try "{nearest}"' in error) if nearest else ("; try" not in error)
+    assert not list(tmp_path.iterdir())

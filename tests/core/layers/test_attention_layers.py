@@ -1,0 +1,129 @@
+"""Attention with its projections against torch.nn.MultiheadAttention and transformers' T5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import T5Config
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from transept.core.attention.backends.torch import TorchBackend
+from transept.core.attention.biases import RelativePositionBias
+from transept.core.attention.layer import LayerContext
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.layers.attention import CrossAttention, SelfAttention
+from transept.core.layers.linear import ParallelGroup
+
+HIDDEN, HEADS = 48, 6
+LENGTHS = [9, 1, 14]  # of the encoder's sequences
+COUNTS = [5, 1, 3]  # of decoder tokens
+BLOCK_SIZE = 16
+CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
+
+
+@pytest.fixture(autouse=True)
+def _seeded_on_one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        yield
+    torch.set_num_threads(threads)
+
+
+def planned(metadata: AttentionMetadata) -> AttentionMetadata:
+    CONTEXT.attention_backend.plan(metadata)
+    return metadata
+
+
+def decoder_metadata() -> AttentionMetadata:
+    """Whole prefills of newcomers: sequence i has block i for self-attention and block 3 + i for cross-attention."""
+    starts = [0, 5, 6, 9]
+    return planned(
+        AttentionMetadata(
+            block_size=BLOCK_SIZE,
+            query_start_loc=starts,
+            seq_lens=COUNTS,
+            slot_mapping=torch.tensor([BLOCK_SIZE * i + j for i, count in enumerate(COUNTS) for j in range(count)]),
+            block_tables=[[0], [1], [2]],
+            cross_query_start_loc=starts,
+            cross_seq_lens=LENGTHS,
+            cross_block_tables=[[3], [4], [5]],
+            newcomers=[0, 1, 2],
+        )
+    )
+
+
+def empty_cache(heads: int, head_dim: int) -> Tensor:
+    return torch.full((2, 6, BLOCK_SIZE, heads, head_dim), float("nan"))
+
+
+def assert_same(actual: Tensor, expected: list[Tensor]) -> None:
+    torch.testing.assert_close(actual, torch.cat(expected), rtol=1e-5, atol=1e-5)
+
+
+def reference_of(layer: SelfAttention | CrossAttention) -> nn.MultiheadAttention:
+    """Random weights, which are stacked in the same order on both sides."""
+    reference = nn.MultiheadAttention(HIDDEN, HEADS, batch_first=True)
+    weights = (reference.in_proj_weight, reference.in_proj_bias, reference.out_proj.weight, reference.out_proj.bias)
+    places = (layer.qkv_proj.weight, layer.qkv_proj.bias, layer.out_proj.weight, layer.out_proj.bias)
+    for weight, place in zip(weights, places, strict=True):
+        assert place is not None
+        place.copy_(weight.normal_(0.0, 0.3))
+    return reference
+
+
+def test_encoder_self_attention() -> None:
+    layer = SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, context=CONTEXT)
+    reference = reference_of(layer)
+    x = torch.randn(sum(LENGTHS), HIDDEN)
+    expected = [reference(part, part, part, need_weights=False)[0] for part in x.split(LENGTHS)]
+    assert_same(layer(x, None, planned(AttentionMetadata.for_encoder(LENGTHS))), expected)
+
+
+def test_decoder_self_attention() -> None:
+    layer = SelfAttention(HIDDEN, HEADS, AttentionType.DECODER, context=CONTEXT)
+    reference = reference_of(layer)
+    x = torch.randn(sum(COUNTS), HIDDEN)
+    expected = []
+    for part in x.split(COUNTS):
+        hidden = torch.ones(len(part), len(part), dtype=torch.bool).triu(1)
+        expected.append(reference(part, part, part, attn_mask=hidden, need_weights=False)[0])
+    assert_same(layer(x, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+
+
+def test_cross_attention() -> None:
+    layer = CrossAttention(HIDDEN, HEADS, context=CONTEXT)
+    reference = reference_of(layer)
+    x, encoder_hidden = torch.randn(sum(COUNTS), HIDDEN), torch.randn(sum(LENGTHS), HIDDEN)
+    pairs = zip(x.split(COUNTS), encoder_hidden.split(LENGTHS), strict=True)
+    expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
+    assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+
+
+@pytest.mark.parametrize("attn_type", [AttentionType.ENCODER, AttentionType.DECODER])
+def test_heads_of_another_width_without_biases_unscaled_and_with_relative_positions(attn_type: AttentionType) -> None:
+    decoder = attn_type is AttentionType.DECODER
+    config = T5Config(d_model=HIDDEN, d_kv=10, num_heads=3, is_decoder=decoder, attn_implementation="eager")
+    reference = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).eval()
+    layer = SelfAttention(HIDDEN, 3, attn_type, head_dim=10, bias=False, scale=1.0, context=CONTEXT)
+    assert len(list(layer.parameters())) == 2
+    layer.qkv_proj.weight.copy_(
+        torch.cat([part.weight.normal_(0.0, 0.2) for part in (reference.q, reference.k, reference.v)])
+    )
+    layer.out_proj.weight.copy_(reference.o.weight.normal_(0.0, 0.2))
+    bias = RelativePositionBias(reference.relative_attention_bias.weight.normal_(), bidirectional=not decoder)
+
+    counts = COUNTS if decoder else LENGTHS
+    metadata = decoder_metadata() if decoder else planned(AttentionMetadata.for_encoder(LENGTHS))
+    x = torch.randn(sum(counts), HIDDEN)
+    expected = []
+    for part in x.split(counts):
+        hidden = torch.zeros(len(part), len(part))
+        if decoder:
+            hidden = hidden.masked_fill(torch.ones_like(hidden).bool().triu(1), float("-inf"))
+        expected.append(reference(part[None], mask=hidden[None, None])[0][0])
+    assert_same(layer(x, empty_cache(3, 10) if decoder else None, metadata, bias), expected)

@@ -1,0 +1,66 @@
+"""Each class does one thing wrong."""
+
+import dataclasses
+
+from transformers import GenerationConfig
+
+from transept.authoring import Attention
+from transept.plugins.bart.model import BartForConditionalGeneration as Right
+from transept.plugins.bart.weights import HUGGINGFACE
+
+SETTINGS_LOST = dataclasses.replace(
+    HUGGINGFACE, generation_config=lambda checkpoint, config: GenerationConfig(eos_token_id=config.eos_token_id)
+)
+
+
+class LatePositions(Right):
+    def decode(self, input_ids, positions, *others):
+        return super().decode(input_ids, positions + 1, *others)
+
+
+class SharpEncoder(Right):
+    def __init__(self, config, context):
+        super().__init__(config, context)
+        for module in self.encoder.modules():
+            if isinstance(module, Attention):
+                module.scale = 1.0
+
+
+class NoFinalBias(Right):
+    def compute_logits(self, hidden):
+        return super().compute_logits(hidden) - self.final_logits_bias
+
+
+class HeadOfItsOwn(Right):
+    def compute_logits(self, hidden):
+        return hidden @ self.shared.weight.flip(0).t() + self.final_logits_bias
+
+
+class DoubledLogits(Right):
+    def compute_logits(self, hidden):
+        return 2 * super().compute_logits(hidden)
+
+
+class StuckPositions(Right):
+    """Counts the decoder's positions from the last newcomer's."""
+
+    def decode(self, input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata):
+        if encoder_hidden_states is None:
+            positions = positions - 1
+        return super().decode(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+
+
+class MixedBatch(Right):
+    """Takes a mean over the rows of a step for one over a vector."""
+
+    def compute_logits(self, hidden):
+        return super().compute_logits((hidden + hidden.mean(dim=0)) / 2)
+
+
+class ShortPrefill(Right):
+    """Has positions for 16 tokens of a decoder prompt."""
+
+    def decode(self, input_ids, positions, encoder_hidden_states, *others):
+        if encoder_hidden_states is not None and len(input_ids) > 20:
+            positions = positions.clamp(max=15)
+        return super().decode(input_ids, positions, encoder_hidden_states, *others)

@@ -1,0 +1,153 @@
+"""transept.testing: what is right passes, and each fault of a really installed plugin fails the check that sees it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BartConfig, BartForConditionalGeneration, WhisperConfig, WhisperForConditionalGeneration
+
+from transept.errors import ParameterError
+from transept.testing import Parity
+
+FAULTY_PLUGIN = Path(__file__).parent / "faulty_plugin"
+SIZES = {
+    "vocab_size": 320,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "max_position_embeddings": 150,
+}
+CHECKS = ("check_prefill", "check_decode", "check_batch", "check_preemption", "check_beam_search")
+FAULTS = {  # architecture -> (the first check that fails, words of its message)
+    "LatePositions": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output is right.*positions"),
+    "SharpEncoder": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output differs.*attention \(scale"),
+    "NoFinalBias": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output is right.*a bias\?"),
+    "HeadOfItsOwn": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output is right.*head \(tied\?"),
+    "DoubledLogits": ("check_prefill", r"times 2: a scale before the head"),
+    "NoStartToken": ("check_prefill", r"decoder prompt \[0\] does not start with 2.*\n.*default_decoder_prompt"),
+    "StartTokenTwice": ("check_prefill", r"\[2, 0\] became \[2, 2, 0\].*\n.*prepare_decoder_prompt"),
+    "StuckPositions": (
+        "check_decode",
+        r"prompt 0 \(33 encoder tokens.*step 1 of 64: logits differ .*\n.*\n.*positions",
+    ),
+    "MixedBatch": (
+        "check_batch",
+        r"ids differ first at step .*\n.*, the reference \d+\. The two best .* apart\.\n.*the batch",
+    ),
+    "ShortPrefill": ("check_preemption", r"recomputed with blocks of 8: prompt .* ids differ .*\n.*\n.*recomputed"),
+    "SettingsLost": ("check_beam_search", r"alone: prompt 0 .*4 beams.*\n.*\n.*generation settings"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _faulty_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The plugin, installed by pip where this process finds it."""
+    source, site = tmp_path_factory.mktemp("source") / "faulty", tmp_path_factory.mktemp("site")
+    shutil.copytree(FAULTY_PLUGIN, source)  # building writes beside the sources
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        yield
+
+
+def bart(**settings) -> BartForConditionalGeneration:
+    torch.manual_seed(0)
+    model = BartForConditionalGeneration(BartConfig(**{**SIZES, "init_std": 0.3, **settings}))
+    model.final_logits_bias.normal_()
+    model.generation_config.update(num_beams=4, forced_bos_token_id=0, no_repeat_ngram_size=2, length_penalty=2.0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Parity:
+    return Parity(bart(), tmp_path_factory.mktemp("right"))
+
+
+def name_architecture(directory: Path, name: str) -> None:
+    file = directory / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "architectures": [name]}))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_right_model_passes(right: Parity, check: str) -> None:
+    getattr(right, check)()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_fails_the_first_check_that_sees_it(fault: str, tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path)
+    name_architecture(tmp_path, fault)
+    failing, words = FAULTS[fault]
+    for check in CHECKS[: CHECKS.index(failing)]:
+        getattr(parity, check)()
+    with pytest.raises(AssertionError, match=words) as raised:
+        getattr(parity, failing)()
+    assert str(raised.value).startswith(failing)
+
+
+def test_prompts_are_seeded_and_fit(right: Parity) -> None:
+    assert [len(prompt) for prompt in right.prompts] == [33, 7, 1, 64, 150]
+    assert not {0, 1, 2}.intersection(*right.prompts)  # BOS, padding, EOS
+    assert right.decoder_prompt == [2, 0]
+
+
+def test_a_decoder_prompt_of_the_callers_own(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path, decoder_prompt=[2, 17, 18])
+    parity.check_prefill()
+    parity.check_decode()
+
+
+def test_the_two_sides_of_a_difference_are_shown_with_the_reference_margin(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path)
+    name_architecture(tmp_path, "SharpEncoder")
+    with pytest.raises(AssertionError) as raised:
+        parity.check_prefill()
+    ours, theirs = map(float, re.search(r"ours (\S+), reference (\S+)\.\n", str(raised.value)).groups())
+    difference = float(re.search(r"logits differ by (\S+)", str(raised.value))[1])
+    assert abs(ours - theirs) == pytest.approx(difference, rel=0.05)
+    logits = parity.reference.logits(parity.prompts[0], [2, 0])[-1]
+    token = int(re.search(r"most at token (\d+)", str(raised.value))[1])
+    assert float(logits[token]) == pytest.approx(theirs, abs=1e-4)
+
+
+def test_a_reference_that_ignores_its_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"the same tokens after every prompt.*init_std=0\.3"):
+        Parity(bart(init_std=0.0001), tmp_path).check_decode()
+
+
+def test_an_encoder_that_takes_features_is_refused(tmp_path: Path) -> None:
+    sizes = {
+        "d_model": 32,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+    }
+    config = WhisperConfig(**sizes, encoder_ffn_dim=32, decoder_ffn_dim=32)
+    with pytest.raises(ParameterError, match='"whisper" does not'):
+        Parity(WhisperForConditionalGeneration(config), tmp_path).check_prefill()
+
+
+def test_weights_that_magnify_rounding_are_told(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"away from its logits in float64.*\n?.*narrower"):
+        Parity(bart(init_std=3.0), tmp_path).check_decode()

@@ -1,0 +1,50 @@
+"""Fixtures of the text tests: one thread, and each family's small checkpoint, made once."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import small_checkpoints
+import torch
+from torch import nn
+
+from transept import TextGenerator
+
+SAVE: dict[str, Callable[[Path], nn.Module]] = {
+    "t5": small_checkpoints.save_t5,
+    "bart": small_checkpoints.save_bart,
+    "mbart": small_checkpoints.save_mbart,
+    "mbart50": small_checkpoints.save_mbart50,
+}
+
+
+@dataclass
+class Case:
+    """A checkpoint, the transformers model in it, and it in our hands."""
+
+    directory: Path
+    reference: nn.Module
+    generator: TextGenerator
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="package")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    made: dict[str, Case] = {}
+
+    def case(family: str) -> Case:
+        if family not in made:
+            directory = tmp_path_factory.mktemp(family)
+            reference = SAVE[family](directory)
+            made[family] = Case(directory, reference, TextGenerator(directory, kv_cache_bytes=1 << 24))
+        return made[family]
+
+    return case

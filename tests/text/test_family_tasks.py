@@ -1,0 +1,128 @@
+"""What the built-in families make of the tasks: prefixes, language codes, refusals."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_checkpoints import T5_TASKS, TEXTS, mbart_tokenizer, t5_tokenizer
+from transformers import MBart50Tokenizer, MBartTokenizer
+
+from transept.authoring import ModelSpec, TextTask
+from transept.errors import ParameterError
+from transept.registry.plugins import discover
+from transept.text.encoding import DocumentEncoder
+
+SPECS: dict[str, ModelSpec] = {spec.name: spec for report in discover().reports for spec in report.models}
+G2P = {"translation_graphemes_to_phonemes": {}, "translation_phonemes_to_graphemes": {}}
+
+
+def translate_t5(
+    tasks: dict[str, dict] | None, source: str | None, target: str | None, family: str = "t5", tokenizer: Any = None
+) -> TextTask:
+    config = SimpleNamespace(task_specific_params=tasks)
+    return SPECS[family].text.translate(config, tokenizer or t5_tokenizer(), source, target)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "source", "target", "name", "prefix"),
+    [
+        (None, "en", "de", "translation_en_to_de", "translate English to German: "),
+        (None, "German", "romanian", "translation_de_to_ro", "translate German to Romanian: "),
+        (T5_TASKS, "English", "fr", "translation_en_to_fr", "translate English to French: "),
+        (T5_TASKS, None, "de", "translation_en_to_de", "translate English to German: "),
+        (T5_TASKS, "fr", "en", "translation_fr_to_en", "translate French to English: "),
+        (G2P, "graphemes", "Phonemes", "translation_graphemes_to_phonemes", ""),
+        (G2P, None, "graphemes", "translation_phonemes_to_graphemes", ""),
+        ({"translation_en_to_xx": {}}, None, None, "translation_en_to_xx", ""),
+    ],
+)
+def test_t5_translations(
+    tasks: dict[str, dict] | None, source: str | None, target: str | None, name: str, prefix: str
+) -> None:
+    task = translate_t5(tasks, source, target)
+    assert (task.name, task.prefix) == (name, prefix)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "source", "target", "message"),
+    [
+        (T5_TASKS, "en", None, "fits several.*en to de, en to fr$"),
+        (T5_TASKS, "en", "es", "en to de"),
+        (None, "en", "en", "en to ro"),
+        (G2P, "en", "de", "makes: graphemes to phonemes, phonemes to graphemes$"),
+    ],
+)
+def test_t5_names_the_translations_that_there_are(
+    tasks: dict[str, dict] | None, source: str, target: str, message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        translate_t5(tasks, source, target)
+
+
+def test_madlad_marks_the_target_by_a_token_of_its_vocabulary() -> None:
+    tokenizer = t5_tokenizer(additional_special_tokens=["<2de>", "<2ro>"])
+    task = translate_t5(None, None, "ro", tokenizer=tokenizer)
+    assert task.prefix == "<2ro> "
+    tokens = DocumentEncoder(tokenizer, task, 100)(TEXTS[0]).prompts[0]
+    assert tokens[0] == tokenizer.convert_tokens_to_ids("<2ro>")
+
+
+def test_mt5_knows_what_its_config_names() -> None:
+    assert SPECS["mt5"].text.summarize is None
+    assert translate_t5(None, None, None, "mt5") == TextTask("translation")
+    assert translate_t5(G2P, None, "phonemes", "umt5").name == "translation_graphemes_to_phonemes"
+    with pytest.raises(ParameterError, match="leave source and target out"):
+        translate_t5(None, "en", "de", "mt5")
+
+
+@pytest.mark.parametrize("family", ["bart", "pegasus"])
+def test_bart_and_pegasus_do_not_translate(family: str) -> None:
+    with pytest.raises(ParameterError, match=f'"{family}" models do not translate. This one summarizes'):
+        SPECS[family].text.translate(SimpleNamespace(model_type=family), None, "en", "de")
+
+
+def test_bart_summarizes_with_its_configs_prefix() -> None:
+    assert SPECS["bart"].text.summarize(SimpleNamespace(prefix=" "), None) == TextTask("summarization", prefix=" ")
+    assert SPECS["bart"].text.summarize(SimpleNamespace(), None) == TextTask("summarization")
+
+
+@pytest.mark.parametrize("kind", [MBartTokenizer, MBart50Tokenizer])
+@pytest.mark.parametrize(("source", "code"), [("en_XX", "en_XX"), ("de", "de_DE"), ("RO", "ro_RO")])
+def test_mbart_documents_are_what_the_tokenizer_makes_with_src_lang(kind: type, source: str, code: str) -> None:
+    tokenizer = mbart_tokenizer(kind)
+    task = SPECS["mbart"].text.translate(SimpleNamespace(decoder_start_token_id=2), tokenizer, source, "fr")
+    tokens = DocumentEncoder(tokenizer, task, 500)(TEXTS[0]).prompts[0]
+    assert tokenizer.src_lang == "en_XX"
+    tokenizer.src_lang = code
+    assert tokens == tokenizer(TEXTS[0]).input_ids
+
+
+@pytest.mark.parametrize("kind", [MBartTokenizer, MBart50Tokenizer])
+def test_mbart_target_is_the_one_that_the_checkpoint_is_bound_to(kind: type) -> None:
+    tokenizer = mbart_tokenizer(kind)
+    romanian = tokenizer.lang_code_to_id["ro_RO"]
+    first = kind is MBartTokenizer
+    config = SimpleNamespace(
+        decoder_start_token_id=romanian if first else 2, forced_bos_token_id=None if first else romanian
+    )
+    translate = SPECS["mbart"].text.translate
+    assert translate(config, tokenizer, "en", None) == translate(config, tokenizer, "en_XX", "ro_RO")
+    free = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
+    with pytest.raises(ParameterError, match=r"target is missing.*ro_RO"):
+        translate(free, tokenizer, "en", None)
+    with pytest.raises(ParameterError, match=r"source is missing.*en_XX"):
+        translate(free, tokenizer, None, "ro")
+    with pytest.raises(ParameterError, match=r"no language 'en_UK'.*Did you mean"):
+        translate(free, tokenizer, "en_UK", "ro")
+
+
+def test_mbart_decoder_prompts_start_with_dec_or_in_the_first_release_with_a_language() -> None:
+    rule = SPECS["mbart"].prepare_decoder_prompt
+    tokenizer = mbart_tokenizer(MBartTokenizer)
+    romanian, german = (tokenizer.lang_code_to_id[code] for code in ("ro_RO", "de_DE"))
+    first = SimpleNamespace(decoder_start_token_id=romanian, eos_token_id=2, vocab_size=len(tokenizer))
+    assert rule([romanian, 9], first) == [romanian, 9]
+    assert rule([german, 9], first) == [german, 9]
+    assert rule([9], first) == [romanian, 9]
+    second = SimpleNamespace(decoder_start_token_id=2, eos_token_id=2, vocab_size=len(tokenizer))
+    assert rule([german, 9], second) == [2, german, 9]

@@ -1,0 +1,76 @@
+"""Splitting: nothing lost or doubled, every piece fits, and cuts come where a reader would make them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_checkpoints import TEXTS, bart_tokenizer
+
+from transept.errors import PromptError
+from transept.text.splitting import split
+
+WORDS = st.sampled_from(
+    ["a", "Dr.", "word", "Why?", "end.", '"So."', "long" * 9, "好。", "文字", "é", "\n\n", "\t", "…"]
+)
+DOCUMENTS = st.one_of(st.text(), st.lists(WORDS, max_size=80).map(" ".join), st.lists(WORDS, max_size=80).map("".join))
+TOKENIZER = bart_tokenizer()
+LONGEST_CHARACTER = 4  # tokens of a character that the byte-level vocabulary knows by its bytes only
+
+
+@settings(deadline=None)
+@given(document=DOCUMENTS, limit=st.integers(LONGEST_CHARACTER, 40))
+def test_pieces_are_the_document_and_each_fits(document: str, limit: int) -> None:
+    def fits(piece: str) -> bool:
+        return len(TOKENIZER(piece.strip(), add_special_tokens=False).input_ids) <= limit
+
+    pieces = split(document, fits)
+    assert "".join(pieces) == document
+    assert all(piece and fits(piece) for piece in pieces)
+
+
+@settings(deadline=None)
+@given(
+    sentences=st.lists(st.text("abc ", min_size=1).map(lambda text: f"A{text}x. "), min_size=1), limit=st.integers(60)
+)
+def test_no_sentence_is_cut_that_fits_and_pieces_are_as_long_as_they_can_be(sentences: list[str], limit: int) -> None:
+    limit = max(limit, *map(len, sentences), 0)
+    pieces = split("".join(sentences), lambda piece: len(piece.strip()) <= limit)
+    rest = list(sentences)
+    for piece in pieces:
+        taken = ""
+        while rest and len((taken + rest[0]).strip()) <= limit:
+            taken += rest.pop(0)
+        assert piece == taken
+    assert not rest
+
+
+@pytest.mark.parametrize(
+    ("document", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One. ", "Two! ", "Three? ", "Four"]),
+        ('He said "No." Then he left.', ['He said "No." ', "Then he left."]),
+        ("It is 3.14 e.g. here, and www.a.org too. End.", ["It is 3.14 e.g. here, and www.a.org too. ", "End."]),
+        ("A title\n\nthe text. More.\n", ["A title\n\n", "the text. ", "More.\n"]),
+        ("今天下雨。我们走吧。好", ["今天下雨。", "我们走吧。", "好"]),
+        ("هل هذا صحيح؟ نعم. यह सच है। हाँ", ["هل هذا صحيح؟ ", "نعم. ", "यह सच है। ", "हाँ"]),
+        ("Wait... what? … Yes", ["Wait... what? ", "… ", "Yes"]),
+    ],
+)
+def test_sentences(document: str, sentences: list[str]) -> None:
+    assert split(document, lambda piece: piece in sentences) == sentences
+
+
+def test_sentences_share_a_piece_as_long_as_they_fit() -> None:
+    document = " ".join(TEXTS)
+    pieces = split(document, lambda piece: len(piece.strip()) <= 200)
+    assert len(pieces) < 8
+    assert all(piece.rstrip()[-1] in ".?!" for piece in pieces)
+
+
+def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters() -> None:
+    assert split("aa bb cc. dd", lambda piece: len(piece.strip()) <= 5) == ["aa bb ", "cc. ", "dd"]
+    assert split("abcdefgh. ij", lambda piece: len(piece.strip()) <= 4) == ["abcd", "efgh", ". ij"]
+
+
+def test_a_character_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(PromptError, match="allow for more tokens"):
+        split("abc", lambda piece: False)

@@ -1,0 +1,226 @@
+"""TextGenerator against transformers' generate on the prefixed text, with the checkpoint's settings for the task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_checkpoints import POSITIONS, SUMMARY, T5_TASKS, TEXTS, save_bart
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+import transept
+from transept import GeneratedText, TextGenerator
+from transept.errors import CheckpointError, ParameterError, PromptError, UnsupportedModelError
+from transept.text.splitting import split
+
+LONG = " ".join(TEXTS)
+GERMAN = {name: value for name, value in T5_TASKS["translation_en_to_de"].items() if name != "prefix"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A call of ours, and what transformers is given to do the same.
+
+    options: of ours. prefix, source: in front of the text, and the tokenizer's src_lang. settings: of generate; a
+    ``"..._code"`` among them is a language's token.
+    """
+
+    family: str
+    task: str
+    options: dict[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    source: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+GREEDY = {"num_beams": 1, "do_sample": False}
+TO_GERMAN = {"source": "en", "target": "German"}
+ROWS = {
+    "t5 summary": Row("t5", "summarize", {}, "summarize: ", None, {**SUMMARY, "early_stopping": True}),
+    "t5 translation": Row("t5", "translate", TO_GERMAN, "translate English to German: ", None, GERMAN),
+    "t5 translation that config.json does not name": Row(
+        "t5",
+        "translate",
+        {"source": "de", "target": "en", "max_tokens": 20},
+        "translate German to English: ",
+        None,
+        {"max_new_tokens": 20},
+    ),
+    "own arguments come first": Row(
+        "t5",
+        "translate",
+        {**TO_GERMAN, "num_beams": 2, "max_tokens": 9},
+        "translate English to German: ",
+        None,
+        {**GERMAN, "num_beams": 2, "max_length": 10},
+    ),
+    "temperature 0 is greedy": Row(
+        "t5", "summarize", {"temperature": 0.0}, "summarize: ", None, {**SUMMARY, **GREEDY, "length_penalty": 1.0}
+    ),
+    "no task": Row(
+        "t5", "generate", {"max_tokens": 30, "num_beams": 3}, "", None, {"num_beams": 3, "max_new_tokens": 30}
+    ),
+    "bart summary": Row("bart", "summarize", {}, " ", None, {**SUMMARY, "early_stopping": True}),
+    "bart, no task": Row("bart", "generate"),  # the generation config alone
+    "mbart": Row(
+        "mbart",
+        "translate",
+        {"source": "en", "target": "ro"},
+        source="en_XX",
+        settings={"num_beams": 3, "max_length": 24, "decoder_start_token_code": "ro_RO"},
+    ),
+    "mbart, another target": Row(
+        "mbart",
+        "translate",
+        {"source": "fr_XX", "target": "de_DE"},
+        source="fr_XX",
+        settings={"decoder_start_token_code": "de_DE"},
+    ),
+    "mbart50": Row(
+        "mbart50",
+        "translate",
+        {"source": "de", "target": "ro"},
+        source="de_DE",
+        settings={"forced_bos_token_code": "ro_RO"},
+    ),
+}
+
+
+@torch.inference_mode()
+def reference(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, row: Row) -> str:
+    settings = {
+        name.replace("_code", "_id"): tokenizer.lang_code_to_id[value] if name.endswith("_code") else value
+        for name, value in row.settings.items()
+    }
+    before = getattr(tokenizer, "src_lang", None)
+    if row.source is not None:
+        tokenizer.src_lang = row.source
+    encoded = tokenizer(row.prefix + text, return_tensors="pt")
+    if row.source is not None:
+        tokenizer.src_lang = before
+    tokens = model.generate(**encoded, **settings)[0]
+    return tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_texts_are_transformers(cases: Callable, row: Row) -> None:
+    case = cases(row.family)
+    expected = [reference(case.reference, case.generator.engine.tokenizer, text, row) for text in TEXTS]
+    assert len(set(expected)) > 1
+    results = getattr(case.generator, row.task)(TEXTS, **row.options)
+    assert [result.text for result in results] == expected
+    alone = getattr(case.generator, row.task)(TEXTS[1], **row.options)
+    assert alone.text == expected[1]
+
+
+def test_a_result_counts_its_tokens(cases: Callable) -> None:
+    generator = cases("t5").generator
+    result = generator.summarize(TEXTS[0], temperature=0.0, max_tokens=14)
+    output = generator.engine.generate(
+        "summarize: " + TEXTS[0],
+        transept.SamplingParams(temperature=0.0, max_tokens=14, min_tokens=11, no_repeat_ngram_size=3),
+    )[0]
+    assert result == GeneratedText(
+        text=output.outputs[0].text.strip(),
+        num_source_tokens=len(output.encoder_prompt_token_ids),
+        num_tokens=14,
+        num_chunks=1,
+        truncated=False,
+        cumulative_logprob=pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-4),
+        finish_reason="length",
+    )
+
+
+def test_one_document_or_several(cases: Callable) -> None:
+    generator = cases("bart").generator
+    one = generator.summarize(TEXTS[0])
+    assert isinstance(one, GeneratedText)
+    assert generator.summarize([TEXTS[0]])[0].text == one.text
+    assert [result.text for result in generator.summarize(iter([TEXTS[1], TEXTS[0]]))][1] == one.text
+    assert generator.summarize([]) == []
+
+
+def test_a_chunked_document_is_its_chunks_joined(cases: Callable) -> None:
+    generator = cases("bart").generator
+    result = generator.summarize(LONG, chunk=True)
+    assert result.num_chunks > 1
+    assert not result.truncated
+    tokenizer = generator.engine.tokenizer
+    pieces = split(LONG, lambda piece: len(tokenizer(" " + piece.strip()).input_ids) <= POSITIONS)
+    results = generator.summarize([piece.strip() for piece in pieces])
+    assert len(pieces) == result.num_chunks
+    assert result.text == " ".join(each.text for each in results)
+    assert result.num_source_tokens == sum(each.num_source_tokens for each in results)
+    assert result.num_tokens == sum(each.num_tokens for each in results)
+
+
+def test_a_truncated_document_is_transformers(cases: Callable) -> None:
+    case = cases("bart")
+    tokenizer = case.generator.engine.tokenizer
+    encoded = tokenizer(LONG, truncation=True, max_length=POSITIONS, return_tensors="pt")
+    expected = tokenizer.decode(case.reference.generate(**encoded)[0], skip_special_tokens=True).strip()
+    result = case.generator.generate(LONG, truncate=True)
+    assert (result.text, result.truncated, result.num_source_tokens) == (expected, True, POSITIONS)
+
+
+def test_a_model_without_positions_takes_a_limit_from_the_user(cases: Callable) -> None:
+    generator = cases("t5").generator
+    assert generator.summarize(LONG).num_chunks == 1
+    assert generator.summarize(LONG, max_source_tokens=100, chunk=True).num_chunks > 2
+    assert generator.summarize(LONG, max_source_tokens=100, truncate=True).num_source_tokens == 100
+    with pytest.raises(PromptError, match=r"reads 100\b.*--truncate"):
+        generator.summarize(LONG, max_source_tokens=100)
+
+
+def test_one_bad_document_among_several_is_named_before_anything_is_computed(
+    cases: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = cases("bart").generator
+    monkeypatch.setattr(generator.engine, "step", lambda: pytest.fail("a step was computed"))
+    with pytest.raises(PromptError, match=f"document 1: the document has .* tokens; this model reads {POSITIONS}"):
+        generator.summarize([TEXTS[0], LONG])
+    with pytest.raises(PromptError, match="document 2: the document is empty"):
+        generator.generate([TEXTS[0], TEXTS[1], ""])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "message"),
+    [
+        ("summarize", {"trunkate": True}, "Did you mean 'truncate'"),
+        ("summarize", {"source": "en"}, "takes no source"),
+        ("translate", {"source": "en", "target": "de"}, "do not translate"),
+        ("generate", {"num_beam": 2}, "Did you mean 'num_beams'"),
+        ("generate", {"num_beams": 2, "num_return_sequences": 2}, "Engine.generate"),
+        ("generate", {"n": 2, "temperature": 1.0}, "Engine.generate"),
+        ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
+        ("generate", {"max_source_tokens": 0}, "from 1"),
+        ("summarise", {}, "Did you mean 'summarize'"),
+    ],
+)
+def test_bad_options_are_refused_at_once(cases: Callable, task: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        cases("bart").generator.stream(task, [], **options)
+
+
+def test_functions_load_a_model_for_one_call(cases: Callable) -> None:
+    case = cases("t5")
+    options = {"kv_cache_bytes": 1 << 22, "max_tokens": 8}
+    assert transept.summarize(TEXTS[0], case.directory, **options) == case.generator.summarize(TEXTS[0], max_tokens=8)
+    translated = transept.translate(TEXTS[:2], model=case.directory, target="fr", **options)
+    assert translated == case.generator.translate(TEXTS[:2], source="en", target="fr", max_tokens=8)
+    assert transept.generate(TEXTS[0], case.directory, **options) == case.generator.generate(TEXTS[0], max_tokens=8)
+    with pytest.raises(ParameterError, match=r"'devise'.*Did you mean 'device'"):
+        transept.summarize(TEXTS[0], "no-such-model", devise="cpu")
+
+
+def test_models_that_read_no_text_are_refused(tiny_en_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"takes no text.*transept\.transcribe"):
+        TextGenerator(tiny_en_dir)
+    save_bart(tmp_path)
+    for file in tmp_path.glob("*token*"):
+        file.unlink()
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
+        TextGenerator(tmp_path)

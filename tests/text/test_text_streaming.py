@@ -1,0 +1,119 @@
+"""TextGenerator.stream: what is told when, in which order, and what a failing or abandoned document leaves behind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_checkpoints import TEXTS, save_bart
+
+from transept import GeneratedText, TextGenerator
+from transept.errors import CapacityError, ParameterError, PromptError
+from transept.text.generated_text import TextUpdate
+
+LONG = " ".join(TEXTS)
+
+
+def joined(updates: list[TextUpdate]) -> dict[int, str]:
+    texts: dict[int, str] = {}
+    for update in updates:
+        texts[update.index] = texts.get(update.index, "") + update.text
+    return texts
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk": True, "max_source_tokens": 40}, {"stop": ["zz", "a longer one"]}])
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_a_stream_tells_greedy_texts_piece_by_piece_in_order(
+    cases: Callable, family: str, options: dict[str, Any]
+) -> None:
+    generator = cases(family).generator
+    options = {"temperature": 0.0, "repetition_penalty": 1.5, "max_tokens": 30, **options}
+    updates = list(generator.stream("generate", TEXTS, **options))
+    results = generator.generate(TEXTS, **options)
+    assert [update.index for update in updates] == sorted(update.index for update in updates)
+    assert joined(updates) == {index: result.text for index, result in enumerate(results)}
+    assert [update.result.text for update in updates if update.result] == [result.text for result in results]
+    assert len([update for update in updates if update.index == 0]) > 5
+
+
+def test_a_stream_holds_back_what_a_stop_string_may_cut(cases: Callable) -> None:
+    generator = cases("t5").generator
+    options = {"temperature": 0.0, "repetition_penalty": 1.5, "max_tokens": 30}
+    text = generator.generate(TEXTS[2], **options).text
+    stop = text[len(text) // 2 :][:6]
+    updates = list(generator.stream("generate", [TEXTS[2]], stop=stop, **options))
+    assert joined(updates)[0] == updates[-1].result.text == text[: text.index(stop)].strip()
+    assert len(updates) > 2
+
+
+def test_a_stream_waits_for_punctuation_where_the_tokenizer_moves_it(
+    cases: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = cases("t5").generator
+    tokenizer = generator.engine.tokenizer
+    few = sorted({*tokenizer("it is . , ? so", add_special_tokens=False).input_ids})  # pieces of " ." and " ,"
+    options = {"temperature": 1.0, "seed": 1, "allowed_token_ids": few, "max_tokens": 60}
+    raw = [result.text for result in generator.generate(TEXTS, **options)]
+    monkeypatch.setattr(tokenizer, "clean_up_tokenization_spaces", True)
+    updates = list(generator.stream("generate", TEXTS, **options))
+    assert joined(updates) == {update.index: update.result.text for update in updates if update.result}
+    assert all(cleaned != text for cleaned, text in zip(joined(updates).values(), raw, strict=True))
+    assert len(updates) > 10
+
+
+def test_a_stream_tells_a_beam_search_at_its_end(cases: Callable) -> None:
+    generator = cases("bart").generator
+    updates = list(generator.stream("summarize", TEXTS[:3]))
+    assert [(update.index, update.text == update.result.text) for update in updates] == [
+        (0, True),
+        (1, True),
+        (2, True),
+    ]
+
+
+def test_a_stream_gives_errors_in_their_place_and_the_others_are_computed(cases: Callable) -> None:
+    generator = cases("bart").generator
+    updates = list(generator.stream("summarize", [TEXTS[0], LONG, TEXTS[1], ""]))
+    kinds = [type(update.result) for update in updates]
+    assert kinds == [GeneratedText, PromptError, GeneratedText, PromptError]
+    assert updates[2].result.text == generator.summarize(TEXTS[1]).text
+
+
+def test_a_document_that_never_fits_into_memory_is_one_error(tmp_path: Path) -> None:
+    save_bart(tmp_path)
+    generator = TextGenerator(tmp_path, kv_cache_bytes=4 * 768 * 16, block_size=16)
+    short, long = "A note.", TEXTS[0]
+    updates = list(generator.stream("generate", [short, long, short], max_tokens=10))
+    assert [type(update.result) for update in updates] == [GeneratedText, CapacityError, GeneratedText]
+    with pytest.raises(CapacityError, match="document 1: "):
+        generator.generate([short, long], max_tokens=10)
+    assert not generator.engine.has_unfinished_requests
+
+
+def test_documents_are_read_when_they_are_needed(tmp_path: Path) -> None:
+    save_bart(tmp_path)
+    generator = TextGenerator(tmp_path, kv_cache_bytes=1 << 24, max_num_seqs=2)
+    read = []
+
+    def documents():
+        for index in range(40):
+            read.append(index)
+            yield f"note {index}"
+
+    stream = generator.stream("generate", documents(), temperature=0.0, max_tokens=5)
+    first = next(stream)
+    assert len(read) < 10
+    assert {update.index for update in (first, *stream)} == {*range(40)}
+
+
+def test_closing_a_stream_leaves_nothing_behind_and_two_at_a_time_are_refused(cases: Callable) -> None:
+    generator = cases("t5").generator
+    stream = generator.stream("generate", TEXTS, temperature=0.0, max_tokens=30)
+    next(stream)
+    with pytest.raises(ParameterError, match="other stream"):
+        generator.generate(TEXTS[0])
+    stream.close()
+    manager = generator.engine.block_manager
+    assert not generator.engine.has_unfinished_requests
+    assert manager.num_free_device_blocks == manager.num_device_blocks
+    assert generator.generate(TEXTS[0], max_tokens=3).num_tokens == 3

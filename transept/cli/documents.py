@@ -1,0 +1,179 @@
+"""What ``transept summarize``, ``translate`` and ``generate`` share: documents in, texts out.
+
+Not a command itself. Called by those three; what the tasks mean is `transept.text`'s business.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transept.errors import TranseptError
+
+if TYPE_CHECKING:
+    from transept.text.generated_text import TextUpdate
+    from transept.text.job import Task
+
+DECODING = (  # option, type, help; each is a field of SamplingParams
+    ("--num-beams", int, "width of the beam search; 1: none"),
+    ("--max-tokens", int, "tokens of a text at most"),
+    ("--min-tokens", int, "tokens of a text at least"),
+    ("--length-penalty", float, "above 0 a beam search favours long texts, below 0 short ones"),
+    ("--no-repeat-ngram-size", int, "let no run of so many tokens come twice in a text"),
+    ("--temperature", float, "0: the likeliest token each time, without beams; above 0: sample"),
+    ("--top-p", float, "sample from the likeliest tokens with that much probability together"),
+    ("--seed", int, "makes samples reproducible"),
+)
+
+
+def add_task_parser(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    about: str,
+    *,
+    model: str | None,
+    lines: bool,
+) -> argparse.ArgumentParser:
+    """Declare a task's command with the arguments that all tasks have.
+
+    about: one line without a full stop. model: default of --model; None: it must be given. lines: whether the task
+    makes sense of single lines.
+    """
+    parser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about.capitalize()}. A file is one document, and all documents share one batch. Their texts go "
+        "to standard output in the order of the documents, each as soon as it is there; everything else goes to "
+        "standard error.",
+        epilog="Exit code: 0 all documents done, 1 some were not (the others still are), 2 bad usage.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
+    parser.add_argument(
+        "--model",
+        default=model,
+        required=model is None,
+        help="checkpoint directory, package:NAME/folder, or hub name" + (" (default: %(default)s)" if model else ""),
+    )
+    parser.add_argument("--plugin", help="plugin to run the model with, where several could")
+    if lines:
+        parser.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON object a document, one a line")
+    form.add_argument(
+        "--stream",
+        action="store_true",
+        help="print a text piece by piece as it is written; a beam search settles a text only at its end, so add "
+        "--num-beams 1 for a model whose settings ask for beams",
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--truncate", action="store_true", help="cut the end off documents that are too long")
+    length.add_argument("--chunk", action="store_true", help="split those at sentences and join the chunks' texts")
+    parser.add_argument(
+        "--max-source-tokens", type=int, metavar="N", help="what is too long (default: what the model can read)"
+    )
+    decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
+    for option, kind, meaning in DECODING:
+        decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
+    parser.set_defaults(lines=False)
+    return parser
+
+
+def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
+    """Run a task on the documents that the arguments name, and print what comes."""
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        from transept.text.generator import TextGenerator
+
+        generator = TextGenerator(arguments.model, plugin=arguments.plugin)
+    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
+    given = {name: getattr(arguments, name) for name in (*names, "max_source_tokens")}
+    options = {name: value for name, value in {**given, **languages}.items() if value is not None}
+    begin = time.perf_counter()
+    documents = _Documents(arguments.files, arguments.lines)
+    updates = generator.stream(task, documents, truncate=arguments.truncate, chunk=arguments.chunk, **options)
+    output = _Output(arguments)
+    num_texts, num_tokens, num_failed = 0, 0, 0
+    for update in updates:
+        document = documents.read[update.index]
+        output.show(update, document)
+        if isinstance(update.result, TranseptError):
+            if not document.blank_line:
+                num_failed += 1
+                print(f"transept: {document.name}: {update.result}", file=sys.stderr, flush=True)
+        elif update.result is not None:
+            num_texts += 1
+            num_tokens += update.result.num_tokens
+    print(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s", file=sys.stderr)
+    return 1 if num_failed or documents.num_unreadable else 0
+
+
+@dataclass(frozen=True)
+class _Document:
+    file: str
+    line: int | None  # from 1; None: the whole file
+    blank: bool
+
+    @property
+    def name(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+    @property
+    def blank_line(self) -> bool:
+        """Whether it stands for an empty line of output and is no failure."""
+        return self.blank and self.line is not None
+
+
+@dataclass
+class _Documents:
+    """The documents of some files, read when their turn comes; a file that cannot be read is told on stderr."""
+
+    files: Sequence[str]
+    by_line: bool
+    read: list[_Document] = field(default_factory=list)
+    num_unreadable: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for file in self.files:
+            try:
+                text = (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode("utf-8-sig")
+            except (OSError, UnicodeDecodeError) as error:
+                self.num_unreadable += 1
+                reason = f"it is not UTF-8 text ({error})" if isinstance(error, UnicodeDecodeError) else error.strerror
+                print(f"transept: {file}: cannot read it: {reason}", file=sys.stderr, flush=True)
+                continue
+            lines = text.removesuffix("\n").split("\n") if text else []
+            for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):
+                self.read.append(_Document(file, number if self.by_line else None, not each))
+                yield each
+
+
+@dataclass
+class _Output:
+    """Standard output in the form that the arguments ask for."""
+
+    arguments: argparse.Namespace
+    begun: bool = False  # whether a part of the present document's text is printed
+
+    def show(self, update: TextUpdate, document: _Document) -> None:
+        """Print what an update brings. A failed document prints nothing, but a failed line an empty one."""
+        failed = isinstance(update.result, TranseptError)
+        generated = None if isinstance(update.result, TranseptError) else update.result
+        if self.arguments.json:
+            if generated is not None:
+                line = {} if document.line is None else {"line": document.line}
+                print(
+                    json.dumps({"file": document.file, **line, **generated.to_dict()}, ensure_ascii=False), flush=True
+                )
+            return
+        text = update.text if self.arguments.stream else generated.text if generated else ""
+        if (text or generated) and not self.begun and len(self.arguments.files) > 1 and document.line is None:
+            print(f"{document.file}: ", end="")
+        self.begun = update.result is None and (self.begun or bool(text))
+        ended = generated is not None or (failed and document.line is not None)
+        print(text if document.line is None else text.replace("\n", " "), end="\n" if ended else "", flush=True)

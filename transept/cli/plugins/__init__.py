@@ -1,0 +1,25 @@
+"""``transept plugins SUBCOMMAND``: which plugins are installed and in what state; how to write one and install one.
+
+One module for each subcommand, or for two that show the same table.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from transept.cli.plugins import install, new, reports
+from transept.registry.plugins import DISABLE_VARIABLE
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept plugins`` and its subcommands."""
+    about = "show, check, install and write plugins"
+    parser = commands.add_parser(
+        "plugins",
+        help=about,
+        description=f"{about.capitalize()}. Each plugin brings one or more model families.",
+        epilog=f"Set {DISABLE_VARIABLE} to a comma-separated list of plugins or distributions to leave them out.",
+    )
+    subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
+    for subcommand in (reports, install, new):  # in the order of --help
+        subcommand.add_parser(subcommands)

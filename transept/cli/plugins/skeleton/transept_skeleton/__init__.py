@@ -1,0 +1,16 @@
+"""Declares the Skeleton family to Transept. Imported whenever plugins are listed, so nothing heavy belongs here."""
+
+from transept.authoring import ModelSpec, hookimpl
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="skeleton",
+            architectures=("SkeletonForConditionalGeneration",),  # as in config.json; there may be several
+            model_class="transept_skeleton.model:SkeletonForConditionalGeneration",
+            weight_maps={"huggingface": "transept_skeleton.weights:HUGGINGFACE"},
+        )
+    ]

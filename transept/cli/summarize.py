@@ -1,0 +1,20 @@
+"""``transept summarize FILE...``: a summary of each document."""
+
+from __future__ import annotations
+
+import argparse
+
+from transept.cli.documents import add_task_parser, run_task
+
+DEFAULT_MODEL = "facebook/bart-large-cnn"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept summarize``."""
+    parser = add_task_parser(commands, "summarize", "summarize text files", model=DEFAULT_MODEL, lines=False)
+    parser.set_defaults(run=summarize)
+
+
+def summarize(arguments: argparse.Namespace) -> int:
+    """``transept summarize``."""
+    return run_task(arguments, "summarize")

@@ -1,0 +1,72 @@
+"""How BART, Pegasus and mBART are asked to summarize and to translate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.authoring import ParameterError, TextTask, suggest
+
+
+def summarize(config: Any, tokenizer: Any) -> TextTask:
+    """A summary is what the checkpoint was trained to write; bart-large-cnn's config asks for a blank in front."""
+    return TextTask("summarization", prefix=getattr(config, "prefix", None) or "")
+
+
+def refuse_to_translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+    """Raises ParameterError: these families are of one language."""
+    raise ParameterError(
+        f'"{config.model_type}" models do not translate. This one summarizes, or writes whatever else it was trained '
+        "for: call summarize or generate, or take an mBART, Marian or T5 model"
+    )
+
+
+def translate_mbart(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+    """The source's code marks the document, the target's opens the output (Liu et al. 2020; Tang et al. 2020).
+
+    mBART puts the source's code after the document and starts the decoder from the target's. mBART-50 puts it before
+    the document, and the target's after ``</s>``, which starts the decoder. The tokenizer tells which.
+    """
+    codes = getattr(tokenizer, "lang_code_to_id", None)
+    if codes is None:
+        raise ParameterError(
+            f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
+            "as they are"
+        )
+    if source is None:
+        raise ParameterError(f"source is missing: the language of the documents.{suggest('', codes)}")
+    source_code = _code(source, codes)
+    marks = {codes[tokenizer.src_lang]: codes[source_code]}
+    before, after = (
+        [marks.get(token, token) for token in tokens] for tokens in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
+    )
+    starts_with_code = not before
+    target_code = _only_target(config, codes, starts_with_code) if target is None else _code(target, codes)
+    target_id = codes[target_code]
+    return TextTask(
+        f"translation_{_short(source_code)}_to_{_short(target_code)}",
+        special_tokens=(before, after),
+        decoder_prompt=[target_id] if starts_with_code else [config.decoder_start_token_id, target_id],
+        settings={} if starts_with_code else {"forced_bos_token_id": target_id},
+    )
+
+
+def _code(language: str, codes: dict[str, int]) -> str:
+    """``"ro_RO"`` for itself and for ``"ro"``."""
+    fitting = [code for code in codes if language.casefold() in (code.casefold(), _short(code))]
+    if len(fitting) != 1:
+        raise ParameterError(f"this model has no language {language!r}.{suggest(language, codes)}")
+    return fitting[0]
+
+
+def _short(code: str) -> str:
+    return code.partition("_")[0]
+
+
+def _only_target(config: Any, codes: dict[str, int], starts_with_code: bool) -> str:
+    """The language that the checkpoint always writes, where its config says so."""
+    name = "decoder_start_token_id" if starts_with_code else "forced_bos_token_id"
+    token = getattr(config, name, None)
+    for code, token_id in codes.items():
+        if token_id == token:
+            return code
+    raise ParameterError(f"target is missing: the language to translate to.{suggest('', codes)}")

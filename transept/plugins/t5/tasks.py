@@ -1,0 +1,80 @@
+"""How T5, mT5 and UMT5 are asked to summarize and to translate: by words in front of the document."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+from typing import Any
+
+from transept.authoring import ParameterError, TextTask
+
+LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}  # Raffel et al. 2020, section 3.1.3
+_TRANSLATION = re.compile(r"translation_(.+?)_to_(.+)")
+
+
+def summarize(config: Any, tokenizer: Any) -> TextTask:
+    """T5's prefix, unless the checkpoint's config has its own."""
+    return TextTask("summarization", prefix="summarize: ")
+
+
+def translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+    """The one translation that fits among those that the checkpoint's config names, else among T5's four languages.
+
+    MADLAD-400's vocabulary has a prefix for each target, whatever the source (Kudugunta et al. 2023).
+    """
+    if target is not None and f"<2{target}>" in tokenizer.get_vocab():
+        return TextTask(prefix=f"<2{target}> ")
+    named = _named_translations(config)
+    if all(name in LANGUAGES for pair in named for name in pair):
+        return _choose(source, target, named, list(permutations(LANGUAGES, 2)))
+    return _choose(source, target, named)
+
+
+def translate_multilingual(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+    """The same for mT5 and UMT5, which know a translation only where they were trained for it: config names it."""
+    named = _named_translations(config)
+    if not named and source is None and target is None:
+        return TextTask("translation")
+    if not named:
+        raise ParameterError(
+            'this checkpoint names no languages (no "translation_en_to_de" or the like in its config.json\'s '
+            "task_specific_params): leave source and target out, and put into the document what the model needs"
+        )
+    return _choose(source, target, named)
+
+
+def _named_translations(config: Any) -> list[tuple[str, str]]:
+    """(source, target) of each ``translation_X_to_Y`` in config.json's task_specific_params."""
+    matches = map(_TRANSLATION.fullmatch, getattr(config, "task_specific_params", None) or {})
+    return [(match[1], match[2]) for match in matches if match]
+
+
+def _choose(source: str | None, target: str | None, *choices: list[tuple[str, str]]) -> TextTask:
+    """The translation that fits what the user named, in the first of the lists in which one does."""
+    asked = (source and _code(source), target and _code(target))
+    for pairs in choices:
+        fitting = [
+            pair for pair in pairs if all(want in (None, has.casefold()) for want, has in zip(asked, pair, strict=True))
+        ]
+        if len(fitting) == 1:
+            ((x, y),) = fitting
+            prefix = f"translate {LANGUAGES[x]} to {LANGUAGES[y]}: " if {x, y} <= LANGUAGES.keys() else ""
+            return TextTask(f"translation_{x}_to_{y}", prefix=prefix)
+        if fitting:
+            raise ParameterError(
+                f"source={source!r}, target={target!r} fits several translations; name both: {_list(fitting)}"
+            )
+    raise ParameterError(
+        f"this model makes no translation with source={source!r}, target={target!r}. It makes: "
+        + _list(choices[-1] or choices[0])
+    )
+
+
+def _list(pairs: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{x} to {y}" for x, y in pairs)
+
+
+def _code(language: str) -> str:
+    """``"de"`` for itself and for ``"German"``."""
+    codes = {name.casefold(): code for code, name in LANGUAGES.items()}
+    return codes.get(language.casefold(), language.casefold())

@@ -1,0 +1,203 @@
+"""Parity: the checks that a model gives what its transformers reference gives, alone, in a batch, under preemption.
+
+Every check uses the same prompts and raises AssertionError at the first thing that differs: where it is, and what it
+may come from. Subject runs our side, Reference transformers', `differences` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transept.testing import differences
+from transept.testing.reference import Hypothesis, Reference
+from transept.testing.subject import Recording, Request, Subject
+
+if TYPE_CHECKING:
+    from transept.core.engine import Engine
+    from transept.core.outputs import RequestOutput
+
+PROMPT_LENGTHS = (33, 7, 1, 64, 150)  # encoder tokens; those beyond the model's positions are cut to them
+LONGER_BY = 12  # tokens after the decoder prompt in the second one of check_prefill
+NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
+NUM_BEAMS = 4
+JOIN_EVERY = 3  # steps between two requests that join a batch
+SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
+ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that prompts are drawn without
+
+
+class Parity:
+    """A transformers model beside the same checkpoint in Transept, on the CPU in float32.
+
+    reference: a small transformers encoder/decoder of the family, with random weights; it is put into float32 and
+        evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
+        0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where attention has
+        no scale, as in T5, 0.1 is wide.) Norms and biases that are all ones or zeros, as a new model's are, are drawn
+        for you: else a norm in another's place or a missing bias would change nothing. Its encoder takes text: for one
+        that takes features, such as speech, the checks raise ParameterError.
+    directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
+        files before: name another architecture in config.json, rename weights, add a tokenizer.
+    decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
+    tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
+        makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
+
+    prompts: the encoder's, seeded, of PROMPT_LENGTHS tokens, none of which has a role in the config.
+    """
+
+    def __init__(
+        self,
+        reference: Any,
+        directory: str | Path,
+        *,
+        decoder_prompt: Sequence[int] | None = None,
+        tolerance: float = 1e-4,
+    ) -> None:
+        self.reference = Reference(reference)
+        self.subject = Subject(Path(directory))
+        self.tolerance = tolerance
+        self._given_decoder_prompt = decoder_prompt
+        reference.save_pretrained(directory)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that has room for everything."""
+        return self.subject.engine
+
+    @cached_property
+    def decoder_prompt(self) -> list[int]:
+        """The decoder's prompt in every check."""
+        given = self._given_decoder_prompt
+        return list(self.engine.spec.default_decoder_prompt(self.engine.model_config) if given is None else given)
+
+    @cached_property
+    def prompts(self) -> list[list[int]]:
+        """The encoder's prompts."""
+        bound = self.engine.shape.max_source_positions or max(PROMPT_LENGTHS)
+        return self._draw([min(length, bound) for length in PROMPT_LENGTHS])
+
+    def check_prefill(self) -> None:
+        """Logits after the decoder prompt, and after a longer one, of every prompt alone."""
+        start = self.reference.model.generation_config.decoder_start_token_id
+        if start is not None and self.decoder_prompt[:1] != [start]:
+            raise AssertionError(
+                f"check_prefill: the decoder prompt {self.decoder_prompt} does not start with {start}, the reference's "
+                "decoder_start_token_id.\n  Look at default_decoder_prompt in the ModelSpec."
+            )
+        (more,) = self._draw([LONGER_BY])
+        for prompt in self.prompts:
+            for decoder_prompt in (self.decoder_prompt, self.decoder_prompt + more):
+                self._check_alone("check_prefill", Request(prompt, decoder_prompt, max_tokens=1))
+
+    def check_decode(self) -> None:
+        """Greedy ids, and logits at every step of NEW_TOKENS, of every prompt alone."""
+        outputs = [self._check_alone("check_decode", request) for request in self._requests()]
+        if len({tuple(ids) for ids in outputs}) == 1:
+            raise AssertionError(f"check_decode: {differences.INDIFFERENT}")
+
+    def check_batch(self) -> None:
+        """Greedy ids when all prompts share one batch, which they join at different steps."""
+        requests = self._requests()
+        outputs = self.subject.run(requests, JOIN_EVERY)
+        self._check_outputs("check_batch, in one batch", requests, outputs, differences.BATCH)
+
+    def check_preemption(self) -> None:
+        """Greedy ids with too little cache: requests are recomputed or swapped, with blocks of several sizes.
+
+        After every step all blocks are owned exactly as often as they are counted, and at the end they are free.
+        """
+        self._check_preempted("check_preemption", self._requests(), SHORTAGES)
+
+    def check_beam_search(self) -> None:
+        """Ids and scores of every hypothesis of NUM_BEAMS: alone, in a batch with greedy requests, under preemption.
+
+        The generation settings are the checkpoint's own, but for the number of beams and of new tokens. Every other
+        prompt is searched, since a search takes as long as many decodes.
+        """
+        requests = self._requests(NUM_BEAMS)[::2]
+        outputs = [self.subject.run([request])[0] for request in requests]
+        self._check_outputs("check_beam_search, alone", requests, outputs, differences.BEAMS)
+        requests += self._requests()
+        outputs = self.subject.run(requests, JOIN_EVERY)
+        self._check_outputs("check_beam_search, batched with greedy requests", requests, outputs, differences.BATCH)
+        self._check_preempted("check_beam_search", requests, SHORTAGES[1:3])
+
+    def _requests(self, num_beams: int = 1) -> list[Request]:
+        bound = self.engine.shape.max_target_positions
+        max_tokens = NEW_TOKENS if bound is None else min(NEW_TOKENS, bound - len(self.decoder_prompt))
+        return [Request(prompt, self.decoder_prompt, max_tokens, num_beams) for prompt in self.prompts]
+
+    def _draw(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Seeded token ids that both sides have and that have no role."""
+        import torch
+
+        config = self.engine.model_config
+        roles = {getattr(config, f"{role}_token_id", None) for role in ROLES}
+        num_tokens = min(config.vocab_size, self.engine.shape.vocab_size)
+        ordinary = torch.tensor([token for token in range(num_tokens) if token not in roles])
+        generator = torch.Generator().manual_seed(0)
+        return [ordinary[torch.randint(len(ordinary), (n,), generator=generator)].tolist() for n in lengths]
+
+    def _check_alone(self, check: str, request: Request) -> list[int]:
+        """Compare a greedy decode step by step. Returns its ids.
+
+        The reference sees our ids before each step, so its best tokens are its own greedy decode for as long as the
+        two agree.
+        """
+        output, recording = self.subject.run_recorded(request)
+        where = f"{check}: {self._where(request)}"
+        if output.prompt_token_ids != request.decoder_prompt:
+            raise AssertionError(
+                f"{where}: the decoder prompt {request.decoder_prompt} became {output.prompt_token_ids}.\n"
+                "  Look at prepare_decoder_prompt in the ModelSpec."
+            )
+        ids = output.outputs[0].token_ids
+        for step, theirs in enumerate(self._reference_logits(request, ids)):
+            ours = recording.logits[step][0]
+            before = request.decoder_prompt + ids[:step]
+            problem = differences.of_logits(ours, theirs, before, ids[step], self.tolerance)
+            if problem:
+                cause = self._cause(request, recording, ids[:step])
+                raise AssertionError(f"{where}, step {step} of {len(ids)}: {problem}\n  {cause}")
+        return ids
+
+    def _cause(self, request: Request, recording: Recording, ids: list[int]) -> str:
+        """Where a difference in the logits after these new ids may come from."""
+        decoder_tokens = request.decoder_prompt + ids
+        rounding = self.reference.rounding(request.prompt, decoder_tokens)
+        if rounding > self.tolerance / 4:
+            return differences.rounding_cause(rounding)
+        if ids:
+            return differences.DECODE
+        encoded = self.reference.encode(request.prompt).last_hidden_state[0]
+        logits = self.reference.logits(request.prompt, decoder_tokens)[-1]
+        return differences.prefill_cause(recording.encoder_hidden[0], encoded, recording.logits[0][0], logits)
+
+    def _check_preempted(self, check: str, requests: list[Request], shortages: Sequence[tuple[int, bool]]) -> None:
+        for block_size, swap in shortages:
+            how = f"{check}, {'swapped' if swap else 'recomputed'} with blocks of {block_size}"
+            outputs = self.subject.run_preempted(requests, block_size, swap)
+            self._check_outputs(how, requests, outputs, differences.PREEMPTION)
+
+    def _check_outputs(self, how: str, requests: list[Request], outputs: list[RequestOutput], cause: str) -> None:
+        for request, output in zip(requests, outputs, strict=True):
+            if request.num_beams > 1:
+                ours = [Hypothesis(one.token_ids, one.score or 0.0) for one in output.outputs]
+                theirs = self.reference.beam_search(request)
+                problem = differences.of_hypotheses(ours, theirs, self.tolerance)
+            else:
+                ids = output.outputs[0].token_ids
+                problem = differences.of_ids(ids, self._reference_logits(request, ids), request.decoder_prompt)
+            if problem:
+                raise AssertionError(f"{how}: {self._where(request)}: {problem}\n  {cause}")
+
+    def _reference_logits(self, request: Request, ids: list[int]) -> Any:
+        """The reference's logits [ids, vocabulary] from which each id is chosen."""
+        logits = self.reference.logits(request.prompt, request.decoder_prompt + ids[:-1])
+        return logits[len(request.decoder_prompt) - 1 :]
+
+    def _where(self, request: Request) -> str:
+        index = self.prompts.index(request.prompt)
+        sizes = f"{len(request.prompt)} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
+        return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"

@@ -1,0 +1,169 @@
+"""Subject: the checkpoint under test, run by engines with room for everything or with too little. Called by Parity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transept.core.sampling_params import SamplingParams
+from transept.errors import ParameterError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transept.core.engine import Engine
+    from transept.core.outputs import RequestOutput
+    from transept.core.prompts import ExplicitEncoderDecoderPrompt
+
+ROOM = 1 << 28  # bytes of cache: all requests of a check at once, for models of up to some ten million parameters
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt of each side, and how to decode after them.
+
+    num_beams: 1 is greedy by the logits alone, without the checkpoint's settings and without an end; but no pair of
+        tokens comes twice, since random models else write one token for ever, and ids then tell little.
+        Several are a beam search by the checkpoint's settings, which returns every hypothesis.
+    """
+
+    prompt: list[int]
+    decoder_prompt: list[int]
+    max_tokens: int
+    num_beams: int = 1
+
+    def num_blocks(self, block_size: int) -> int:
+        """Cache blocks of so many slots that the request holds in the end."""
+        sizes = [len(self.prompt), *[len(self.decoder_prompt) + self.max_tokens] * self.num_beams]
+        return sum(-(-size // block_size) for size in sizes)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the model computed.
+
+    logits: [rows, vocabulary] of every step. encoder_hidden: [encoder tokens, hidden] of every run of the encoder.
+    """
+
+    logits: list[Tensor]
+    encoder_hidden: list[Tensor]
+
+
+class Subject:
+    """A checkpoint directory, on the CPU in float32."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine with room for everything, made when it is first needed."""
+        engine = self._engine(kv_cache_bytes=ROOM)
+        if not engine.shape.encoder_takes_text:
+            raise ParameterError(
+                f'Parity checks models whose encoder takes text; that of "{engine.spec.name}" does not. Compare its '
+                'outputs with the reference\'s in a test of its own, with prompts {"multi_modal_data": ...}.'
+            )
+        return engine
+
+    def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
+        """One request alone, and what the model computed for it."""
+        with _recording(self.engine.worker.runner.model) as recording:
+            (output,) = self.run([request])
+        return output, recording
+
+    def run(self, requests: Sequence[Request], join_every: int = 0) -> list[RequestOutput]:
+        """All requests in one batch, which one joins every so many steps."""
+        outputs, _ = _run(self.engine, requests, join_every)
+        return outputs
+
+    def run_preempted(self, requests: Sequence[Request], block_size: int, swap: bool) -> list[RequestOutput]:
+        """All requests in one batch, with cache for the largest alone; preempted ones are swapped or recomputed.
+
+        Raises AssertionError when nothing was preempted.
+        """
+        import torch
+
+        from transept.core.execution.kv_cache import block_bytes
+
+        num_blocks = max(request.num_blocks(block_size) for request in requests)
+        num_bytes = num_blocks * block_bytes(self.engine.shape, block_size, torch.float32)
+        engine = self._engine(block_size=block_size, kv_cache_bytes=num_bytes, swap_bytes=8 * num_bytes * swap)
+        outputs, preempted = _run(engine, requests, join_every=0)
+        if not preempted:
+            raise AssertionError(
+                f"nothing was preempted with {num_blocks} blocks of {block_size} slots, so the check proves nothing: "
+                "give the model positions for more tokens (max_position_embeddings=200 or so)"
+            )
+        return outputs
+
+    def _engine(self, **options: Any) -> Engine:
+        from transept.core.engine import Engine
+
+        return Engine(self.directory, device="cpu", dtype="float32", **options)
+
+
+def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:
+    """Outputs in order, and whether a request that had begun was preempted.
+
+    Raises AssertionError when the block books are not right after a step, or blocks are held at the end.
+    """
+    waiting = list(enumerate(requests))
+    finished: dict[str, RequestOutput] = {}
+    preempted, step = False, 0
+    while waiting or engine.has_unfinished_requests:
+        while waiting and step >= waiting[0][0] * join_every:
+            number, request = waiting.pop(0)
+            _add(engine, str(number), request)
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+        engine.block_manager.check_integrity()
+        preempted = preempted or any(group.seqs[0].output_token_ids for group in engine.scheduler.queue)
+        step += 1
+    manager = engine.block_manager
+    held = manager.num_device_blocks - manager.num_free_device_blocks
+    if held:
+        raise AssertionError(f"{held} of {manager.num_device_blocks} cache blocks are held after the last request")
+    return [finished[str(number)] for number in range(len(requests))], preempted
+
+
+def _add(engine: Engine, request_id: str, request: Request) -> None:
+    from transformers import GenerationConfig
+
+    prompt: ExplicitEncoderDecoderPrompt = {
+        "encoder_prompt": {"prompt_tokens": request.prompt},
+        "decoder_prompt": {"prompt_tokens": request.decoder_prompt},
+    }
+    if request.num_beams == 1:
+        greedy = SamplingParams(temperature=0.0, no_repeat_ngram_size=2, max_tokens=request.max_tokens, ignore_eos=True)
+        engine.add_request(request_id, prompt, greedy, generation_config=GenerationConfig())
+        return
+    beams = request.num_beams
+    params = SamplingParams(num_beams=beams, num_return_sequences=beams, max_tokens=request.max_tokens)
+    engine.add_request(request_id, prompt, params)
+
+
+@contextmanager
+def _recording(model: Any) -> Iterator[Recording]:
+    """Keep what encode and compute_logits of a ForConditionalGeneration return."""
+    encode, compute_logits = model.encode, model.compute_logits
+    recording = Recording([], [])
+
+    def recording_encode(*arguments: Any, **features: Any) -> Tensor:
+        hidden: Tensor = encode(*arguments, **features)
+        recording.encoder_hidden.append(hidden.clone())
+        return hidden
+
+    def recording_logits(hidden: Tensor) -> Tensor:
+        logits: Tensor = compute_logits(hidden)
+        recording.logits.append(logits.clone())  # the sampler writes into them
+        return logits
+
+    model.encode, model.compute_logits = recording_encode, recording_logits
+    try:
+        yield recording
+    finally:
+        del model.encode, model.compute_logits  # what is left is the class's own

@@ -1,0 +1,46 @@
+"""GeneratedText: what a text task returns; TextUpdate: what it streams."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from transept.errors import TranseptError
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """What a model wrote for one document.
+
+    text: without leading or trailing blanks; those of a document's chunks joined with a space.
+    num_source_tokens: tokens that the encoder read, prefix and special tokens included. num_tokens: tokens written.
+    num_chunks: pieces that the document was split into. truncated: whether its end was cut off.
+    cumulative_logprob: sum of the written tokens' log probabilities.
+    finish_reason: ``"length"`` when the text, or that of a chunk, ran into max_tokens without an end; else ``"stop"``.
+    """
+
+    text: str
+    num_source_tokens: int
+    num_tokens: int
+    num_chunks: int
+    truncated: bool
+    cumulative_logprob: float
+    finish_reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dict, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class TextUpdate:
+    """News of one document of a stream.
+
+    index: of the document, from 0. text: what is new; the texts of a document's updates join to its result's.
+    result: with the document's last update, what it came to: a GeneratedText, or the error that stopped it.
+    """
+
+    index: int
+    text: str
+    result: GeneratedText | TranseptError | None = None

@@ -1,0 +1,118 @@
+"""TextGenerator: documents to summaries, to translations or to whatever else a model writes.
+
+All documents, and all chunks of long ones, share the engine's batch. What is a family's own (prefixes, language codes)
+comes from its plugin's TextSpec, what is a checkpoint's own for a task from its config's ``task_specific_params``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, overload
+
+from transept.core.engine import Engine
+from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
+from transept.text.encoding import EncodedDocument
+from transept.text.generated_text import GeneratedText, TextUpdate
+from transept.text.job import Task, TextJob, make_job
+from transept.text.streaming import run
+
+
+class TextGenerator:
+    """Keeps a text model loaded.
+
+    model, engine_options: as for Engine. Raises UnsupportedModelError for a model whose encoder takes no text,
+    CheckpointError for one without a tokenizer.
+
+    Each of the tasks below takes one document, which gives a GeneratedText, or several, which give a list in their
+    order. The options of all of them:
+
+    truncate: cut the end off a document that is longer than the model reads. chunk: split it at sentences, and join
+        what is written for the pieces. With neither it is an error.
+    max_source_tokens: what is too long, in tokens of the encoder. Default: what the model has positions for; where
+        they have no bound (T5), the engine's max_encoder_tokens.
+    num_beams, max_tokens and all other fields of SamplingParams. What they leave open is as the checkpoint has it for
+        the task: ``task_specific_params`` of its config.json, then its generation_config.json.
+
+    Raises ParameterError for a bad option, PromptError for a document that is empty or too long, before anything is
+    computed; CapacityError for one that could never fit into memory.
+    """
+
+    def __init__(self, model: str | Path, **engine_options: Any) -> None:
+        self.engine = Engine(model, **engine_options)
+        if not self.engine.shape.encoder_takes_text:
+            raise UnsupportedModelError(
+                f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; '
+                "transept.transcribe is for speech"
+            )
+        if self.engine.tokenizer is None:
+            raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
+
+    @overload
+    def summarize(self, documents: str, **options: Any) -> GeneratedText: ...
+    @overload
+    def summarize(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    def summarize(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+        """Summarize one document or several. Options: see the class."""
+        return self._complete("summarize", documents, options)
+
+    @overload
+    def translate(self, documents: str, **options: Any) -> GeneratedText: ...
+    @overload
+    def translate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    def translate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+        """Translate one document or several.
+
+        source, target: the languages as the model's family names them, such as ``"en"`` and ``"ro"``; each may be left
+        out where the model leaves no choice. Other options: see the class.
+        """
+        return self._complete("translate", documents, options)
+
+    @overload
+    def generate(self, documents: str, **options: Any) -> GeneratedText: ...
+    @overload
+    def generate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    def generate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
+        """What the model writes for one document or several, which it gets as they are. Options: see the class."""
+        return self._complete("generate", documents, options)
+
+    def stream(self, task: Task, documents: Iterable[str], **options: Any) -> Iterator[TextUpdate]:
+        """Run a task and tell what is written as soon as it is final, document after document in their order.
+
+        The document whose turn it is is told piece by piece, unless by a beam search, which settles a text only at its
+        end. Those after it are computed at the same time and told when their turn comes. documents is read no further
+        than the batch needs. A document that cannot be run gives its error in its place.
+        options: those of the task's method. Raises ParameterError at once for a bad one.
+        """
+        job = make_job(self.engine, task, **options)
+        return run(self.engine, (_encode(document, job) for document in documents), job)
+
+    def _complete(
+        self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
+    ) -> GeneratedText | list[GeneratedText]:
+        """Every text, or the first error; all documents are encoded before any is computed."""
+        job = make_job(self.engine, task, **options)
+        several = [documents] if isinstance(documents, str) else list(documents)
+        encoded = [_encode(document, job) for document in several]
+        for index, document in enumerate(encoded):
+            if isinstance(document, PromptError):
+                raise _naming(document, index, len(several))
+        results = []
+        for update in run(self.engine, iter(encoded), job):
+            if isinstance(update.result, TranseptError):
+                raise _naming(update.result, update.index, len(several))
+            if update.result is not None:
+                results.append(update.result)
+        return results[0] if isinstance(documents, str) else results
+
+
+def _encode(document: str, job: TextJob) -> EncodedDocument | PromptError:
+    try:
+        return job.encoder(document)
+    except PromptError as error:
+        return error
+
+
+def _naming(error: TranseptError, index: int, num_documents: int) -> TranseptError:
+    """The error, with the document's index in front where there are several."""
+    return error if num_documents == 1 else type(error)(f"document {index}: {error}")

@@ -1,0 +1,108 @@
+"""TextJob: a task with all that the user, the model's family and the checkpoint say about it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from transept.core.engine import Engine
+from transept.core.sampling_params import SamplingParams
+from transept.errors import CheckpointError, ParameterError, suggest
+from transept.registry.spec import TextSpec, TextTask
+from transept.text.encoding import DocumentEncoder
+
+Task = Literal["summarize", "translate", "generate"]
+TASKS = ("summarize", "translate", "generate")
+OWN_OPTIONS = ("truncate", "chunk", "max_source_tokens")
+OPTIONS = (*OWN_OPTIONS, *(field.name for field in dataclasses.fields(SamplingParams)))
+
+
+@dataclass(frozen=True)
+class TextJob:
+    """How every document of one call is encoded and decoded.
+
+    decoder_prompt: token ids; None: the family's default. generation_config: transformers' class, what sampling_params
+    leaves open for this task; None: as the checkpoint has it.
+    """
+
+    encoder: DocumentEncoder
+    decoder_prompt: list[int] | None
+    sampling_params: SamplingParams
+    generation_config: Any | None
+
+
+def make_job(
+    engine: Engine,
+    task: Task,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    truncate: bool = False,
+    chunk: bool = False,
+    max_source_tokens: int | None = None,
+    **sampling: Any,
+) -> TextJob:
+    """A job for this engine; the options are documented at TextGenerator.
+
+    Raises ParameterError for an unknown task, language or option, or options that contradict each other.
+    """
+    for name in sampling:
+        if name not in OPTIONS:
+            raise ParameterError(f"{task} has no option {name!r}.{suggest(name, OPTIONS)}")
+    params = SamplingParams(**sampling)
+    if params.n > 1 or (params.num_return_sequences or 1) > 1:
+        raise ParameterError("a document gets one text; for several samples or hypotheses call Engine.generate")
+    text_task = _text_task(engine, task, source, target)
+    settings = _task_settings(engine, text_task)
+    text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
+    limit = _source_limit(engine, max_source_tokens)
+    return TextJob(
+        encoder=DocumentEncoder(engine.tokenizer, text_task, limit, truncate=truncate, chunk=chunk),
+        decoder_prompt=None if text_task.decoder_prompt is None else list(text_task.decoder_prompt),
+        sampling_params=params,
+        generation_config=_generation_config(engine, text_task, settings) if settings else None,
+    )
+
+
+def _text_task(engine: Engine, task: Task, source: str | None, target: str | None) -> TextTask:
+    """What the model's family makes of the task."""
+    spec = engine.spec.text or TextSpec()
+    if task not in TASKS:
+        raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
+    if task == "translate" and spec.translate is not None:
+        return spec.translate(engine.model_config, engine.tokenizer, source, target)
+    if source is not None or target is not None:
+        raise ParameterError(
+            f'{task} with a "{engine.spec.name}" model takes no source and no target: documents go in as they are. '
+            "Leave them out"
+        )
+    if task == "summarize" and spec.summarize is not None:
+        return spec.summarize(engine.model_config, engine.tokenizer)
+    return TextTask({"summarize": "summarization", "translate": "translation", "generate": None}[task])
+
+
+def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
+    """The task's settings in config.json, its prefix among them, and over them the family's own."""
+    named = getattr(engine.model_config, "task_specific_params", None) or {}
+    return {**(named.get(task.name) or {}), **task.settings}
+
+
+def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any]) -> Any:
+    """The checkpoint's generation config with the task's settings over it, as in the pipelines of transformers 4."""
+    config = copy.deepcopy(engine.generation_config)
+    try:
+        config.update(**settings)
+    except ValueError as error:
+        raise CheckpointError(f'task_specific_params["{task.name}"] in config.json: {error}') from error
+    return config
+
+
+def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:
+    """Encoder tokens of a document at most: all that the model has positions for and that one step may hold."""
+    budget = engine.scheduler.config.max_encoder_tokens
+    bound = min(budget, engine.shape.max_source_positions or budget)
+    if max_source_tokens is not None and not 0 < max_source_tokens <= bound:
+        raise ParameterError(f"max_source_tokens must be from 1 to {bound} with this model, not {max_source_tokens}")
+    return max_source_tokens or bound
