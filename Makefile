@@ -24,6 +24,7 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.whisper
+	$(BIN)/python -m benchmarks.text
 
 # torch first and by itself, so that nothing else asks for another build of it.
 $(VENV)/.torch: constraints.txt

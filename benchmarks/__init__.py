@@ -1,1 +1,1 @@
-"""Comparisons with other engines, run in the same process and in turn, so that a noisy machine is noisy for all."""
+"""Comparisons with other engines, which take turns, so that a noisy machine is noisy for all."""

@@ -19,7 +19,7 @@ def best_seconds(function: Callable[[], object], repeats: int = 15) -> float:
 
 
 def gemm_rate() -> float:
-    """Floating-point operations per second of a float32 matrix product of Whisper's shape."""
+    """Floating-point operations per second of a float32 matrix product with many rows."""
     x, weight = torch.randn(1500, 512), torch.randn(2048, 512)
     return 2 * 1500 * 512 * 2048 / best_seconds(lambda: torch.nn.functional.linear(x, weight))
 
@@ -28,3 +28,11 @@ def read_bandwidth() -> float:
     """Bytes per second that a reduction over a large float32 array reads."""
     array = torch.randn(64 << 20)
     return array.numel() * 4 / best_seconds(lambda: array.sum(), repeats=7)
+
+
+def describe_bound(arithmetic: float, memory: float, rate: float, bandwidth: float) -> str:
+    """One line: seconds of arithmetic and of memory traffic that a task needs at least, at these rates."""
+    return (
+        f"bound: {arithmetic:.2f} s of arithmetic at {rate / 1e9:.0f} GFLOP/s + {memory:.2f} s of memory traffic at "
+        f"{bandwidth / 1e9:.1f} GB/s = {arithmetic + memory:.2f} s"
+    )

@@ -3,21 +3,19 @@
     python -m benchmarks.whisper [--runs 5] [--models tiny.en base] [--sets librivox prompts-en]
 
 Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily,
-without timestamps. The engines take turns within one process; ratios are medians over the turns. Peak memory is that of
-a process of its own for each engine, which loads the model and runs the set once.
+without timestamps. The engines take turns, each in a process of its own; ratios are medians over the turns. Peak memory
+is that of the engine's process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import shutil
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,13 +23,13 @@ import numpy as np
 import soundfile
 import torch
 
-from benchmarks.machine import gemm_rate, read_bandwidth
+from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
+from benchmarks.turns import Runner, print_table, take_turns
 
 REPOSITORY = Path(__file__).parent.parent
 SPEECH = REPOSITORY / "tests" / "data" / "speech"
 SAMPLE_RATE = 16_000  # Hz
 WINDOW = 30 * SAMPLE_RATE  # samples
-Runner = Callable[[list[np.ndarray]], list[list[int]]]
 
 
 def checkpoint(model: str, scratch: Path) -> Path:
@@ -146,51 +144,16 @@ def bounds(directory: Path, ids: list[list[int]], rate: float, bandwidth: float)
     return arithmetic, (max(tokens) * weights + sum(tokens) * cache) / bandwidth
 
 
-def peak_memory(engine: str, directory: Path, folder: str) -> float:
-    """MiB at the most in a fresh process that loads the engine and runs the set once."""
-    context = multiprocessing.get_context("spawn")
-    parent, child = context.Pipe()
-    process = context.Process(target=_measure_memory, args=(engine, directory, folder, child))
-    process.start()
-    peak: float = parent.recv()
-    process.join()
-    return peak
-
-
-def _measure_memory(engine: str, directory: Path, folder: str, pipe: object) -> None:
-    ENGINES[engine](directory)(windows(folder))
-    # not getrusage: a child's ru_maxrss begins at its parent's
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    pipe.send(int(status["VmHWM"].split()[0]) / 1024)  # type: ignore[attr-defined]
-
-
 def compare(model: str, directory: Path, folder: str, runs: int) -> None:
     """Print one table: a row an engine."""
     waveforms = windows(folder)
     seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
-    runners = {name: make(directory) for name, make in ENGINES.items()}
-    ids = {name: run(waveforms) for name, run in runners.items()}  # warm-up
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    for _ in range(runs):
-        for name, run in runners.items():
-            begin = time.perf_counter()
-            run(waveforms)
-            times[name].append(time.perf_counter() - begin)
+    turns = take_turns({name: partial(load, directory) for name, load in ENGINES.items()}, waveforms, runs)
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(directory, ids["transept"], rate, bandwidth)
+    arithmetic, memory = bounds(directory, turns["transept"].ids, rate, bandwidth)
     print(f"\n{model}, {folder}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
-    print(
-        f"bound: {arithmetic:.2f} s of arithmetic at {rate / 1e9:.0f} GFLOP/s + {memory:.2f} s of memory traffic at "
-        f"{bandwidth / 1e9:.1f} GB/s = {arithmetic + memory:.2f} s"
-    )
-    print("| engine | median s | min s | audio s/s | transept is | same tokens | peak MiB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, taken in times.items():
-        ratio = statistics.median(theirs / ours for theirs, ours in zip(taken, times["transept"], strict=True))
-        same = sum(mine == theirs for mine, theirs in zip(ids["transept"], ids[name], strict=True))
-        median, peak = statistics.median(taken), peak_memory(name, directory, folder)
-        cells = f"{median:.2f} | {min(taken):.2f} | {seconds / median:.1f} | {ratio:.2f}x | {same}/{len(ids[name])}"
-        print(f"| {name} | {cells} | {peak:.0f} |", flush=True)
+    print(describe_bound(arithmetic, memory, rate, bandwidth))
+    print_table(turns, seconds, "audio s")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 check_beam_search of the kit covers batches and preemption for greedy requests too: they share both with the beams.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from text_models import ROWS, VARIANTS
-from transformers import ByT5Tokenizer
+from text_models import CMUDICT, ROWS, TRAINED, VARIANTS
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, ByT5Tokenizer
 
 from transept import Engine, SamplingParams
 from transept.testing import Parity
@@ -42,7 +43,7 @@ def _marian_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=ROWS.values(), ids=ROWS)
+@pytest.fixture(scope="module", params=(ROWS | TRAINED).values(), ids=ROWS | TRAINED)
 def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
     return request.param.parity(tmp_path_factory.mktemp("checkpoint"))
 
@@ -60,19 +61,35 @@ def test_beam_search(parity: Parity) -> None:
 
 
 def test_own_settings(parity: Parity) -> None:
-    """Nothing said but the prompts: what `generate` makes of them. And the same settings without beams."""
     prompts = parity.prompts[:3]
-    requests = [({"prompt_tokens": prompt}, params) for prompt in prompts for params in (SamplingParams(), GREEDY)]
-    outputs = parity.engine.generate(*map(list, zip(*requests, strict=True)))
-    for (prompt, params), output in zip(requests, outputs, strict=True):
-        options = {} if params != GREEDY else {"num_beams": 1}
-        expected = parity.reference.model.generate(
-            torch.tensor([prompt["prompt_tokens"]]),
-            attention_mask=torch.ones(1, len(prompt["prompt_tokens"]), dtype=torch.int64),
+    assert_as_transformers(parity.engine, parity.reference.model, prompts)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained_checkpoints_on_words(name: str) -> None:
+    words = [entry["word"] for entry in json.loads((CMUDICT / "heldout.json").read_text())[:20]]
+    texts = [f"pronounce: {word}" for word in words] if name == "t5-g2p" else words
+    model = AutoModelForSeq2SeqLM.from_pretrained(CMUDICT / name)
+    tokenizer = AutoTokenizer.from_pretrained(CMUDICT / name)
+    assert_as_transformers(Engine(CMUDICT / name), model, tokenizer(texts).input_ids)
+
+
+def assert_as_transformers(engine: Engine, model: torch.nn.Module, prompts: list[list[int]]) -> None:
+    """Nothing said but the prompts is what `generate` makes of them. So are the same settings without beams.
+
+    Both kinds of requests share one batch.
+    """
+    params = [params for _ in prompts for params in (SamplingParams(), GREEDY)]
+    doubled = [prompt for prompt in prompts for _ in range(2)]
+    outputs = engine.generate([{"prompt_tokens": prompt} for prompt in doubled], params)
+    for prompt, each, output in zip(doubled, params, outputs, strict=True):
+        expected = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
             use_cache=False,  # theirs fails where the decoder has more layers than the encoder
             output_scores=True,
             return_dict_in_generate=True,
-            **options,
+            **({"num_beams": 1} if each is GREEDY else {}),
         )
         (ours,) = output.outputs
         assert output.prompt_token_ids + ours.token_ids == expected.sequences[0].tolist()
@@ -90,7 +107,7 @@ def test_variants(row, tmp_path: Path) -> None:
 def test_byt5_reads_and_writes_bytes(tmp_path: Path) -> None:
     parity = ROWS["byt5"].parity(tmp_path)
     assert not (tmp_path / "tokenizer.json").exists()
-    texts = ["Größe: 3 µm – „nichts Neues“", "トランセプト"]
+    texts = ["Größe: 3 µm, „nichts Neues“", "トランセプト"]
     tokenizer = ByT5Tokenizer()
     for text, output in zip(texts, Engine(tmp_path).generate(texts, GREEDY), strict=True):
         encoded = tokenizer(text, return_tensors="pt")

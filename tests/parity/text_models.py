@@ -1,6 +1,6 @@
-"""The rows of test_text_models.py: small random models in the configurations of published checkpoints.
+"""The rows of test_text_models.py: small models in the configurations of published checkpoints, and two trained ones.
 
-Weights are drawn wide and seeded, so that logits are far from tied and outputs depend on the encoder.
+Random weights are drawn wide and seeded, so that logits are far from tied and outputs depend on the encoder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
     ByT5Tokenizer,
@@ -32,6 +33,7 @@ from transformers import (
 
 from transept.testing import Parity
 
+CMUDICT = Path(__file__).parents[1] / "data" / "cmudict"
 VOCABULARY = 320
 BART_SIZES = {
     "vocab_size": VOCABULARY,
@@ -55,9 +57,9 @@ T5_SIZES = {
     "num_decoder_layers": 3,
     "decoder_start_token_id": 0,
 }
-# Standard deviations by parts of T5's names, else 0.4: its own initialisation, which init_std does not reach, leaves
-# attention nearly uniform and the relative bias weak.
-T5_WIDTHS = {"layer_norm": 0.3, "relative_attention_bias": 2.0, "shared": 0.3, "lm_head": 1.0, ".wo.": 0.1}
+# Standard deviations by parts of T5's names. Its own initialisation, which init_std does not reach, leaves attention
+# nearly uniform and the relative bias weak; much wider weights, without a scale in attention, magnify rounding.
+T5_WIDTHS = {"layer_norm": 0.3, "relative_attention_bias": 2.0, "shared": 0.3, "lm_head": 0.5, ".wo.": 0.1}
 BART_BASE = {
     "num_beams": 4,
     "no_repeat_ngram_size": 3,
@@ -70,22 +72,29 @@ LANGUAGE = VOCABULARY - 10  # the code of one, in mBART's range
 PADDING = VOCABULARY - 1  # Marian's, which starts its decoder
 
 
-def with_final_bias(model: Any) -> None:
-    torch.nn.init.normal_(model.final_logits_bias)
+def by_init_std(model: Any) -> None:
+    """Weights as the config says, but for embeddings that are scaled: else every token predicts itself."""
+    if model.config.scale_embedding:
+        for side in (model.model.encoder, model.model.decoder):
+            torch.nn.init.normal_(side.embed_tokens.weight, std=0.1)
 
 
-def wide(model: Any) -> None:
-    """T5's weights anew, the head being the embedding."""
+def wide(model: Any, width: float = 0.14) -> None:
+    """T5's weights anew, the head being the embedding. width: of those that T5_WIDTHS does not name."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             mean = 1.0 if "layer_norm" in name else 0.0
-            parameter.normal_(mean, next((width for part, width in T5_WIDTHS.items() if part in name), 0.4))
+            parameter.normal_(mean, next((each for part, each in T5_WIDTHS.items() if part in name), width))
 
 
 def wide_with_own_head(model: Any) -> None:
     """T5's weights anew, the head being a matrix of its own."""
     model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
-    wide(model)
+    wide(model, 0.12)
+
+
+def as_trained(model: Any) -> None:
+    """The weights stay as they are."""
 
 
 def nothing(model: Any, directory: Path) -> None:
@@ -93,7 +102,8 @@ def nothing(model: Any, directory: Path) -> None:
 
 
 def without_head(model: Any, directory: Path) -> None:
-    """The checkpoint of the bare model."""
+    """The checkpoint of the bare model, which has no bias for the head."""
+    model.final_logits_bias.zero_()
     model.model.save_pretrained(directory)
 
 
@@ -119,11 +129,12 @@ def unscale(model: Any, directory: Path) -> None:
 class Row:
     """One configuration.
 
-    settings: of generation, as in the published checkpoint, but for a shorter max_length.
+    model_class: makes a model of the config. settings: of generation, as in the published checkpoint, but for a shorter
+        max_length.
     draw: (model) its weights, before it is saved. edit: (model, directory) either of them, after it is saved.
     """
 
-    model_class: type
+    model_class: Callable[[Any], Any]
     config: Any
     settings: dict[str, Any] = field(default_factory=dict)
     draw: Callable[[Any], None] = wide
@@ -140,13 +151,12 @@ class Row:
 
 
 def bart(settings: dict[str, Any], edit: Callable[[Any, Path], None] = nothing, **config: Any) -> Row:
-    draw = with_final_bias if edit is nothing else lambda model: None  # a bare model has no bias
-    return Row(BartForConditionalGeneration, BartConfig(**BART_SIZES, **config), settings, draw, edit)
+    return Row(BartForConditionalGeneration, BartConfig(**BART_SIZES, **config), settings, by_init_std, edit)
 
 
 def mbart(settings: dict[str, Any], start: int) -> Row:
     config = MBartConfig(**BART_SIZES, scale_embedding=True, decoder_start_token_id=start)
-    return Row(MBartForConditionalGeneration, config, settings, with_final_bias)
+    return Row(MBartForConditionalGeneration, config, settings, by_init_std)
 
 
 def marian(decoder_vocab_size: int, shared: bool) -> Row:
@@ -166,7 +176,7 @@ def marian(decoder_vocab_size: int, shared: bool) -> Row:
         "bad_words_ids": [[decoder_vocab_size - 1]],
         "forced_eos_token_id": 0,
     }
-    return Row(MarianMTModel, config, settings, with_final_bias)
+    return Row(MarianMTModel, config, settings, by_init_std)
 
 
 PEGASUS = PegasusConfig(**BART_SIZES, scale_embedding=True, activation_function="relu")
@@ -188,7 +198,7 @@ ROWS = {
         PegasusForConditionalGeneration,
         PEGASUS,
         {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
-        with_final_bias,
+        by_init_std,
     ),
     "opus-mt": marian(VOCABULARY, shared=True),
     "opus-mt, two vocabularies": marian(VOCABULARY - 60, shared=False),
@@ -198,12 +208,13 @@ ROWS = {
     "umt5": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES), {"max_length": 60}, wide_with_own_head, unscale),
     "byt5": Row(T5ForConditionalGeneration, BYT5, {"max_length": 60}, wide_with_own_head, with_byte_tokenizer),
 }
+TRAINED = {
+    name: Row(AutoModelForSeq2SeqLM.from_pretrained, CMUDICT / name, draw=as_trained) for name in ("bart-g2p", "t5-g2p")
+}
 VARIANTS = {  # what differs is in the weights or in one formula, so logits tell
     "t5, gated SiLU, few buckets": Row(T5ForConditionalGeneration, GATED_SILU),
     "t5 1.1, tied": Row(T5ForConditionalGeneration, T5_1_1),
-    "madlad400": Row(
-        T5ForConditionalGeneration, T5_1_1, draw=wide_with_own_head, edit=embedding_by_the_decoders_name
-    ),
+    "madlad400": Row(T5ForConditionalGeneration, T5_1_1, draw=wide_with_own_head, edit=embedding_by_the_decoders_name),
     "mt5, tied": Row(MT5ForConditionalGeneration, MT5Config(**T5_SIZES)),
     "umt5, tied": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES)),
 }

@@ -33,10 +33,10 @@ class Parity:
 
     reference: a small transformers encoder/decoder of the family, with random weights; it is put into float32 and
         evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
-        0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where attention has
-        no scale, as in T5, 0.1 is wide.) Norms and biases that are all ones or zeros, as a new model's are, are drawn
-        for you: else a norm in another's place or a missing bias would change nothing. Its encoder takes text: for one
-        that takes features, such as speech, the checks raise ParameterError.
+        0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where embeddings are
+        scaled, or attention is not, 0.15 is wide.) Norms and biases that are all ones or zeros, as a new model's are,
+        are drawn for you: else a norm in another's place or a missing bias would change nothing. Its encoder takes
+        text: for one that takes features, such as speech, the checks raise ParameterError.
     directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
         files before: name another architecture in config.json, rename weights, add a tokenizer.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
@@ -165,14 +165,14 @@ class Parity:
     def _cause(self, request: Request, recording: Recording, ids: list[int]) -> str:
         """Where a difference in the logits after these new ids may come from."""
         decoder_tokens = request.decoder_prompt + ids
+        ours, theirs = recording.logits[len(ids)][0], self.reference.logits(request.prompt, decoder_tokens)[-1]
         rounding = self.reference.rounding(request.prompt, decoder_tokens)
-        if rounding > self.tolerance / 4:
+        if ours.shape == theirs.shape and float((ours - theirs).abs().max()) < 10 * rounding:
             return differences.rounding_cause(rounding)
         if ids:
             return differences.DECODE
         encoded = self.reference.encode(request.prompt).last_hidden_state[0]
-        logits = self.reference.logits(request.prompt, decoder_tokens)[-1]
-        return differences.prefill_cause(recording.encoder_hidden[0], encoded, recording.logits[0][0], logits)
+        return differences.prefill_cause(recording.encoder_hidden[0], encoded, ours, theirs)
 
     def _check_preempted(self, check: str, requests: list[Request], shortages: Sequence[tuple[int, bool]]) -> None:
         for block_size, swap in shortages:

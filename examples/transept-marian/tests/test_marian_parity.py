@@ -23,7 +23,7 @@ SIZES = {
     "scale_embedding": True,
     "eos_token_id": 0,
     "forced_eos_token_id": 0,
-    "init_std": 0.3,
+    "init_std": 0.15,  # wide, since embeddings are scaled
 }
 LAST = VOCABULARY - 1  # Marian's padding token, which starts the decoder
 CONFIGURATIONS = {

@@ -1,0 +1,258 @@
+"""BART and T5 on a CPU in float32: Transept, transformers and CTranslate2.
+
+    python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32]
+
+Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
+different roundings do not change the likeliest token, and kept in the temporary directory. Each engine goes from token
+ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
+that all do equal work. The engines take turns, each in a process of its own; ratios are medians over the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
+from benchmarks.turns import Runner, print_table, take_turns
+
+LENGTHS = (64, 1000)  # tokens of the shortest and the longest document
+NEW_TOKENS = 128
+FIRST_TOKEN = 4  # those before are special
+CACHE = Path(tempfile.gettempdir()) / "transept-benchmarks"
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model's shape under the names of the papers, and how transformers builds it.
+
+    inner: heads times their width. special: the special tokens, in the order of their ids. start, eos, pad: token ids.
+    """
+
+    class_name: str
+    config: Callable[[], Any]
+    vocab_size: int
+    d_model: int
+    inner: int
+    d_ff: int
+    layers: int  # of each side
+    special: dict[str, str]
+    start: int
+    eos: int
+    pad: int
+
+
+def bart_large_cnn() -> Any:
+    from transformers import BartConfig
+
+    return BartConfig(vocab_size=50264, forced_bos_token_id=None, forced_eos_token_id=None, normalize_before=False)
+
+
+def t5_base() -> Any:
+    from transformers import T5Config
+
+    return T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0)
+
+
+MODELS = {
+    "bart-large-cnn": Model(
+        "BartForConditionalGeneration", bart_large_cnn, 50264, 1024, 1024, 4096, 12,
+        {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}, start=2, eos=2, pad=1,
+    ),
+    "t5-base": Model(
+        "T5ForConditionalGeneration", t5_base, 32128, 768, 768, 3072, 12,
+        {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}, start=0, eos=1, pad=0,
+    ),
+}  # fmt: skip
+
+
+def checkpoint(name: str) -> Path:
+    """A Hugging Face directory of random weights, with a CTranslate2 directory of the same weights in it."""
+    directory = CACHE / name
+    if (directory / "ctranslate2" / "model.bin").exists():
+        return directory
+    import transformers
+    from ctranslate2.converters import TransformersConverter
+
+    model = MODELS[name]
+    torch.manual_seed(0)
+    network = getattr(transformers, model.class_name)(model.config())
+    draw(network)
+    network.save_pretrained(directory)
+    converter = TransformersConverter(str(directory))
+    converter.load_tokenizer = lambda *_, **__: tokenizer(model)  # type: ignore[method-assign]
+    converter.convert(str(directory / "ctranslate2"), force=True)
+    return directory
+
+
+def spread(name: str, parameter: torch.Tensor) -> float:
+    """The standard deviation to draw a matrix with, so that attention picks some tokens and ignores others."""
+    if "relative_attention_bias" in name:
+        return 1.0
+    if name == "shared.weight":
+        return 1.0  # T5 scales its outputs, not its embeddings
+    fan_in = parameter.shape[1] ** -0.5
+    if name.endswith(("out_proj.weight", "fc2.weight", ".o.weight", ".wo.weight")):
+        return 0.2 * fan_in  # a sublayer's output: little, so that its input is not forgotten
+    return 2.0 * fan_in / (8.0 if name.endswith(".q.weight") else 1.0)  # T5 divides its queries by √64, not its scores
+
+
+@torch.no_grad()
+def draw(network: torch.nn.Module) -> None:
+    """Weights under which the next token depends on all before it."""
+    for name, parameter in network.named_parameters():
+        if parameter.dim() == 2:
+            parameter.normal_(0.0, spread(name, parameter))
+        elif name.endswith("weight"):
+            parameter.bernoulli_().mul_(2).sub_(1)  # a norm's: signs, else tied embeddings repeat the token before
+
+
+def tokenizer(model: Model) -> Any:
+    """What CTranslate2's converter asks for: token N of the ordinary ones is the text ``tN``."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {text: token for token, text in enumerate(texts(model))}
+    words = Tokenizer(WordLevel(vocabulary, unk_token=model.special["unk_token"]))
+    return PreTrainedTokenizerFast(tokenizer_object=words, **model.special)
+
+
+def texts(model: Model) -> list[str]:
+    """CTranslate2's texts of all tokens."""
+    special = list(model.special.values())
+    return special + [f"t{token}" for token in range(len(special), model.vocab_size)]
+
+
+def documents(name: str, count: int) -> list[list[int]]:
+    """Random token ids with an end-of-sequence token, of lengths spread evenly between the shortest and the longest."""
+    model, draws = MODELS[name], random.Random(0)
+    low, high = LENGTHS
+    lengths = [low + (high - low) * index // max(count - 1, 1) for index in range(count)]
+    draws.shuffle(lengths)
+    return [
+        [draws.randrange(FIRST_TOKEN, model.vocab_size) for _ in range(length - 1)] + [model.eos] for length in lengths
+    ]
+
+
+def transept_runner(name: str, directory: Path) -> Runner:
+    from transept import Engine, SamplingParams
+
+    engine, model = Engine(directory), MODELS[name]
+    params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, suppress_tokens=[model.eos])
+    start = {"prompt_tokens": [model.start]}
+
+    def run(inputs: list[list[int]]) -> list[list[int]]:
+        prompts = [{"encoder_prompt": {"prompt_tokens": tokens}, "decoder_prompt": start} for tokens in inputs]
+        return [output.outputs[0].token_ids for output in engine.generate(prompts, params, progress=False)]
+
+    return run
+
+
+def transformers_runner(name: str, directory: Path) -> Runner:
+    import transformers
+
+    model = MODELS[name]
+    network = getattr(transformers, model.class_name).from_pretrained(directory).eval()
+
+    @torch.inference_mode()
+    def run(inputs: list[list[int]]) -> list[list[int]]:
+        width = max(map(len, inputs))
+        rows = torch.tensor([tokens + [model.pad] * (width - len(tokens)) for tokens in inputs])
+        mask = torch.tensor([[1] * len(tokens) + [0] * (width - len(tokens)) for tokens in inputs])
+        generated = network.generate(
+            rows, attention_mask=mask, max_new_tokens=NEW_TOKENS, suppress_tokens=[model.eos], do_sample=False
+        )
+        return generated[:, 1:].tolist()
+
+    return run
+
+
+def ctranslate2_runner(name: str, directory: Path) -> Runner:
+    import ctranslate2
+
+    model = MODELS[name]
+    vocabulary = texts(model)
+    translator = ctranslate2.Translator(
+        str(directory / "ctranslate2"), compute_type="float32", intra_threads=torch.get_num_threads()
+    )
+
+    def run(inputs: list[list[int]]) -> list[list[int]]:
+        results = translator.translate_batch(
+            [[vocabulary[token] for token in tokens] for tokens in inputs],
+            beam_size=1,
+            max_batch_size=CTRANSLATE2_BATCH,
+            max_decoding_length=NEW_TOKENS,
+            min_decoding_length=NEW_TOKENS,
+        )
+        ids = {text: token for token, text in enumerate(vocabulary)}
+        return [[ids[text] for text in result.hypotheses[0]] for result in results]
+
+    return run
+
+
+CTRANSLATE2_BATCH = 16  # documents, of similar lengths since it sorts them
+ENGINES: dict[str, Callable[[str, Path], Runner]] = {
+    "transept": transept_runner,
+    "transformers": transformers_runner,
+    "ctranslate2": ctranslate2_runner,
+}
+
+
+def bounds(model: Model, lengths: list[int], rate: float, bandwidth: float) -> tuple[float, float]:
+    """Seconds that the arithmetic and the memory traffic need at least.
+
+    Arithmetic: encoder, and cross-attention's keys and values, at the rate of a large matrix product. Memory: each
+    sequence's caches once a token. The decoder's weights are read once a step, all documents being decoded together:
+    the time of that, or of the arithmetic on them, whichever is longer.
+    """
+    d, inner, layers, tokens = model.d_model, model.inner, model.layers, sum(lengths)
+    ffn = 2 * d * model.d_ff
+    encoder = layers * (4 * d * inner + ffn)
+    attention = layers * 4 * inner * sum(length**2 for length in lengths)
+    cross = layers * 2 * d * inner
+    arithmetic = (2 * tokens * (encoder + cross) + attention) / rate
+    own = len(lengths) * NEW_TOKENS / 2  # tokens in the self-attention caches, on average
+    memory = NEW_TOKENS * layers * 2 * inner * FLOAT * (tokens + own) / bandwidth
+    decoder = layers * (6 * d * inner + ffn) + model.vocab_size * d
+    products, reads = 2 * len(lengths) * NEW_TOKENS * decoder / rate, NEW_TOKENS * decoder * FLOAT / bandwidth
+    return (arithmetic + products, memory) if products > reads else (arithmetic, memory + reads)
+
+
+def compare(name: str, count: int, runs: int) -> None:
+    """Print one table: a row an engine."""
+    directory, inputs = checkpoint(name), documents(name, count)
+    turns = take_turns({engine: partial(load, name, directory) for engine, load in ENGINES.items()}, inputs, runs)
+    rate, bandwidth = gemm_rate(), read_bandwidth()
+    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], rate, bandwidth)
+    print(
+        f"\n{name}: {count} documents, {sum(map(len, inputs))} tokens, {NEW_TOKENS} new ones each, {runs} runs in turn"
+    )
+    print(describe_bound(arithmetic, memory, rate, bandwidth))
+    print_table(turns, count * NEW_TOKENS, "new tokens")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--documents", type=int, default=32)
+    arguments = parser.parse_args()
+    versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
+    print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
+    for name in arguments.models:
+        compare(name, arguments.documents, arguments.runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Engines that take turns at one task, each in a process of its own, so that a noisy machine is noisy for all.
+
+A process of its own shows how much memory its engine needs. Of the engines only one works at a time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+Runner = Callable[[list[Any]], list[list[int]]]  # inputs -> token ids of each
+WARM_UP = 2  # inputs of a first run, which is not timed
+
+# name -> loads the engine; a module's function, or a functools.partial of one, since it travels to another process
+Engines = dict[str, Callable[[], Runner]]
+
+
+@dataclass
+class Turns:
+    """What one engine did."""
+
+    ids: list[list[int]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # one a turn
+    peak_mib: float = 0.0
+
+
+def take_turns(engines: Engines, inputs: list[Any], runs: int) -> dict[str, Turns]:
+    """Load every engine, warm it up, then let each run over the inputs, in turn, as often as asked."""
+    context = multiprocessing.get_context("spawn")
+    pipes: dict[str, Connection] = {}
+    processes = []
+    for name, load in engines.items():
+        pipes[name], child = context.Pipe()
+        processes.append(context.Process(target=_serve, args=(load, inputs, child)))
+        processes[-1].start()
+        child.close()  # so that a process that dies is an EOFError here
+        pipes[name].recv()  # loaded and warm, before the next one starts
+    turns = {name: Turns() for name in engines}
+    for _ in range(runs):
+        for name, pipe in pipes.items():
+            pipe.send("run")
+            turns[name].ids, seconds = pipe.recv()
+            turns[name].seconds.append(seconds)
+    for name, pipe in pipes.items():
+        pipe.send("end")
+        turns[name].peak_mib = pipe.recv()
+    for process in processes:
+        process.join()
+    return turns
+
+
+def _serve(load: Callable[[], Runner], inputs: list[Any], pipe: Connection) -> None:
+    run = load()
+    run(inputs[:WARM_UP])
+    pipe.send("ready")
+    while pipe.recv() == "run":
+        begin = time.perf_counter()
+        ids = run(inputs)
+        pipe.send((ids, time.perf_counter() - begin))
+    # not getrusage: a child's ru_maxrss begins at its parent's
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    pipe.send(int(status["VmHWM"].split()[0]) / 1024)
+
+
+def print_table(turns: dict[str, Turns], amount: float, unit: str) -> None:
+    """A row an engine; the ratio is the median over the turns of its time by the first engine's.
+
+    amount: what one run handles, in units such as audio seconds.
+    """
+    first = next(iter(turns))
+    ours = turns[first]
+    print(f"| engine | median s | min s | {unit}/s | {first} is | same tokens | peak MiB |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, theirs in turns.items():
+        median = statistics.median(theirs.seconds)
+        ratio = statistics.median(slow / fast for slow, fast in zip(theirs.seconds, ours.seconds, strict=True))
+        same = sum(mine == other for mine, other in zip(ours.ids, theirs.ids, strict=True))
+        cells = f"{median:.2f} | {min(theirs.seconds):.2f} | {amount / median:.1f} | {ratio:.2f}x"
+        print(f"| {name} | {cells} | {same}/{len(ours.ids)} | {theirs.peak_mib:.0f} |", flush=True)
