@@ -27,9 +27,9 @@ class Task:
 
 PRONOUNCE = {entry["word"]: entry["pronunciations"] for entry in WORDS}
 TASKS = {
-    "bart": Task("bart-g2p", PRONOUNCE, 60),
-    "t5 pronounce": Task("t5-g2p", {f"pronounce: {word}": right for word, right in PRONOUNCE.items()}, 55),
-    "t5 spell": Task("t5-g2p", {f"spell: {right[0]}": [word] for word, right in PRONOUNCE.items()}, 20),
+    "bart": Task("bart-g2p", PRONOUNCE, 55),
+    "t5 pronounce": Task("t5-g2p", {f"pronounce: {word}": right for word, right in PRONOUNCE.items()}, 45),
+    "t5 spell": Task("t5-g2p", {f"spell: {right[0]}": [word] for word, right in PRONOUNCE.items()}, 30),
 }
 
 
