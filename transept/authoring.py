@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, suggest
 from transept.registry.hookspecs import hookimpl
-from transept.registry.spec import ModelSpec, SpeechSpec, TextSpec, TextTask, dec_bos_prompt, prepend_dec
+from transept.registry.spec import ModelSpec, SpeechSpec, SpeechTokens, TextSpec, TextTask, dec_bos_prompt, prepend_dec
 
 if TYPE_CHECKING:
     from transept.core.attention.biases import AttentionBias, RelativePositionBias
@@ -85,6 +85,7 @@ __all__ = [
     "RowParallelLinear",
     "SelfAttention",
     "SpeechSpec",
+    "SpeechTokens",
     "TextSpec",
     "TextTask",
     "VocabParallelEmbedding",

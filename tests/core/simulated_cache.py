@@ -11,11 +11,16 @@ _SEQ_IDS = count()
 
 
 def make_group(
-    request_id: str, encoder_tokens: int, prompt: list[int], n: int = 1, max_tokens: int = 8, arrival: int = 0
+    request_id: str,
+    encoder_tokens: int,
+    prompt: list[int],
+    n: int = 1,
+    max_tokens: int = 8,
+    arrival: int = 0,
+    content_key: bytes | None = None,
 ) -> SequenceGroup:
-    inputs = EncoderDecoderInputs(
-        EncoderInputs(None, list(range(encoder_tokens)), encoder_tokens), DecoderInputs(None, prompt)
-    )
+    encoder = EncoderInputs(None, list(range(encoder_tokens)), encoder_tokens, content_key=content_key)
+    inputs = EncoderDecoderInputs(encoder, DecoderInputs(None, prompt))
     seq = Sequence(next(_SEQ_IDS), inputs)
     encoder_seq = Sequence(next(_SEQ_IDS), inputs, from_decoder_prompt=False)
     params = SamplingParams(n=n, max_tokens=max_tokens, temperature=1.0)
@@ -24,6 +29,11 @@ def make_group(
 
 def fork(parent: Sequence) -> Sequence:
     return parent.fork(next(_SEQ_IDS), parent.sample_index + 1)
+
+
+def encoded(group: SequenceGroup) -> list[object]:
+    """What the group's encoder writes into its cross table."""
+    return [(group.content_key or group.request_id, i) for i in range(group.encoder_seq.num_tokens)]
 
 
 class SimulatedCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from simulated_cache import SimulatedCache, fork, make_group
+from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.block_manager import BlockSpaceManager
 from transept.core.config import SchedulerConfig
@@ -37,10 +37,14 @@ class Simulation:
         self.groups: dict[str, SequenceGroup] = {}
         self.finished: list[str] = []
         self.preempted_by_swap = self.preempted_by_recompute = self.copied = 0
+        self.encoder_runs = self.encoder_hits = 0
 
-    def add(self, encoder: int = 8, prompt: int = 2, n: int = 1, max_tokens: int = 8) -> SequenceGroup:
-        name = f"r{self.arrivals}"
-        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, self.arrivals)
+    def add(
+        self, encoder: int = 8, prompt: int = 2, n: int = 1, max_tokens: int = 8, content: bool = False
+    ) -> SequenceGroup:
+        """content: the encoder input is that of all others of this length."""
+        name, key = f"r{self.arrivals}", bytes([encoder]) if content else None
+        group = make_group(name, encoder, [self.arrivals] * prompt, n, max_tokens, self.arrivals, key)
         self.arrivals += 1
         self.scheduler.add_seq_group(group)
         self.groups[name] = group
@@ -54,6 +58,10 @@ class Simulation:
         self.cache.swap_in(outputs.blocks_to_swap_in)
         self.cache.copy(outputs.blocks_to_copy)
         self.copied += len(outputs.blocks_to_copy)
+        for group, metadata in zip(outputs.groups, outputs.metadata, strict=True):
+            if metadata.runs_encoder:
+                for i, value in enumerate(encoded(group)):
+                    self.cache.write(metadata.cross_block_table, i, value)
         drawn = [self.run(index, outputs) for index in range(len(outputs.groups))]
         for group, tokens in zip(outputs.groups, drawn, strict=True):
             self.append(group, tokens)
@@ -68,7 +76,11 @@ class Simulation:
         olds = [metadata for metadata in outputs.metadata if not metadata.is_newcomer]
         decoder_tokens = sum(data.num_tokens for metadata in newcomers for data in metadata.seq_data.values())
         assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
-        assert sum(m.encoder_seq_data.num_tokens for m in newcomers) <= self.config.max_encoder_tokens
+        encoding = [metadata for metadata in newcomers if metadata.runs_encoder]
+        assert sum(m.encoder_seq_data.num_tokens for m in encoding) <= self.config.max_encoder_tokens
+        assert not any(metadata.runs_encoder for metadata in olds)
+        self.encoder_runs += len(encoding)
+        self.encoder_hits += len(newcomers) - len(encoding)
         assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.metadata]
         assert set(outputs.groups) == set(running)
         assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
@@ -92,9 +104,6 @@ class Simulation:
         """The model's step for one group: tokens drawn for each of its sequences."""
         metadata = outputs.metadata[index]
         encoder = metadata.encoder_seq_data
-        if metadata.is_newcomer:
-            for i in range(encoder.num_tokens):
-                self.cache.write(metadata.cross_block_table, i, (metadata.request_id, i))
         drawn = {}
         for seq_id, data in metadata.seq_data.items():
             tokens = data.prompt_token_ids + data.output_token_ids
@@ -102,7 +111,7 @@ class Simulation:
             for i in range(0 if metadata.is_newcomer else len(tokens) - 1, len(tokens)):
                 self.cache.write(table, i, tokens[i])
             cross = self.cache.read(metadata.cross_block_table, encoder.num_tokens)
-            assert cross == [(metadata.request_id, i) for i in range(encoder.num_tokens)]
+            assert cross == encoded(outputs.groups[index])
             context = self.cache.read(table, len(tokens))
             samples = range(data.sample_index, data.sample_index + metadata.num_samples)
             drawn[seq_id] = [predict(context, sample) for sample in samples]

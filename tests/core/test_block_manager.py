@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from simulated_cache import SimulatedCache, fork, make_group
+from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.block_allocator import BlockError
 from transept.core.block_manager import AllocStatus, BlockSpaceManager
@@ -54,15 +54,24 @@ class BlockManagerMachine(RuleBasedStateMachine):
     def device_blocks(self) -> set[int]:
         return set().union(*(blocks_of(self.manager, group) for group in self.on_device))
 
+    def cross_blocks_to_take(self, group: SequenceGroup) -> int:
+        """0 where another group on the device uses the same encoder output. Where none does, its blocks are free."""
+        key = group.content_key
+        shared = key is not None and any(key == other.content_key for other in self.on_device)
+        return 0 if shared else -(-group.encoder_seq.num_tokens // self.manager.block_size)
+
     @rule(
         encoder=st.integers(0, 20),
+        content=st.booleans(),
         prompt=st.integers(1, 6),
         others=st.lists(st.integers(0, 5), max_size=2),
         reserve=st.integers(0, 3),
     )
-    def allocate(self, encoder: int, prompt: int, others: list[int], reserve: int) -> None:
+    def allocate(self, encoder: int, content: bool, prompt: int, others: list[int], reserve: int) -> None:
         """A new group, or one that is recomputed and so has several sequences, one of them finished."""
-        group = make_group(f"r{next(self.ids)}", encoder, [next(self.tokens) for _ in range(prompt)])
+        key = bytes([encoder]) if content else None
+        tokens = [next(self.tokens) for _ in range(prompt)]
+        group = make_group(f"r{next(self.ids)}", encoder, tokens, content_key=key)
         for extra in others:
             seq = fork(group.seqs[0])
             for _ in range(extra):
@@ -72,10 +81,11 @@ class BlockManagerMachine(RuleBasedStateMachine):
             group.seqs[0].status = SequenceStatus.STOPPED
         size = self.manager.block_size
         cross = -(-encoder // size)
-        needed = cross + sum(-(-seq.num_tokens // size) for seq in group.seqs if not seq.finished)
+        own = sum(-(-seq.num_tokens // size) for seq in group.seqs if not seq.finished)
+        needed = own + self.cross_blocks_to_take(group)
         free, host_free = self.free_blocks()
         status = self.manager.can_allocate(group, reserve)
-        if needed > self.manager.num_device_blocks:
+        if own + cross > self.manager.num_device_blocks:
             assert status is AllocStatus.NEVER
         else:
             assert status is (AllocStatus.OK if needed + reserve <= free else AllocStatus.LATER)
@@ -83,14 +93,18 @@ class BlockManagerMachine(RuleBasedStateMachine):
             with pytest.raises(BlockError):
                 self.manager.allocate(group)
             return
-        whole = longest_free_run(self.manager, self.device_blocks()) >= cross
+        if needed > free or own + cross > self.manager.num_device_blocks:
+            return
+        hit, counts = self.manager.is_encoded(group), (self.manager.num_encoder_runs, self.manager.num_encoder_hits)
         self.manager.allocate(group)
         cross_table = self.manager.get_cross_block_table(group)
         assert len(cross_table) == cross
-        assert consecutive(cross_table) or not whole
         assert self.free_blocks() == (free - needed, host_free)
-        for i in range(encoder):
-            self.cache.write(cross_table, i, (group.request_id, i))
+        assert self.manager.num_encoder_runs == counts[0] + (not hit)
+        assert self.manager.num_encoder_hits == counts[1] + hit
+        if not hit:
+            for i, value in enumerate(encoded(group)):
+                self.cache.write(cross_table, i, value)
         for seq in group.unfinished_seqs:
             for i, token in enumerate(seq.token_ids):
                 self.cache.write(self.manager.get_block_table(seq), i, token)
@@ -150,10 +164,13 @@ class BlockManagerMachine(RuleBasedStateMachine):
         pairs = self.manager.swap_out(group)
         assert {device for device, _ in pairs} == owned
         assert len(pairs) == len(owned)
-        assert self.free_blocks() == (free + len(owned), host_free - len(owned))
         self.cache.swap_out(pairs)
         self.on_device.remove(group)
         self.on_host.append(group)
+        left = len(owned) - (
+            -(-group.encoder_seq.num_tokens // self.manager.block_size) - self.cross_blocks_to_take(group)
+        )
+        assert self.free_blocks() == (free + left, host_free - len(owned))
         with pytest.raises(BlockError):
             self.manager.swap_out(group)
 
@@ -165,17 +182,17 @@ class BlockManagerMachine(RuleBasedStateMachine):
         owned = blocks_of(self.manager, group)
         free, host_free = self.free_blocks()
         can = self.manager.can_swap_in(group, reserve)
-        assert not can or len(owned) + reserve <= free
-        if len(owned) > free:
+        cross = self.manager.get_cross_block_table(group)
+        needed = len(owned) - len(cross) + self.cross_blocks_to_take(group)
+        assert not can or needed + reserve <= free
+        if needed > free:
             with pytest.raises(BlockError):
                 self.manager.swap_in(group)
             return
-        cross = self.manager.get_cross_block_table(group)
-        whole = longest_free_run(self.manager, self.device_blocks()) >= len(cross)
+        hit = self.manager.is_encoded(group)
         pairs = self.manager.swap_in(group)
-        assert {host for host, _ in pairs} == owned
-        assert self.free_blocks() == (free - len(owned), host_free + len(owned))
-        assert consecutive(self.manager.get_cross_block_table(group)) or not whole
+        assert {host for host, _ in pairs} == (owned - set(cross) if hit else owned)
+        assert self.free_blocks() == (free - needed, host_free + len(owned))
         if can:
             assert self.manager.can_append_slots(group)
         self.cache.swap_in(pairs)
@@ -202,13 +219,14 @@ class BlockManagerMachine(RuleBasedStateMachine):
             return
         owned, side = len(blocks_of(self.manager, group)), int(group in self.on_host)
         expected = list(self.free_blocks())
-        expected[side] += owned
+        (self.on_host if side else self.on_device).remove(group)
+        kept = 0 if side else len(self.manager.get_cross_block_table(group)) - self.cross_blocks_to_take(group)
+        expected[side] += owned - kept
         for seq in group.seqs:
             self.manager.free(seq)
         self.manager.free_cross(group)
         self.manager.free_cross(group)
         assert list(self.free_blocks()) == expected
-        (self.on_host if side else self.on_device).remove(group)
 
     @rule(chance=st.integers(0, 5))
     def reset(self, chance: int) -> None:
@@ -227,8 +245,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         for on_host, groups in ((False, self.on_device), (True, self.on_host)):
             for group in groups:
                 cross = self.manager.get_cross_block_table(group)
-                length = group.encoder_seq.num_tokens
-                assert self.cache.read(cross, length, on_host) == [(group.request_id, i) for i in range(length)]
+                assert self.cache.read(cross, group.encoder_seq.num_tokens, on_host) == encoded(group)
                 for seq in group.unfinished_seqs:
                     table = self.manager.get_block_table(seq)
                     assert self.cache.read(table, seq.num_tokens, on_host) == seq.token_ids

@@ -84,7 +84,7 @@ def test_several_parameters_in_one_batch_equal_each_alone(engine: Engine) -> Non
 
 
 def test_samples_share_one_cross_table_and_one_encoder_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(directory, block_size=16)
+    engine = Engine(directory, block_size=16, kv_cache_bytes=SLOT_BYTES << 10)
     runs = []
     model = engine.worker.runner.model
     encode = model.encode
@@ -106,7 +106,7 @@ def test_samples_share_one_cross_table_and_one_encoder_run(directory: Path, monk
 def test_beams_share_one_cross_table_one_encoder_run_and_the_blocks_of_their_common_past(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(directory, block_size=4)
+    engine = Engine(directory, block_size=4, kv_cache_bytes=SLOT_BYTES << 10)
     runs = []
     model = engine.worker.runner.model
     encode = model.encode
@@ -217,7 +217,7 @@ def test_a_failing_step_drops_its_newcomers_only(engine: Engine) -> None:
     expected = ids(engine.generate(prompt(0), GREEDY)[0])
     engine.add_request("good", prompt(0), GREEDY)
     engine.step()
-    engine.add_request("bad", prompt(1), GREEDY)
+    engine.add_request("bad", prompt(11), GREEDY)  # which no other test encodes before
     bad = engine.scheduler.queue[0].encoder_seq.inputs.encoder
     bad.features["input_features"] = torch.zeros(7, 100)  # 7 mel bins: the convolution refuses
     with pytest.raises(RuntimeError):
@@ -228,6 +228,9 @@ def test_a_failing_step_drops_its_newcomers_only(engine: Engine) -> None:
     assert set(outputs) == {"good"}
     assert ids(outputs["good"]) == expected
     assert_no_blocks_held(engine)
+    runs = engine.num_encoder_runs
+    assert ids(engine.generate(prompt(11), GREEDY)[0])  # not from what the failed step left behind
+    assert engine.num_encoder_runs == runs + 1
 
 
 def test_requests_join_a_running_batch_and_leave_it(engine: Engine) -> None:

@@ -31,6 +31,7 @@ requests = st.fixed_dictionaries(
         "prompt": st.integers(1, 6),
         "n": st.sampled_from([1, 1, 1, 2, 3]),
         "max_tokens": st.integers(1, 14),
+        "content": st.booleans(),
     }
 )
 
@@ -80,6 +81,42 @@ def test_what_is_not_refused_finishes_in_a_pool_of_just_its_size(
     if rival:
         sim.add(**request)
     sim.finish()
+
+
+def test_equal_contents_are_encoded_once_and_evicted_only_when_blocks_are_needed() -> None:
+    sim = Simulation(device=10)  # blocks of 4
+    for _ in range(3):
+        sim.add(encoder=8, max_tokens=2, content=True)
+    sim.add(encoder=4, max_tokens=2)  # of no content that anyone may share
+    sim.finish()
+    assert (sim.encoder_runs, sim.encoder_hits) == (2, 2)
+    sim.add(encoder=12, max_tokens=2, content=True)
+    sim.finish()
+    sim.add(encoder=8, max_tokens=2, content=True)  # long after the first
+    sim.finish()
+    assert (sim.encoder_runs, sim.encoder_hits) == (3, 3)
+    sim.add(encoder=24, max_tokens=2, content=True)  # 6 blocks and 1: the older unused table goes, of 12 tokens
+    sim.finish()
+    sim.add(encoder=8, max_tokens=2, content=True)
+    sim.finish()
+    assert (sim.encoder_runs, sim.encoder_hits) == (4, 4)
+    sim.add(encoder=12, max_tokens=2, content=True)
+    sim.finish()
+    assert (sim.encoder_runs, sim.encoder_hits) == (5, 4)
+    assert (sim.manager.num_encoder_runs, sim.manager.num_encoder_hits) == (5, 4)
+
+
+def test_a_failed_step_leaves_no_content_to_share() -> None:
+    sim = Simulation()
+    sim.add(encoder=8, content=True)
+    sim.add(encoder=8, content=True)
+    outputs = sim.scheduler.schedule()
+    assert [metadata.runs_encoder for metadata in outputs.metadata] == [True, False]
+    sim.scheduler.abort_newcomers(outputs)
+    sim.check_empty()
+    sim.manager.check_integrity()
+    sim.add(encoder=8, content=True)
+    assert [metadata.runs_encoder for metadata in sim.scheduler.schedule().metadata] == [True]
 
 
 def test_simulation_meets_every_kind_of_preemption() -> None:

@@ -20,7 +20,8 @@ import soundfile
 import torch
 from transformers import WhisperFeatureExtractor
 
-from transept.multimodal.audio import SAMPLE_RATE, load_audio, log_mel_spectrogram, mel_filters
+from transept.multimodal.audio import SAMPLE_RATE, load_audio
+from transept.multimodal.log_mel import log_mel_spectrogram, mel_filters
 from transept.multimodal.registry import MediaError
 
 SPEECH = Path(__file__).parents[1] / "data" / "speech"

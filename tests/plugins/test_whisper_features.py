@@ -8,7 +8,7 @@ import torch
 from transformers import WhisperConfig, WhisperFeatureExtractor
 
 from transept.multimodal import MediaError
-from transept.plugins.whisper.features import map_audio
+from transept.plugins.whisper.features import map_audio, map_features
 
 LIBRIVOX = Path(__file__).parents[1] / "data" / "speech" / "librivox"
 
@@ -52,3 +52,27 @@ def test_audio_is_never_cut():
 def test_audio_that_cannot_be_read():
     with pytest.raises(MediaError, match="cannot be opened"):
         map_audio("nowhere.wav", WhisperConfig())
+
+
+def test_a_window_of_features_is_padded_with_zeros():
+    config = WhisperConfig()
+    features = torch.randn(80, 700)
+    mapped = map_features(features, config)
+    assert mapped.num_tokens == 1500
+    padded = mapped.kwargs["input_features"]
+    assert torch.equal(padded[:, :700], features)
+    assert torch.equal(padded[:, 700:], torch.zeros(80, 2300))
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (torch.zeros(80, 3001), "hold 3001 frames, .* at most 3000"),
+        (torch.zeros(128, 100), r"\[80, frames\], not \[128, 100\]"),
+        (torch.zeros(1, 80, 100), r"not \[1, 80, 100\]"),
+        ("talk.wav", "not str"),
+    ],
+)
+def test_features_of_another_shape_are_refused(features, message):
+    with pytest.raises(MediaError, match=message):
+        map_features(features, WhisperConfig())

@@ -241,6 +241,7 @@ class Request:
         return SequenceGroupMetadata(
             request_id=f"request {index}",
             is_newcomer=is_newcomer,
+            runs_encoder=is_newcomer,
             seq_data={
                 seq_id: SequenceData(self.prompt, output[:num_outputs], sample)
                 for sample, (seq_id, output) in enumerate(zip(seq_ids, self.sequences, strict=True))
@@ -356,7 +357,7 @@ def test_steps_equal_transformers_whoever_shares_them(
     }
     for step in steps:
         metadata = [requests[index].metadata(index, outputs, newcomer) for index, outputs, newcomer in step]
-        sampled = house.worker.execute(SchedulerOutputs(metadata=metadata))
+        sampled = house.worker.execute(SchedulerOutputs(metadata=metadata)).sampled
         assert sampled.keys() == {seq_id for group in metadata for seq_id in group.seq_data}
         for index, outputs, _ in step:
             for sample in range(len(requests[index].sequences)):
@@ -380,7 +381,7 @@ def test_forked_samples_share_blocks_until_they_differ(case: Case) -> None:
     for outputs in range(1, 6):
         copies = [(table[1], twin[1])] if outputs == 1 else []
         step = SchedulerOutputs(metadata=[forked.metadata(0, outputs, False)], blocks_to_copy=copies)
-        sampled = house.worker.execute(step)
+        sampled = house.worker.execute(step).sampled
         for sample in (0, 1):
             wanted = expected[sample][len(request.prompt) - 1 + outputs]
             torch.testing.assert_close(logprobs_of(sampled[sample]), wanted, rtol=TOLERANCE, atol=TOLERANCE)
@@ -400,5 +401,7 @@ def test_a_request_goes_on_after_it_was_swapped_out_and_in(case: Case) -> None:
     elsewhere = [house.free.pop() for _ in blocks]
     request.cross_table, request.tables = elsewhere[: -len(table)], [elsewhere[-len(table) :]]
     back = list(enumerate(elsewhere))
-    sampled = house.worker.execute(SchedulerOutputs(metadata=[request.metadata(0, 1, False)], blocks_to_swap_in=back))
+    sampled = house.worker.execute(
+        SchedulerOutputs(metadata=[request.metadata(0, 1, False)], blocks_to_swap_in=back)
+    ).sampled
     torch.testing.assert_close(logprobs_of(sampled[0]), expected[len(request.prompt)], rtol=TOLERANCE, atol=TOLERANCE)

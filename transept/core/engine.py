@@ -144,6 +144,11 @@ class Engine:
         if params.stop and self.tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
         params = tokenize_bad_words(params, self.tokenizer)
+        if params.prompt_probe is not None:
+            shape = self.shape
+            params.prompt_probe.check(
+                len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, shape.num_kv_heads
+            )
         group = SequenceGroup(
             request_id,
             [Sequence(next(self._seq_ids), inputs)],
@@ -173,6 +178,16 @@ class Engine:
         """Whether any request still waits or runs."""
         return self.scheduler.has_unfinished
 
+    @property
+    def num_encoder_runs(self) -> int:
+        """Encoder inputs computed so far."""
+        return self.block_manager.num_encoder_runs
+
+    @property
+    def num_encoder_hits(self) -> int:
+        """Requests so far that found their encoder's output in the cross-attention cache."""
+        return self.block_manager.num_encoder_hits
+
     def _step(self) -> list[SequenceGroup]:
         """Schedule, execute, append. Returns the groups that took part.
 
@@ -181,18 +196,17 @@ class Engine:
         """
         scheduled = self.scheduler.schedule()
         try:
-            sampled = self.worker.execute(scheduled)
+            output = self.worker.execute(scheduled)
         except BaseException:
-            for metadata in scheduled.metadata:
-                if metadata.is_newcomer:
-                    self.scheduler.abort_seq_group(metadata.request_id)
+            self.scheduler.abort_newcomers(scheduled)
             raise
         for group in scheduled.groups:
+            group.probe_result = output.probes.get(group.request_id, group.probe_result)
             if group.beam_search is not None:
-                self._advance_beams(group, group.beam_search, sampled)
+                self._advance_beams(group, group.beam_search, output.sampled)
                 continue
             for seq in group.unfinished_seqs:
-                self._append(group, seq, sampled[seq.seq_id])
+                self._append(group, seq, output.sampled[seq.seq_id])
         self.scheduler.free_finished_seq_groups()
         return scheduled.groups
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from transept.core.prompt_probe import ProbeResult
 from transept.core.sequence import Sequence, SequenceGroup
 
 
@@ -35,6 +36,7 @@ class RequestOutput:
 
     encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for audio.
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
+    prompt_probe: what the request's PromptProbe read, once its first step is done; else None.
     outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).
     """
 
@@ -43,6 +45,7 @@ class RequestOutput:
     encoder_prompt_token_ids: list[int]
     prompt: str | None
     prompt_token_ids: list[int]
+    prompt_probe: ProbeResult | None
     outputs: list[CompletionOutput]
     finished: bool
 
@@ -56,6 +59,7 @@ class RequestOutput:
             encoder_prompt_token_ids=list(group.encoder_seq.prompt_token_ids),
             prompt=first.prompt,
             prompt_token_ids=list(first.prompt_token_ids),
+            prompt_probe=group.probe_result,
             outputs=[_completion(index, seq, group) for index, seq in enumerate(group.seqs)],
             finished=group.finished,
         )

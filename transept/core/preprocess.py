@@ -5,11 +5,14 @@ Called by the engine when a request arrives. It needs a ModelSpec, a config and 
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from transept.core.prompts import Prompt
 from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs
@@ -99,7 +102,7 @@ class InputPreprocessor:
             ((modality, data),) = single.data.items()
             mapped = map_input(self.spec, self.config, modality, data)
             self._check_source_length(mapped.num_tokens)
-            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs)
+            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, _content_key(mapped.kwargs))
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
@@ -107,7 +110,8 @@ class InputPreprocessor:
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         self._check_source_length(len(token_ids))
-        return EncoderInputs(self._text(single.text, token_ids), token_ids, len(token_ids))
+        text, key = self._text(single.text, token_ids), _content_key({"token_ids": token_ids})
+        return EncoderInputs(text, token_ids, len(token_ids), content_key=key)
 
     def _check_source_length(self, num_tokens: int) -> None:
         limit = self.max_source_positions
@@ -179,3 +183,16 @@ def _take_apart(prompt: Any) -> _Single:
         return _Single(None, [operator.index(token) for token in value], data)
     except TypeError:
         raise PromptError(f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}") from None
+
+
+def _content_key(encoder_input: Mapping[str, Any]) -> bytes | None:
+    """A hash of the encoder's input; None for values that are no arrays on the host."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(encoder_input.items()):
+        try:
+            array = np.ascontiguousarray(value)
+        except (TypeError, RuntimeError):  # PyTorch's, for a dtype that NumPy lacks and for a tensor on a GPU
+            return None
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+        digest.update(array.data)
+    return digest.digest()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from transept.core.prompt_probe import PromptProbe
 from transept.errors import ParameterError, suggest
+
+LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
 
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
@@ -35,6 +38,7 @@ class SamplingParams:
     length_penalty: hypotheses are ranked by ``cumulative_logprob / length**length_penalty``: above 0 favours long ones.
     early_stopping: when a beam search ends. True: with num_beams hypotheses. False: once the best beam, scored as if it
         ended here, is behind all of them. "never": once no beam could overtake them at any length.
+    patience: a beam search collects num_beams times as many hypotheses as this before it ends (Kasai et al. 2022).
     repetition_penalty: divides positive and multiplies negative logits of tokens in the decoder prompt or the output
         (Keskar et al. 2019, as in transformers). presence_penalty, frequency_penalty: subtracted once, and once an
         occurrence, from logits of tokens in the output (OpenAI's definitions).
@@ -46,12 +50,16 @@ class SamplingParams:
         word and within one; they need the checkpoint's tokenizer.
     forced_bos_token_id: the first new token after a decoder prompt of one token. forced_eos_token_id: the token, or one
         of several, that comes as the last one when max_tokens is reached.
+    logits_processors: called in turn as ``processor(logits, rows)`` after the suppressions above, to change logits in
+        place: float32 [rows, vocabulary], and each row's SequenceData with its prompt_token_ids and output_token_ids.
+        Requests with equal ones share a call, so let them be hashable and equal where they do the same.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
     ignore_eos: go on after the end-of-sequence token.
     seed: makes samples reproducible, whatever else is in the batch.
     logprobs: log probabilities of that many likeliest tokens, and the drawn one, at every position. They are taken
         after penalties, bias and suppression, before temperature and truncation; a beam search takes them before all
         of these, and adds penalties and bias to the log probabilities, as transformers does.
+    prompt_probe: what to read from the pass over the decoder prompt; the answer is RequestOutput.prompt_probe.
     skip_special_tokens: leave special tokens out of the text.
 
     Raises ParameterError for unknown, ill-valued or contradictory parameters.
@@ -68,6 +76,7 @@ class SamplingParams:
     num_return_sequences: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
+    patience: float = 1.0
     repetition_penalty: float | None = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -80,11 +89,13 @@ class SamplingParams:
     bad_words: str | Sequence[str] = ()
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | Sequence[int] | None = None
+    logits_processors: Sequence[LogitsProcessor] = ()
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     seed: int | None = field(default=None, compare=False)  # rows that differ in it alone are sampled together
     logprobs: int | None = None
+    prompt_probe: PromptProbe | None = field(default=None, compare=False)  # as seed
     skip_special_tokens: bool = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SamplingParams:
@@ -101,6 +112,7 @@ class SamplingParams:
         freeze(self, "stop", _strings("stop", self.stop))
         freeze(self, "bad_words", _strings("bad_words", self.bad_words))
         freeze(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
+        freeze(self, "logits_processors", _processors(self.logits_processors))
         if isinstance(self.forced_eos_token_id, int):
             freeze(self, "forced_eos_token_id", (self.forced_eos_token_id,))
         for name in ("allowed_token_ids", "suppress_tokens", "begin_suppress_tokens", "forced_eos_token_id"):
@@ -140,6 +152,7 @@ class SamplingParams:
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
             "length_penalty": (-math.inf, math.inf),
+            "patience": (0.0, math.inf),
             "repetition_penalty": (0.0, math.inf),
             "presence_penalty": (-2.0, 2.0),
             "frequency_penalty": (-2.0, 2.0),
@@ -155,7 +168,7 @@ class SamplingParams:
                 raise ParameterError(f"{name} must be a number in {start}, {end}, not {value!r}")
         if self.early_stopping not in (None, True, False, "never"):
             raise ParameterError(f'early_stopping must be True, False or "never", not {self.early_stopping!r}')
-        for name in ("top_p", "repetition_penalty"):
+        for name in ("top_p", "repetition_penalty", "patience"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
         if self.seed is not None and self.seed >= 2**64:
@@ -237,6 +250,16 @@ def _bad_words_ids(given: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...
     if not all(words):
         raise ParameterError("bad_words_ids holds an empty list; give each word's token ids: [[17], [4, 9]]")
     return words
+
+
+def _processors(given: Iterable[LogitsProcessor]) -> tuple[LogitsProcessor, ...]:
+    processors = tuple(given) if isinstance(given, Iterable) else (given,)
+    for processor in processors:
+        if not (callable(processor) and isinstance(processor, Hashable)):
+            raise ParameterError(
+                f"logits_processors holds {processor!r}; each must be hashable and callable as (logits, rows)"
+            )
+    return processors
 
 
 def _strings(name: str, given: str | Iterable[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class SchedulerOutputs:
     The execution side moves blocks before it computes, in this order: out, in, copy. A block freed by one move may be
     the destination of a later one.
 
-    metadata: what each group computes; the encoder runs for those with is_newcomer.
+    metadata: what each group computes; the encoder runs for those with runs_encoder.
     groups: the groups themselves, aligned with metadata.
     blocks_to_swap_out: (device, host) pairs. blocks_to_swap_in: (host, device) pairs.
     blocks_to_copy: (source, destination) pairs on the device.
@@ -81,6 +81,14 @@ class Scheduler:
         self._free(group)
         return group
 
+    def abort_newcomers(self, outputs: SchedulerOutputs) -> None:
+        """Drop the requests that a failed step was to start, and what their encoders may not have written."""
+        for group, metadata in zip(outputs.groups, outputs.metadata, strict=True):
+            if metadata.runs_encoder:
+                self.block_manager.forget_encoded(group)
+            if metadata.is_newcomer:
+                self.abort_seq_group(group.request_id)
+
     def fork_seq(self, parent: Sequence, child: Sequence) -> None:
         """Let a new sequence of a running group share its parent's blocks. The caller puts it into the group."""
         self.block_manager.fork(parent, child)
@@ -128,7 +136,7 @@ class Scheduler:
         while index < len(self.running):
             group = self.running[index]
             if self.block_manager.can_append_slots(group):
-                self._run(group, outputs, is_newcomer=False)
+                self._run(group, outputs)
                 index += 1
                 continue
             if len(self.running) == 1:
@@ -152,9 +160,10 @@ class Scheduler:
             group = self.queue[0]
             seqs = group.unfinished_seqs
             swapped = seqs[0].status is SequenceStatus.SWAPPED
+            runs_encoder = not swapped and not self.block_manager.is_encoded(group)
             num_seqs += group.max_num_seqs
             decoder_tokens += len(seqs) if swapped else sum(seq.num_tokens for seq in seqs)
-            encoder_tokens += 0 if swapped else group.encoder_seq.num_tokens
+            encoder_tokens += group.encoder_seq.num_tokens if runs_encoder else 0
             if (
                 num_seqs > config.max_num_seqs
                 or decoder_tokens > config.max_decoder_tokens
@@ -173,7 +182,7 @@ class Scheduler:
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
-            self._run(group, outputs, is_newcomer=not swapped)
+            self._run(group, outputs, is_newcomer=not swapped, runs_encoder=runs_encoder)
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
         """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
@@ -186,7 +195,9 @@ class Scheduler:
             seq.status = SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING
         insort(self.queue, group, key=_ARRIVAL)
 
-    def _run(self, group: SequenceGroup, outputs: SchedulerOutputs, is_newcomer: bool) -> None:
+    def _run(
+        self, group: SequenceGroup, outputs: SchedulerOutputs, is_newcomer: bool = False, runs_encoder: bool = False
+    ) -> None:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
         seq_data: dict[int, SequenceData] = {}
@@ -202,6 +213,7 @@ class Scheduler:
             SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_newcomer=is_newcomer,
+                runs_encoder=runs_encoder,
                 seq_data=seq_data,
                 sampling_params=group.sampling_params,
                 num_samples=group.num_samples,

@@ -15,6 +15,7 @@ from transept.core.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from transept.core.beam_search import BeamSearch
+    from transept.core.prompt_probe import ProbeResult
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
 
@@ -25,12 +26,14 @@ class EncoderInputs:
 
     num_tokens: length of the encoder's output, which is the number of cross-attention slots.
     features: the encoder's keyword arguments for multimodal input; empty for text.
+    content_key: equal for equal token ids or features, so that they are encoded once; None: never shared.
     """
 
     prompt: str | None
     token_ids: list[int]
     num_tokens: int
     features: Mapping[str, Any] = field(default_factory=dict)
+    content_key: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -137,11 +140,17 @@ class SequenceGroup:
         self.sampling_params = sampling_params
         self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
         self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
+        self.probe_result: ProbeResult | None = None  # set by the engine where the request asks for one
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:
         """The decoder sequences that still get tokens; they and the cross table hold blocks."""
         return [seq for seq in self.seqs if not seq.finished]
+
+    @property
+    def content_key(self) -> bytes | None:
+        """What the encoder is given, see EncoderInputs."""
+        return self.encoder_seq.inputs.encoder.content_key
 
     @property
     def finished(self) -> bool:
@@ -202,16 +211,29 @@ class SequenceData:
 class SequenceGroupMetadata:
     """One request's part of a step: all that crosses from the scheduling side to the execution side.
 
-    is_newcomer: the encoder runs in this step and every decoder token is computed; else one token a sequence is.
+    is_newcomer: every decoder token is computed; else one token a sequence is.
+    runs_encoder: this newcomer's encoder input is not in the cross-attention cache yet.
     num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
         beam, how many of the likeliest to return.
     """
 
     request_id: str
     is_newcomer: bool
+    runs_encoder: bool
     seq_data: dict[int, SequenceData]  # by decoder sequence id
     sampling_params: SamplingParams
     num_samples: int
     block_tables: dict[int, BlockTable]  # by decoder sequence id
     encoder_seq_data: EncoderInputs
     cross_block_table: BlockTable
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """All that crosses back from the execution side.
+
+    sampled: the drawn tokens by decoder sequence id. probes: what newcomers' prompt probes read, by request id.
+    """
+
+    sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
+    probes: dict[str, ProbeResult] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Audio: from a file, bytes or a waveform to mono float32 samples, and on to the log-mel features of Whisper.
+"""Audio: from a file, bytes or a waveform to mono float32 samples.
 
 Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, mp3, ...),
 FFmpeg through PyAV the rest (m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts audio, and
-nothing here opens a URL. torch loads with the first spectrogram, PyAV with the first file that libsndfile cannot read.
+nothing here opens a URL. PyAV loads with the first file that libsndfile cannot read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,9 @@ import soxr
 
 from transept.errors import MediaError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 Waveform = npt.NDArray[np.float32]  # mono [num_samples]
 
 SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
-N_FFT = 400  # samples; 25 ms at 16 kHz
-HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
 HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
@@ -73,54 +67,6 @@ def load_audio(data: Any, sample_rate: int = SAMPLE_RATE) -> Waveform:
     with _open(data, name) as file:
         rewindable = file if file.seekable() else io.BytesIO(file.read())  # a pipe is not, and decoders rewind
         return _checked(_decode(rewindable, name, sample_rate), name)
-
-
-def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> Tensor:
-    """Whisper's input features (Radford et al. 2022, section 2.2): the log10 of an 80 or 128 band mel spectrogram.
-
-    waveform: [up to num_samples] float32 at 16 kHz, taken as padded with zeros to num_samples, which is a multiple of
-        HOP_LENGTH.
-    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to transformers' WhisperFeatureExtractor: Hann windows
-    of N_FFT samples centred on every hop, the edges reflected; floor 1e-10; all but the top 8 decades cut; (x + 4) / 4.
-    Raises MediaError when the waveform is longer than num_samples.
-    """
-    import torch
-
-    if len(waveform) > num_samples:
-        raise MediaError(f"the waveform has {len(waveform)} samples, more than the {num_samples} of the spectrogram")
-    # Only frames that touch the signal are computed. Half a window past its end everything is zero, and so is the
-    # reflection at the end of what is left:
-    #   samples  0 ........ len(waveform) .... num_computed ....... num_samples
-    #            |----- signal ----|- >= N_FFT / 2 zeros -|-- constant frames --|
-    signal_frames = -(-(len(waveform) + N_FFT // 2) // HOP_LENGTH)
-    num_computed = min(signal_frames * HOP_LENGTH, num_samples)
-    padded = np.zeros(num_computed, dtype=np.float32)
-    padded[: len(waveform)] = waveform
-
-    samples = torch.from_numpy(padded)
-    window = torch.hann_window(N_FFT, dtype=samples.dtype, device=samples.device)
-    spectrum = torch.stft(samples, N_FFT, HOP_LENGTH, window=window, return_complex=True)[:, :-1].T  # [frames, bins]
-    power = spectrum.real.square() + spectrum.imag.square()
-    log_mel = (mel_filters(num_mels) @ power.T).clamp_(min=1e-10).log10_()  # [mels, frames]
-
-    floor = max(log_mel.max().item() - 8.0, -10.0)  # -10: the log of the clamp, which silence comes to
-    features = samples.new_full((num_mels, num_samples // HOP_LENGTH), floor)
-    torch.clamp(log_mel, min=floor, out=features[:, : log_mel.shape[1]])
-    return features.add_(4.0).div_(4.0)
-
-
-@lru_cache(maxsize=8)
-def mel_filters(num_mels: int) -> Tensor:
-    """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
-
-    Those of ``librosa.filters.mel``, by way of transformers, which an engine has loaded anyway.
-    """
-    import torch
-    from transformers.audio_utils import mel_filter_bank
-
-    slaney = {"norm": "slaney", "mel_scale": "slaney"}
-    filters = mel_filter_bank(N_FFT // 2 + 1, num_mels, 0.0, SAMPLE_RATE / 2, SAMPLE_RATE, **slaney)
-    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))
 
 
 def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:
@@ -275,21 +221,23 @@ def _resample(blocks: Iterable[Waveform], rate: float, sample_rate: int, name: s
             f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
             f"{HIGHEST_RATE} Hz"
         )
-    parts = [NO_SAMPLES]
+    samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
     if rate == sample_rate:
-        parts += blocks
+        for block in blocks:
+            samples += np.ascontiguousarray(block).data
     else:
         resampler = soxr.ResampleStream(rate, sample_rate, num_channels=1, dtype="float32", quality="HQ")
-        parts += [resampler.resample_chunk(np.ascontiguousarray(block)) for block in blocks]
-        parts.append(resampler.resample_chunk(NO_SAMPLES, last=True))
-    return np.concatenate(parts)
+        for block in blocks:
+            samples += resampler.resample_chunk(np.ascontiguousarray(block)).data
+        samples += resampler.resample_chunk(NO_SAMPLES, last=True).data
+    return np.frombuffer(samples, np.float32)
 
 
 def _checked(waveform: Waveform, name: str) -> Waveform:
     """The waveform, unless it is empty or its samples are not audio."""
     if not waveform.size:
         raise MediaError(f"{name} holds no audio: it is empty, or shorter than one sample")
-    peak = float(np.abs(waveform).max())
+    peak = max(float(waveform.max()), -float(waveform.min()))  # both are NaN when a sample is
     if not np.isfinite(peak):
         raise MediaError(f"{name} has samples that are not finite (NaN or infinity): mend or drop them")
     if peak > HIGHEST_PEAK:

@@ -45,15 +45,58 @@ def prepend_dec(token_ids: Sequence[int], config: Any) -> list[int]:
 
 
 @dataclass(frozen=True)
+class SpeechTokens:
+    """Ids of the control tokens that `transept.speech` tells apart; None where a family has no such token.
+
+    end_of_text: ends a transcript; text tokens lie below it, all control tokens above.
+    start_of_transcript: opens one. start_of_previous: stands before earlier text, which opens a decoder prompt.
+    no_speech: as likely after start_of_transcript as nobody speaks.
+    first_timestamp: 0.00 s into the window; the following ids are SpeechSpec.seconds_per_timestamp apart.
+    no_timestamps: after the control tokens that open a transcript, asks for text alone.
+    prompt_only: all that come in decoder prompts and never in a transcript.
+    """
+
+    end_of_text: int
+    start_of_transcript: int
+    start_of_previous: int | None = None
+    no_speech: int | None = None
+    first_timestamp: int | None = None
+    no_timestamps: int | None = None
+    prompt_only: tuple[int, ...] = ()
+
+
+def no_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]:
+    """The alignment heads of a family whose attention does not tell when a word is said."""
+    return ()
+
+
+@dataclass(frozen=True)
 class SpeechSpec:
     """How a speech family talks: what `transept.speech` must know to drive it.
 
-    sample_rate: of the waveform that the family's audio mapper wants, in Hz.
+    config is the checkpoint's, generation_config a transformers GenerationConfig.
+
+    sample_rate: of the waveforms that the family takes, in Hz.
     window_seconds(config): the longest audio that one request may carry.
     languages(config): language code (``"en"``) to token id; empty when the model knows one language only.
     decoder_prompt(config, language=, task=, timestamps=): the control tokens that open a transcript. Raises
         ParameterError for a language or a task that the model does not have.
     language_prompt(config): the decoder prompt after which the next token names the language.
+    tokens(config): its control tokens.
+    features: (waveform, config) -> the encoder's features of a whole recording, or a reference to it. waveform: float32
+        [samples], of any length. Returns float32 [channels, frames], of which a window is a slice.
+    frames_per_second: of the features.
+    features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
+    language_names: lower-case English name, common other names among them, to language code.
+    seconds_per_timestamp: between neighbouring timestamp tokens.
+    timestamp_rules: (config, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
+        come only where they make sense, or a reference to it; see SamplingParams.logits_processors.
+        max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: how many tokens at the end of the decoder
+        prompt count as already transcribed.
+    unspoken_tokens: (config, generation_config, tokenizer) -> text tokens for what is heard but not spoken, which no
+        transcript should hold, or a reference; tokenizer: of transformers.
+    alignment_heads(config, generation_config): (decoder layer, head) pairs whose cross-attention follows the speech;
+        none: the family has no word timestamps.
     """
 
     sample_rate: int
@@ -61,6 +104,15 @@ class SpeechSpec:
     languages: Callable[[Any], Mapping[str, int]]
     decoder_prompt: Callable[..., list[int]]
     language_prompt: Callable[[Any], list[int]]
+    tokens: Callable[[Any], SpeechTokens]
+    features: Any
+    frames_per_second: int
+    features_modality: str = "audio_features"
+    language_names: Mapping[str, str] = field(default_factory=dict)
+    seconds_per_timestamp: float = 0.0
+    timestamp_rules: Any = None
+    unspoken_tokens: Any = None
+    alignment_heads: Callable[[Any, Any], tuple[tuple[int, int], ...]] = no_heads
 
 
 @dataclass(frozen=True)

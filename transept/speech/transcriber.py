@@ -1,159 +1,199 @@
-"""Transcriber: audio of any length to text.
+"""Transcriber: audio of any length to text, with a model that stays loaded.
 
-Recordings are cut into consecutive windows of the model's length, so nothing is lost however long they are; windows of
-many recordings share the engine's batch. What is a family's own (control tokens, languages, window length) comes from
-its plugin's SpeechSpec.
+The two modes are jobs of `transept.speech.conversation`: `sequential`, window after window, and `batched`, windows
+beside each other. Windows of all recordings share the engine's batch. What is a family's own (control tokens,
+languages, timestamps) comes from its plugin's SpeechSpec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from transept.core.config import EngineConfig
 from transept.core.engine import Engine
-from transept.core.outputs import RequestOutput
-from transept.core.prompts import TokensPrompt
-from transept.core.sampling_params import SamplingParams
-from transept.errors import TranseptError, UnsupportedModelError
+from transept.errors import ParameterError, TranseptError, suggest
 from transept.multimodal.audio import load_audio
+from transept.speech import batched, sequential, speech_only
+from transept.speech.conversation import Found, converse
+from transept.speech.language import Language, recording_language
+from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
+from transept.speech.progress import AudioProgress
+from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Segment, Transcript
 
 AudioInput: TypeAlias = str | Path | bytes | tuple[Any, int]  # path, file contents, or (waveform, sample rate)
 
+MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 
-@dataclass
-class _Recording:
-    """One input on its way through: its windows, or the error that reading it gave."""
 
-    error: TranseptError | None = None
-    duration: float = 0.0  # seconds
-    windows: tuple[np.ndarray, ...] = ()
-    language: str | None = None  # code; set by detection when the user names none
+@dataclass(frozen=True)
+class Opened:
+    """What a job says first: that its recording could be read. duration: seconds."""
+
+    duration: float
 
 
 class Transcriber:
     """Keeps a speech model loaded.
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model that is not a speech model.
+
+    Audio is a path, the bytes of a file, or ``(waveform, sample rate)``, of any length; see `load_audio`. The options
+    of every method are those of TranscriptionOptions, by keyword; a bad one is a ParameterError at once, before any
+    work. One transcription at a time: what `transcribe_many` and `stream` return is read to its end, or closed, first.
+    Closing it, or an exception such as KeyboardInterrupt, leaves nothing behind in the engine.
     """
 
-    def __init__(self, model: str | Path, **engine_options: Any) -> None:
+    def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
         self.engine = Engine(model, **engine_options)
-        speech = self.engine.spec.speech
-        if speech is None:
-            raise UnsupportedModelError(
-                f'"{model}" is a "{self.engine.spec.name}" model; it does not transcribe speech'
-            )
-        self.speech = speech
-        self.languages = dict(speech.languages(self.engine.model_config))
-        self.window_seconds = speech.window_seconds(self.engine.model_config)
+        self.model = SpeechModel(self.engine)
 
-    def transcribe(self, audio: AudioInput, *, language: str | None = None, task: str = "transcribe") -> Transcript:
-        """Transcribe one recording, or translate it to English.
+    def transcribe(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> Transcript:
+        """Transcribe one recording, or translate it to English (``task="translate"``).
 
-        audio: a path, a file's bytes, or ``(waveform, sample rate)``. language: a code such as ``"de"``; detected from
-        the first window when None. task: ``"transcribe"`` or ``"translate"``.
-        Raises MediaError for audio that cannot be read, ParameterError for an unknown language or task.
+        progress: show a bar in minutes of audio on stderr; None: where that is a terminal.
+        Raises MediaError for audio that cannot be read.
         """
-        result = next(self.transcribe_many([audio], language=language, task=task))
+        with closing(self.transcribe_many([audio], progress=progress, **options)) as results:
+            result = next(results)
         if isinstance(result, TranseptError):
             raise result
         return result
 
     def transcribe_many(
-        self, audios: Iterable[AudioInput], *, language: str | None = None, task: str = "transcribe"
-    ) -> Iterator[Transcript | TranseptError]:
+        self, audios: Iterable[AudioInput], *, progress: bool | None = False, **options: Any
+    ) -> Generator[Transcript | TranseptError, None, None]:
         """Transcribe recordings together, in their order; one that cannot be read gives its error in its place.
 
-        See `transcribe`. Raises ParameterError at once for an unknown language or task.
+        audios: read as their turn comes. progress: see `transcribe`.
         """
-        self._control_tokens(language, task)
-        return self._run(audios, language, task)
+        return self._in_order(audios, self._checked(options), progress)
 
-    def _run(
-        self, audios: Iterable[AudioInput], language: str | None, task: str
-    ) -> Iterator[Transcript | TranseptError]:
-        for batch in self._batches(audios):
-            self._set_languages(batch, language)
-            yield from self._transcribe_batch(batch, task)
+    def stream(
+        self, audio: AudioInput, *, progress: bool | None = False, **options: Any
+    ) -> Generator[Segment, None, None]:
+        """The segments of one recording, each as soon as it is certain. Raises MediaError as it is read."""
+        return self._segments(audio, self._checked(options), progress)
 
-    def _batches(self, audios: Iterable[AudioInput]) -> Iterator[list[_Recording]]:
-        """Recordings with about as many windows as the engine runs at a time; read only when their turn comes."""
-        batch: list[_Recording] = []
-        for audio in audios:
-            batch.append(self._read(audio))
-            if sum(len(recording.windows) for recording in batch) >= self.engine.config.max_num_seqs:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+    def detect_language(self, audio: AudioInput, **options: Any) -> tuple[str, float, dict[str, float]]:
+        """The language of a recording: its code, its probability, and the probabilities of all languages by code.
 
-    def _read(self, audio: AudioInput) -> _Recording:
-        rate = self.speech.sample_rate
-        try:
+        options: language_detection_segments and language_detection_threshold. A recording shorter than the model's
+        window is heard with silence after it, as openai-whisper's ``detect_language`` hears it. `transcribe` looks at
+        the window that it will decode, whose padding is not silence, so its probability is a little different.
+        Raises MediaError for audio that cannot be read, ParameterError for a model that knows one language only.
+        """
+        checked = self._checked({**options, "language": None})
+        if not self.model.languages:
+            raise ParameterError("this model knows one language only, so there is nothing to detect")
+
+        def job() -> Generator[Any, Any, Language]:
+            rate = self.model.spec.sample_rate
             waveform = load_audio(audio, rate)
-        except TranseptError as error:
-            return _Recording(error=error)
-        size = round(self.window_seconds * rate)  # samples
-        windows = tuple(waveform[start : start + size] for start in range(0, len(waveform), size))
-        return _Recording(duration=len(waveform) / rate, windows=windows)
+            window = rate * self.model.window_frames // self.model.fps  # samples
+            features = self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
+            return (yield from recording_language(self.model, features, checked))
 
-    def _set_languages(self, batch: list[_Recording], language: str | None) -> None:
-        """The language that the user named, or for each recording the likeliest one of its first window."""
-        unknown = [recording for recording in batch if recording.windows]
-        for recording in batch:
-            recording.language = language or "en"
-        if language is not None or not self.languages or not unknown:
-            return
-        prompt = self.speech.language_prompt(self.engine.model_config)
-        codes = {token: code for code, token in self.languages.items()}
-        params = SamplingParams(temperature=0.0, max_tokens=1, allowed_token_ids=list(codes), suppress_tokens=())
-        outputs = self.engine.generate(
-            [self._window_prompt(recording.windows[0], prompt) for recording in unknown], params, progress=False
-        )
-        for recording, output in zip(unknown, outputs, strict=True):
-            recording.language = codes[output.outputs[0].token_ids[0]]
+        ((_, language),) = converse(self.engine, [job()], max_jobs=1)
+        if isinstance(language, TranseptError):
+            raise language
+        return language.code, language.probability or 0.0, language.probabilities
 
-    def _transcribe_batch(self, batch: list[_Recording], task: str) -> Iterator[Transcript | TranseptError]:
-        prompts = [
-            self._window_prompt(window, self._control_tokens(recording.language, task))
-            for recording in batch
-            for window in recording.windows
-            if window.any()  # digital silence has no words, but models make some up
-        ]
-        outputs = iter(self.engine.generate(prompts, SamplingParams(temperature=0.0), progress=False))
-        for recording in batch:
-            yield recording.error or self._transcript(recording, outputs)
+    def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
+        checked = TranscriptionOptions(**options)
+        self.model.check(checked)
+        return checked
 
-    def _transcript(self, recording: _Recording, outputs: Iterator[RequestOutput]) -> Transcript:
-        segments = []
-        for index, window in enumerate(recording.windows):
-            if window.any():
-                completion = next(outputs).outputs[0]
-                start = index * self.window_seconds
-                end = start + len(window) / self.speech.sample_rate
-                segments.append(Segment(start, end, completion.text, completion.token_ids))
-        text = "".join(segment.text for segment in segments).strip()
-        return Transcript(text, recording.language or "en", recording.duration, segments)
+    def _in_order(
+        self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
+    ) -> Generator[Transcript | TranseptError, None, None]:
+        results: dict[int, Transcript | TranseptError] = {}  # those before whose turn others are not done
+        turn = 0
+        with closing(self._events(audios, options, progress)) as events:
+            for index, event in events:
+                if isinstance(event, Transcript | TranseptError):
+                    results[index] = event
+                    while turn in results:
+                        yield results.pop(turn)
+                        turn += 1
 
-    def _control_tokens(self, language: str | None, task: str) -> list[int]:
-        return self.speech.decoder_prompt(self.engine.model_config, language=language, task=task)
+    def _segments(
+        self, audio: AudioInput, options: TranscriptionOptions, progress: bool | None
+    ) -> Generator[Segment, None, None]:
+        numbers = count()  # windows of batched mode do not know how many segments came before
+        with closing(self._events([audio], options, progress)) as events:
+            for _, event in events:
+                if isinstance(event, TranseptError):
+                    raise event
+                if isinstance(event, Found):
+                    yield from (dataclasses.replace(each, id=next(numbers)) for each in event.segments)
 
-    def _window_prompt(self, window: np.ndarray, decoder_prompt: list[int]) -> TokensPrompt:
-        return {"prompt_tokens": decoder_prompt, "multi_modal_data": {"audio": (window, self.speech.sample_rate)}}
+    def _events(
+        self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
+    ) -> Generator[tuple[int, Any], None, None]:
+        """All that comes up, with the index of the recording; the bar follows it."""
+        jobs = (self._job(audio, options) for audio in audios)
+        max_jobs = min(MAX_RECORDINGS, self.engine.config.max_num_seqs)
+        with AudioProgress(progress) as bar, closing(converse(self.engine, jobs, max_jobs)) as events:
+            for index, event in events:
+                if isinstance(event, Opened):
+                    bar.opened(event.duration)
+                elif isinstance(event, Found):
+                    bar.reached(index, event.progress_seconds)
+                elif isinstance(event, Transcript):
+                    bar.reached(index, event.duration)
+                yield index, event
+
+    def _job(self, audio: AudioInput, options: TranscriptionOptions) -> Generator[Any, Any, Transcript]:
+        """One recording, from its file to its transcript."""
+        rate = self.model.spec.sample_rate
+        waveform = load_audio(audio, rate)
+        duration = len(waveform) / rate
+        yield Opened(duration)
+        mode = batched if options.batched else speech_only if options.vad else sequential
+        job = mode.transcribe(self.model, waveform, options)
+        del waveform  # the mode lets go of it as soon as it has the features
+        language, segments = yield from job
+        text = self.model.decode([token for segment in segments for token in segment.tokens]).strip()
+        return Transcript(text, language.code, language.probability, duration, segments, options)
 
 
 def transcribe(
-    audio: AudioInput,
-    model: str | Path,
-    *,
-    language: str | None = None,
-    task: str = "transcribe",
-    **engine_options: Any,
+    audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
 ) -> Transcript:
-    """Transcribe one recording with a model that is loaded for it; see Transcriber, which keeps one loaded."""
-    return Transcriber(model, **engine_options).transcribe(audio, language=language, task=task)
+    """Transcribe one recording with a model that is loaded for it; Transcriber keeps one loaded.
+
+    options: those of TranscriptionOptions and of Engine. See Transcriber.transcribe.
+    """
+    transcription, engine = _told_apart(options)
+    return Transcriber(model, **engine).transcribe(audio, progress=progress, **transcription)
+
+
+def stream_transcribe(
+    audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
+) -> Iterator[Segment]:
+    """The segments of one recording, each as soon as it is certain, with a model that is loaded for it.
+
+    options: those of TranscriptionOptions and of Engine. See Transcriber.stream.
+    """
+    transcription, engine = _told_apart(options)
+    return Transcriber(model, **engine).stream(audio, progress=progress, **transcription)
+
+
+def _told_apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the transcription, and options of the engine. Raises ParameterError for what is neither."""
+    ours = TranscriptionOptions.names()
+    theirs = [each.name for each in dataclasses.fields(EngineConfig) if each.name != "model"]
+    for name in options:
+        if name not in ours and name not in theirs:
+            raise ParameterError(f"transcription has no option {name!r}.{suggest(name, [*ours, *theirs])}")
+    transcription = {name: value for name, value in options.items() if name in ours}
+    return transcription, {name: value for name, value in options.items() if name not in ours}

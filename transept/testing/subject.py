@@ -112,6 +112,7 @@ def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[
 
     Raises AssertionError when the block books are not right after a step, or blocks are held at the end.
     """
+    engine.block_manager.reset()  # so that every encoder runs: nothing is left in the cache of earlier runs
     waiting = list(enumerate(requests))
     finished: dict[str, RequestOutput] = {}
     preempted, step = False, 0

@@ -50,4 +50,7 @@ class Attention(nn.Module):
         Returns [num_tokens, num_heads * head_dim].
         """
         out = self.backend.forward(query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
+        if attn_metadata.capture is not None and attn_type is AttentionType.ENCODER_DECODER:
+            assert kv_cache is not None
+            attn_metadata.capture.record(query, kv_cache, self.scale)
         return out.flatten(1)

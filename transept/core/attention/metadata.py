@@ -13,6 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
+from transept.core.attention.capture import CrossAttentionCapture
+
 
 class AttentionType(enum.Enum):
     """Where the keys come from."""
@@ -38,6 +40,7 @@ class AttentionMetadata:
         cross_query_start_loc: request i owns query rows ``cross_query_start_loc[i] : cross_query_start_loc[i + 1]``.
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
         newcomers: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
+        capture: where the attention layer leaves weights that requests ask for; None: nowhere.
     """
 
     block_size: int
@@ -50,6 +53,7 @@ class AttentionMetadata:
     cross_seq_lens: list[int] = field(default_factory=list)
     cross_block_tables: list[list[int]] = field(default_factory=list)
     newcomers: list[int] = field(default_factory=list)
+    capture: CrossAttentionCapture | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 
     @classmethod

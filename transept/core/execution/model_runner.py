@@ -13,9 +13,10 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Sampler, SamplingRow
 from transept.core.model import ForConditionalGeneration
-from transept.core.sequence import EncoderInputs, SampledToken, SequenceGroupMetadata
+from transept.core.sequence import EncoderInputs, SequenceGroupMetadata, StepOutput
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -34,14 +35,15 @@ class ModelRunner:
         self.backend = model.context.attention_backend
 
     @torch.inference_mode()
-    def execute(self, step: list[SequenceGroupMetadata]) -> dict[int, list[SampledToken]]:
-        """Run one step. Returns the drawn tokens by decoder sequence id."""
+    def execute(self, step: list[SequenceGroupMetadata]) -> StepOutput:
+        """Run one step."""
         if not step:
-            return {}  # blocks have moved, nothing is computed
-        newcomers = [group.encoder_seq_data for group in step if group.is_newcomer]
+            return StepOutput()  # blocks have moved, nothing is computed
+        newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step)
         self.backend.plan(metadata)
+        probes = PromptProbes(step, metadata, self.cache.layers)
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         last_rows = self._tensor(metadata.query_start_loc[1:]) - 1
         logits = self.model.compute_logits(hidden[last_rows])
@@ -50,7 +52,7 @@ class ModelRunner:
             for group in step
             for seq_id, data in group.seq_data.items()
         ]
-        return self.sampler(logits, rows)
+        return StepOutput(self.sampler(logits, rows), probes.read(hidden, self.model.compute_logits))
 
     def _encode(self, newcomers: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all newcomers, [encoder_tokens, hidden], computed in chunks."""
@@ -93,7 +95,7 @@ class ModelRunner:
             metadata.cross_query_start_loc.append(len(input_ids))
             metadata.cross_seq_lens.append(group.encoder_seq_data.num_tokens)
             metadata.cross_block_tables.append(group.cross_block_table)
-            if group.is_newcomer:
+            if group.runs_encoder:
                 metadata.newcomers.append(index)
         metadata.query_start_loc = [0, *accumulate(query_lens)]
         metadata.slot_mapping = self._tensor(slots)

@@ -83,6 +83,8 @@ class Sampler:
         if params.begin_suppress_tokens:
             begin = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == int(_forces_bos(row))]
             _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
+        for processor in params.logits_processors:
+            processor(logits, [row.data for row in rows])
         if params.forced_bos_token_id is not None:
             first = [i for i, row in enumerate(rows) if _forces_bos(row) and not row.data.output_token_ids]
             self._force(logits, first, (params.forced_bos_token_id,))

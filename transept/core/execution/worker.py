@@ -18,7 +18,7 @@ from transept.core.execution.sampler import Sampler
 from transept.core.layers.linear import ParallelGroup
 from transept.core.model import ForConditionalGeneration, ModelShape
 from transept.core.scheduler import SchedulerOutputs
-from transept.core.sequence import SampledToken
+from transept.core.sequence import StepOutput
 
 
 class Worker:
@@ -43,8 +43,8 @@ class Worker:
         self.cache = KVCache(shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device)
         self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device))
 
-    def execute(self, step: SchedulerOutputs) -> dict[int, list[SampledToken]]:
-        """Move the step's blocks, then run it. Returns the drawn tokens by decoder sequence id."""
+    def execute(self, step: SchedulerOutputs) -> StepOutput:
+        """Move the step's blocks, then run it."""
         self.cache.swap_out(step.blocks_to_swap_out)
         self.cache.swap_in(step.blocks_to_swap_in)
         self.cache.copy(step.blocks_to_copy)

@@ -6,14 +6,25 @@ from typing import Any
 
 from transept.authoring import ModelSpec, SpeechSpec, hookimpl
 from transept.plugins.whisper import control_tokens
+from transept.plugins.whisper.languages import LANGUAGE_NAMES
 
 SAMPLE_RATE = 16_000  # Hz
 SECONDS_PER_POSITION = 0.02  # one encoder position is two log-mel frames of 10 ms
+FRAMES_PER_SECOND = 100
 
 
 def window_seconds(config: Any) -> float:
     """The longest audio that one request may carry: 30 s for every released checkpoint."""
     return float(config.max_source_positions) * SECONDS_PER_POSITION
+
+
+def alignment_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]:
+    """The heads that the checkpoint names, or else all of the upper half of the decoder."""
+    given = getattr(generation_config, "alignment_heads", None)
+    if given:
+        return tuple((layer, head) for layer, head in given)
+    layers, heads = config.decoder_layers, config.decoder_attention_heads
+    return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
 
 
 @hookimpl
@@ -26,7 +37,10 @@ def register_models() -> list[ModelSpec]:
             model_class="transept.plugins.whisper.model:WhisperForConditionalGeneration",
             default_decoder_prompt=control_tokens.decoder_prompt,
             prepare_decoder_prompt=control_tokens.prepare_decoder_prompt,
-            input_mappers={"audio": "transept.plugins.whisper.features:map_audio"},
+            input_mappers={
+                "audio": "transept.plugins.whisper.features:map_audio",
+                "audio_features": "transept.plugins.whisper.features:map_features",
+            },
             weight_maps={
                 "huggingface": "transept.plugins.whisper.weights:HUGGINGFACE",
                 "ctranslate2": "transept.plugins.whisper.weights:CTRANSLATE2",
@@ -37,6 +51,14 @@ def register_models() -> list[ModelSpec]:
                 languages=control_tokens.languages,
                 decoder_prompt=control_tokens.decoder_prompt,
                 language_prompt=control_tokens.language_prompt,
+                tokens=control_tokens.speech_tokens,
+                features="transept.plugins.whisper.features:recording_features",
+                frames_per_second=FRAMES_PER_SECOND,
+                language_names=LANGUAGE_NAMES,
+                seconds_per_timestamp=SECONDS_PER_POSITION,
+                timestamp_rules="transept.plugins.whisper.timestamp_rules:timestamp_rules",
+                unspoken_tokens="transept.plugins.whisper.unspoken:unspoken_tokens",
+                alignment_heads=alignment_heads,
             ),
         )
     ]

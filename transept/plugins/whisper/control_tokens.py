@@ -11,19 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transept.authoring import ParameterError, suggest
+from transept.authoring import ParameterError, SpeechTokens, suggest
+from transept.plugins.whisper.languages import LANGUAGES
 
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
 NUM_OTHER_CONTROLS = 7  # from <|translate|> to <|notimestamps|>, and <|startoftranscript|>
 MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
-
-# In the vocabulary's order, which is the order of training data by language.
-_LANGUAGE_CODES = """
-    en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi
-    ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd
-    gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue
-"""
-LANGUAGE_CODES = tuple(_LANGUAGE_CODES.split())
 
 
 class ControlTokens:
@@ -41,7 +34,21 @@ class ControlTokens:
         self.no_speech = self.translate + 4
         self.no_timestamps = self.translate + 5
         self.first_timestamp = first_timestamp
-        self.languages = dict(zip(LANGUAGE_CODES, range(self.first_language, self.translate), strict=False))
+        self.languages = dict(zip(LANGUAGES, range(self.first_language, self.translate), strict=False))
+
+
+def speech_tokens(config: Any) -> SpeechTokens:
+    """The control tokens that transcription tells apart."""
+    tokens = ControlTokens(config)
+    return SpeechTokens(
+        end_of_text=tokens.start_of_transcript - 1,
+        start_of_transcript=tokens.start_of_transcript,
+        start_of_previous=tokens.start_of_previous,
+        no_speech=tokens.no_speech,
+        first_timestamp=tokens.first_timestamp,
+        no_timestamps=tokens.no_timestamps,
+        prompt_only=(tokens.start_of_transcript, *range(tokens.translate, tokens.no_timestamps)),
+    )
 
 
 def languages(config: Any) -> dict[str, int]:

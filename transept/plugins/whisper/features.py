@@ -1,13 +1,40 @@
-"""Whisper's input mapper: audio to the log-mel features of one window."""
+"""Whisper's input features: the log-mel spectrogram of a whole recording, and of the window that a request takes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transept.multimodal import MappedInput, MediaError
-from transept.multimodal.audio import HOP_LENGTH, SAMPLE_RATE, load_audio, log_mel_spectrogram
+from transept.multimodal.audio import SAMPLE_RATE, Waveform, load_audio
+from transept.multimodal.log_mel import HOP_LENGTH, log_mel_spectrogram, recording_log_mel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FRAMES_PER_TOKEN = 2  # the stride of the encoder's second convolution; 20 ms a token
+
+
+def recording_features(waveform: Waveform, config: Any) -> Tensor:
+    """Features of a recording of any length, to be cut into windows: float32 [num_mel_bins, frames of 10 ms]."""
+    return recording_log_mel(waveform, config.num_mel_bins)
+
+
+def map_features(data: Any, config: Any) -> MappedInput:
+    """A slice of `recording_features`, padded with zeros to the length that the encoder was trained on.
+
+    data: float32 [num_mel_bins, up to 2 x max_source_positions]. config: a WhisperConfig.
+    Raises MediaError for features of another shape.
+    """
+    import torch
+
+    window = config.max_source_positions * FRAMES_PER_TOKEN  # frames
+    if not isinstance(data, torch.Tensor) or data.ndim != 2 or data.shape[0] != config.num_mel_bins:
+        shape = list(getattr(data, "shape", ())) or type(data).__name__
+        raise MediaError(f"audio_features must be a tensor [{config.num_mel_bins}, frames], not {shape}")
+    if data.shape[1] > window:
+        raise MediaError(f"audio_features hold {data.shape[1]} frames, and one request carries at most {window}")
+    features = torch.nn.functional.pad(data, (0, window - data.shape[1]))
+    return MappedInput(kwargs={"input_features": features}, num_tokens=config.max_source_positions)
 
 
 def map_audio(data: Any, config: Any) -> MappedInput:

@@ -1,0 +1,122 @@
+"""Whole recordings on a CPU in float32: Transept's two modes and faster-whisper's.
+
+    python -m benchmarks.transcription [--runs 5] [--models tiny.en base] [--sets librivox prompts-en] [--modes ...]
+
+Each engine goes from a waveform to segments with times, on the same weights, in English, greedily (beam_size=1), with
+its own features and defaults otherwise: sequential with the previous text as prompt and temperature fallback, batched
+with windows cut by the same voice-activity model under the same settings. faster-whisper's batched mode leaves
+timestamps out by default; a further row asks for them, as ours has them. The clips of a set are joined into one
+recording. The engines take turns, each in a process of its own; ratios are medians over the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.transcripts import joined, seconds_of, word_error_rate
+from benchmarks.turns import Runner, print_table, take_turns
+from benchmarks.whisper import SAMPLE_RATE, checkpoint
+
+BATCH = 16  # windows at a time in faster-whisper's batched mode
+VAD = {"threshold": 0.5, "min_speech_duration_ms": 0, "min_silence_duration_ms": 160, "speech_pad_ms": 400}
+
+
+def transept_runner(directory: Path, options: dict[str, Any]) -> Runner:
+    from transept import Transcriber
+
+    transcriber = Transcriber(directory)
+
+    def run(recordings: list[np.ndarray]) -> list[str]:
+        return [
+            transcriber.transcribe((waveform, SAMPLE_RATE), language="en", **options).text for waveform in recordings
+        ]
+
+    return run
+
+
+def faster_whisper(directory: Path) -> Any:
+    from faster_whisper import WhisperModel
+
+    return WhisperModel(str(directory), device="cpu", compute_type="float32", cpu_threads=torch.get_num_threads())
+
+
+def text_of(segments: Any) -> str:
+    return "".join(segment.text for segment in segments).strip()
+
+
+def faster_sequential(directory: Path) -> Runner:
+    model = faster_whisper(directory)
+    return lambda recordings: [
+        text_of(model.transcribe(waveform, language="en", beam_size=1)[0]) for waveform in recordings
+    ]
+
+
+def faster_batched(directory: Path, without_timestamps: bool) -> Runner:
+    from faster_whisper import BatchedInferencePipeline
+
+    pipeline = BatchedInferencePipeline(faster_whisper(directory))
+    options = {"language": "en", "beam_size": 1, "batch_size": BATCH, "without_timestamps": without_timestamps}
+    return lambda recordings: [
+        text_of(pipeline.transcribe(waveform, vad_parameters=dict(VAD), **options)[0]) for waveform in recordings
+    ]
+
+
+def transept_batched(directory: Path) -> Runner:
+    from transept.speech.vad import VadOptions
+
+    return transept_runner(directory, {"batched": True, "vad_options": VadOptions(**VAD)})
+
+
+MODES: dict[str, dict[str, Callable[[Path], Runner]]] = {
+    "sequential": {
+        "transept": partial(transept_runner, options={}),
+        "faster-whisper": faster_sequential,
+    },
+    "batched": {
+        "transept": transept_batched,
+        "faster-whisper": partial(faster_batched, without_timestamps=True),
+        "faster-whisper, timestamps": partial(faster_batched, without_timestamps=False),
+    },
+}
+
+
+def compare(model: str, directory: Path, folder: str, mode: str, runs: int) -> None:
+    """Print one table: a row an engine."""
+    waveform, spoken = joined(folder)
+    engines = {name: partial(load, directory) for name, load in MODES[mode].items()}
+    turns = take_turns(engines, [waveform], runs)
+    seconds = seconds_of(waveform)
+    print(f"\n{model}, {folder}, {mode}: one recording of {seconds:.1f} s, {runs} runs in turn")
+    print_table(
+        turns, seconds, "audio s", ("word error rate", lambda texts: f"{word_error_rate(spoken, texts[0]):.2f} %")
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--models", nargs="+", choices=("tiny.en", "base"), default=["tiny.en", "base"])
+    parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
+    parser.add_argument("--modes", nargs="+", choices=tuple(MODES), default=list(MODES))
+    arguments = parser.parse_args()
+    versions = {name: __import__(name).__version__ for name in ("torch", "faster_whisper", "ctranslate2")}
+    print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in arguments.models:
+            directory = checkpoint(model, Path(scratch))
+            for folder in arguments.sets:
+                for mode in arguments.modes:
+                    compare(model, directory, folder, mode, arguments.runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Whisper's timestamp rules against openai-whisper's logit filter, on every kind of transcript so far."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import WhisperConfig
+from whisper.decoding import ApplyTimestampRules
+from whisper.tokenizer import get_tokenizer
+
+from transept.core.sequence import SequenceData
+from transept.plugins.whisper.timestamp_rules import timestamp_rules
+
+CONFIG = WhisperConfig(vocab_size=51864, decoder_start_token_id=50257)
+TOKENIZER = get_tokenizer(multilingual=False)
+FIRST = TOKENIZER.timestamp_begin
+PROMPT = [50257]
+
+# what may have been transcribed so far: text, and timestamps alone and in pairs, some of them not allowed by the rules
+pieces = st.one_of(st.integers(0, 50000), st.integers(FIRST, FIRST + 1500), st.just(FIRST), st.just(FIRST + 1500))
+transcripts = st.lists(st.lists(pieces, max_size=6), min_size=1, max_size=4)
+
+
+def filtered(transcripts: list[list[int]], logits: torch.Tensor, max_initial: float | None) -> torch.Tensor:
+    """openai-whisper's: rows of one batch are of one length there, so each is filtered on its own."""
+    bound = None if max_initial is None else round(max_initial / 0.02)
+    rules = ApplyTimestampRules(TOKENIZER, len(PROMPT), bound)
+    rows = []
+    for tokens, row in zip(transcripts, logits, strict=True):
+        row = row.clone()[None]
+        rules.apply(row, torch.tensor([[*PROMPT, *tokens]]))
+        rows.append(row[0])
+    return torch.stack(rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(transcripts, st.sampled_from([1.0, 0.5, None]), st.integers(0, 1000), st.sampled_from([-3.0, 0.0, 3.0]))
+def test_the_same_tokens_are_forbidden(transcripts, max_initial, seed, lean) -> None:
+    logits = torch.randn(len(transcripts), 51864, generator=torch.Generator().manual_seed(seed))
+    logits[:, FIRST:] += lean  # so that timestamps are all together likelier than text, or are not
+    expected = filtered(transcripts, logits, max_initial)
+    rules = timestamp_rules(CONFIG, max_initial_timestamp=max_initial)
+    rules(logits, [SequenceData(PROMPT, tokens, 0) for tokens in transcripts])
+    assert torch.equal(logits, expected)
+
+
+def test_a_prefix_counts_as_transcribed() -> None:
+    logits = torch.randn(1, 51864, generator=torch.Generator().manual_seed(0))
+    expected = filtered([[FIRST, 300, 400, 500]], logits, 1.0)
+    rules = timestamp_rules(CONFIG, max_initial_timestamp=1.0, num_prefix_tokens=3)
+    rules(logits, [SequenceData([*PROMPT, FIRST, 300, 400], [500], 0)])
+    assert torch.equal(logits, expected)
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0, None])
+def test_requests_with_equal_rules_share_a_call(bound: float | None) -> None:
+    assert timestamp_rules(CONFIG, max_initial_timestamp=bound) == timestamp_rules(CONFIG, max_initial_timestamp=bound)
+    assert hash(timestamp_rules(CONFIG, max_initial_timestamp=bound))

@@ -1,0 +1,63 @@
+"""The tokens that are never transcribed against openai-whisper's, by the checkpoint's settings and by its tokenizer."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+from whisper.decoding import DecodingOptions, DecodingTask
+from whisper.tokenizer import LANGUAGES, TO_LANGUAGE_CODE, get_tokenizer
+
+from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
+from transept.plugins.whisper import alignment_heads
+from transept.plugins.whisper.control_tokens import speech_tokens
+from transept.plugins.whisper.languages import LANGUAGE_NAMES
+from transept.plugins.whisper.unspoken import unspoken_tokens
+from transept.plugins.whisper.weights import whisper_config, whisper_generation_config
+
+
+@pytest.fixture(scope="module", params=["tiny_en_dir", "base_dir"])
+def checkpoint(request: pytest.FixtureRequest) -> CTranslate2Checkpoint:
+    return CTranslate2Checkpoint(request.getfixturevalue(request.param))
+
+
+def test_suppressed_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint) -> None:
+    config = whisper_config(checkpoint)
+    tokenizer = get_tokenizer(config.vocab_size >= 51865)
+    theirs = DecodingTask._get_suppress_tokens(SimpleNamespace(options=DecodingOptions(), tokenizer=tokenizer))
+    ours = PreTrainedTokenizerFast(tokenizer_file=str(Path(checkpoint.path) / "tokenizer.json"))
+    said_by_checkpoint = unspoken_tokens(config, whisper_generation_config(checkpoint, config), ours)
+    found_in_tokenizer = unspoken_tokens(config, SimpleNamespace(suppress_tokens=None), ours)
+    assert said_by_checkpoint == found_in_tokenizer == tokenizer.non_speech_tokens
+    assert tuple(sorted({*said_by_checkpoint, *speech_tokens(config).prompt_only})) == theirs
+
+
+def test_control_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint) -> None:
+    config = whisper_config(checkpoint)
+    theirs = get_tokenizer(config.vocab_size >= 51865)
+    ours = speech_tokens(config)
+    assert (ours.end_of_text, ours.start_of_transcript, ours.start_of_previous) == (
+        theirs.eot,
+        theirs.sot,
+        theirs.sot_prev,
+    )
+    assert (ours.no_speech, ours.first_timestamp, ours.no_timestamps) == (
+        theirs.no_speech,
+        theirs.timestamp_begin,
+        theirs.no_timestamps,
+    )
+
+
+def test_language_names_are_openai_whispers() -> None:
+    assert LANGUAGE_NAMES == TO_LANGUAGE_CODE
+    assert set(LANGUAGE_NAMES.values()) == set(LANGUAGES)
+
+
+def test_alignment_heads_are_the_checkpoints_or_the_upper_half(checkpoint: CTranslate2Checkpoint) -> None:
+    config = whisper_config(checkpoint)
+    named = alignment_heads(config, whisper_generation_config(checkpoint, config))
+    assert len(named) == 8
+    assert all(layer < config.decoder_layers and head < config.decoder_attention_heads for layer, head in named)
+    half = alignment_heads(config, SimpleNamespace(alignment_heads=None))
+    layers, heads = config.decoder_layers, config.decoder_attention_heads
+    assert half == tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))

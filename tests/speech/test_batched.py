@@ -1,0 +1,171 @@
+"""Batched mode: against sequential mode and the spoken text, alone and together, with nothing lost or doubled."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+import soundfile
+import torch
+from whisper.normalizers import EnglishTextNormalizer
+
+from transept import Transcriber, Transcript
+from transept.errors import ParameterError
+from transept.speech.vad import VadOptions
+
+RATE = 16_000
+normalize = EnglishTextNormalizer()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_en_dir: Path) -> Transcriber:
+    return Transcriber(tiny_en_dir)
+
+
+@pytest.fixture(scope="module")
+def base(base_dir: Path) -> Transcriber:
+    return Transcriber(base_dir)
+
+
+def clips(folder: Path) -> list[tuple[np.ndarray, str]]:
+    entries = sorted(json.loads((folder / "transcripts.json").read_text()), key=lambda entry: entry["audio"])
+    return [(soundfile.read(folder / entry["audio"], dtype="float32")[0], entry["text"]) for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def novel(speech_dir: Path) -> list[tuple[np.ndarray, str]]:
+    return clips(speech_dir / "librivox")
+
+
+@pytest.fixture(scope="module")
+def prompts(speech_dir: Path) -> list[tuple[np.ndarray, str]]:
+    return clips(speech_dir / "prompts-en")
+
+
+def joined(parts: list[tuple[np.ndarray, str]], pause: float = 0.0) -> np.ndarray:
+    silence = np.zeros(int(pause * RATE), np.float32)
+    return np.concatenate([array for waveform, _ in parts for array in (waveform, silence)])
+
+
+def word_error_rate(parts: list[tuple[np.ndarray, str]], written: str) -> float:
+    return jiwer.wer(normalize(" ".join(text for _, text in parts)), normalize(written))
+
+
+def temperatures_of_windows(transcript: Transcript) -> dict[int, float]:
+    """By the frame at which a window begins."""
+    return {seek: next(group).temperature for seek, group in groupby(transcript.segments, lambda each: each.seek)}
+
+
+@pytest.mark.parametrize("model", ["tiny", "base"])
+@pytest.mark.parametrize("parts", ["novel", "prompts"])
+def test_word_error_rate_is_that_of_sequential_mode(model: str, parts: str, request: pytest.FixtureRequest) -> None:
+    transcriber, spoken = request.getfixturevalue(model), request.getfixturevalue(parts)
+    recording = (joined(spoken), RATE)
+    batched, sequential = (
+        transcriber.transcribe(recording, language="en", temperature=0.0, batched=batched) for batched in (True, False)
+    )
+    assert word_error_rate(spoken, batched.text) <= word_error_rate(spoken, sequential.text) + 0.003
+
+
+def test_every_clip_is_found_once_at_its_time(tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]) -> None:
+    pause = 2.0
+    transcript = tiny.transcribe((joined(prompts, pause), RATE), batched=True, word_timestamps=True)
+    assert transcript.duration > 330
+    words = [word for segment in transcript.segments for word in segment.words or ()]
+    begin = 0.0
+    for waveform, text in prompts:
+        end = begin + len(waveform) / RATE + pause
+        heard = "".join(word.word for word in words if begin <= (word.start + word.end) / 2 < end)
+        spoken = normalize(text).split()
+        result = jiwer.process_words(" ".join(spoken), normalize(heard))
+        assert result.hits >= len(spoken) / 2, (text, heard)
+        assert result.insertions <= max(1, len(spoken) / 2), (text, heard)
+        begin = end
+
+
+def test_windows_of_many_recordings_are_those_of_each_alone(
+    tiny: Transcriber, prompts: list[tuple[np.ndarray, str]], novel: list[tuple[np.ndarray, str]]
+) -> None:
+    recordings = [(joined(parts, 0.5), RATE) for parts in (prompts[:12], novel, prompts[12:20])]
+    together = list(tiny.transcribe_many(recordings, batched=True))
+    assert together == [tiny.transcribe(recording, batched=True) for recording in recordings]
+
+
+def test_segments_stream_in_order_of_time(tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]) -> None:
+    recording = (joined(prompts[:25], 0.5), RATE)
+    streamed = list(tiny.stream(recording, batched=True))
+    assert streamed == tiny.transcribe(recording, batched=True).segments
+    assert [segment.id for segment in streamed] == list(range(len(streamed)))
+    assert len({segment.seek for segment in streamed}) >= 3  # windows
+    for one, other in pairwise(streamed):
+        assert one.start <= one.end <= other.start
+    assert all(segment.text.strip() for segment in streamed)
+
+
+def test_a_window_falls_back_alone_and_its_encoder_runs_once(
+    tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]
+) -> None:
+    recording = (joined(prompts[:30]), RATE)
+    first = tiny.transcribe(recording, batched=True, temperature=0.0)
+    likelihoods = sorted({segment.avg_logprob for segment in first.segments})
+    assert len(likelihoods) >= 3
+    limit = (likelihoods[0] + likelihoods[1]) / 2  # only the least likely window is below
+    runs = tiny.engine.num_encoder_runs
+    again = tiny.transcribe(
+        recording, batched=True, temperature=(0.0, 0.2, 0.4), logprob_threshold=limit, no_speech_threshold=None
+    )
+    temperatures = temperatures_of_windows(again)
+    assert sum(temperature > 0 for temperature in temperatures.values()) == 1
+    assert tiny.engine.num_encoder_runs - runs <= len(temperatures)
+    untouched = [segment for segment in again.segments if segment.temperature == 0.0]
+    assert untouched == [segment for segment in first.segments if temperatures.get(segment.seek) == 0.0] or [
+        segment.text for segment in untouched
+    ] == [segment.text for segment in first.segments if temperatures.get(segment.seek) == 0.0]
+
+
+def test_language_is_detected_in_every_window_by_the_same_encoder_run(
+    base: Transcriber, prompts: list[tuple[np.ndarray, str]]
+) -> None:
+    recording = (joined(prompts[:12]), RATE)
+    runs = base.engine.num_encoder_runs
+    transcript = base.transcribe(recording, batched=True, multilingual=True)
+    windows = {segment.seek for segment in transcript.segments}
+    assert len(windows) >= 2
+    assert base.engine.num_encoder_runs - runs == len(windows)
+    assert (transcript.language, {segment.language for segment in transcript.segments}) == ("en", {"en"})
+    assert transcript.language_probability > 0.5
+
+
+def test_a_span_longer_than_a_window_is_not_lost(tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]) -> None:
+    spoken = prompts[:18]
+    one_span = VadOptions(min_silence_duration_ms=5000)
+    transcript = tiny.transcribe((joined(spoken), RATE), batched=True, vad_options=one_span)
+    assert transcript.duration > 40
+    assert word_error_rate(spoken, transcript.text) < 0.2
+
+
+def test_closing_a_stream_leaves_nothing_in_the_engine(
+    tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]
+) -> None:
+    stream = tiny.stream((joined(prompts[:20]), RATE), batched=True)
+    next(stream)
+    stream.close()
+    assert not tiny.engine.has_unfinished_requests
+    assert tiny.transcribe((prompts[0][0], RATE), batched=True).text
+
+
+def test_unknown_vad_options_are_refused(tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]) -> None:
+    with pytest.raises(ParameterError, match="VadOptions"):
+        tiny.transcribe((prompts[0][0], RATE), batched=True, vad_options={"threshold": 0.4})

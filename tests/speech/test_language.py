@@ -1,0 +1,115 @@
+"""Language: detection against openai-whisper, names and codes, and what a model of one language does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from openai_reference import openai_model
+from recordings import RATE, joined
+from whisper.audio import N_FRAMES, N_SAMPLES, log_mel_spectrogram, pad_or_trim
+
+from transept import Transcriber
+from transept.errors import ParameterError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def transcriber(base_dir: Path) -> Transcriber:
+    return Transcriber(base_dir)
+
+
+@pytest.fixture(scope="module")
+def prompts(speech_dir: Path) -> np.ndarray:
+    return joined(speech_dir / "prompts-en", count=10)
+
+
+def test_probabilities_are_openai_whispers(
+    transcriber: Transcriber, base_dir: Path, speech_dir: Path, prompts: np.ndarray
+) -> None:
+    reference = openai_model(base_dir)
+    recordings = [joined(speech_dir / "librivox"), prompts, prompts[: 2 * RATE]]
+    for waveform in recordings:
+        mel = pad_or_trim(log_mel_spectrogram(waveform, 80, padding=N_SAMPLES), N_FRAMES)
+        _, expected = reference.detect_language(mel)
+        code, probability, probabilities = transcriber.detect_language((waveform, RATE))
+        assert probabilities == pytest.approx(expected, abs=1e-4)
+        assert code == max(expected, key=expected.get)
+        assert probability == probabilities[code]
+
+
+def test_detection_three_temperatures_and_words_run_the_encoder_once(
+    transcriber: Transcriber, prompts: np.ndarray
+) -> None:
+    runs, hits = transcriber.engine.num_encoder_runs, transcriber.engine.num_encoder_hits
+    transcript = transcriber.transcribe(
+        (prompts[: 5 * RATE], RATE),
+        temperature=(0.0, 0.2, 0.4),
+        best_of=2,
+        logprob_threshold=-0.01,
+        no_speech_threshold=None,
+        word_timestamps=True,
+    )
+    assert {segment.temperature for segment in transcript.segments} == {0.4}
+    assert transcriber.engine.num_encoder_runs == runs + 1
+    assert transcriber.engine.num_encoder_hits == hits + 4
+    assert transcript.language == "en"
+    assert 0.5 < transcript.language_probability < 1.0
+
+
+def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarray) -> None:
+    audio = (prompts[: 5 * RATE], RATE)
+    by_code = transcriber.transcribe(audio, language="de", temperature=0.0)
+    assert by_code.language == "de"
+    assert by_code.language_probability is None
+    assert transcriber.transcribe(audio, language="German", temperature=0.0).segments == by_code.segments
+    for name in ("german", "DE", " GERMAN ", "Castilian"):
+        code = "es" if name == "Castilian" else "de"
+        assert transcriber.model.language_code(name) == code
+
+
+@pytest.mark.parametrize(
+    ("language", "hint"), [("germn", "Did you mean 'german'"), ("dee", "Did you mean 'de'"), ("Klingon", "Known: ")]
+)
+def test_an_unknown_language_is_refused_with_the_nearest(transcriber: Transcriber, language: str, hint: str) -> None:
+    with pytest.raises(ParameterError, match=hint):
+        transcriber.transcribe_many([], language=language)
+
+
+def test_every_window_may_have_a_language_of_its_own(transcriber: Transcriber, prompts: np.ndarray) -> None:
+    transcript = transcriber.transcribe((prompts, RATE), multilingual=True, temperature=0.0)
+    plain = transcriber.transcribe((prompts, RATE), temperature=0.0)
+    assert {segment.language for segment in transcript.segments} == {"en"}
+    assert {segment.language for segment in plain.segments} == {None}
+    assert [segment.text for segment in transcript.segments] == [segment.text for segment in plain.segments]
+    assert transcript.language_probability == plain.language_probability
+
+
+def test_more_windows_decide_when_none_is_sure(transcriber: Transcriber, prompts: np.ndarray) -> None:
+    audio = (np.concatenate([np.zeros(30 * RATE, np.float32), prompts[: 30 * RATE]]), RATE)
+    one, _, _ = transcriber.detect_language(audio, language_detection_threshold=1.0)
+    both = transcriber.detect_language(audio, language_detection_segments=2, language_detection_threshold=0.5)
+    first_of_two = transcriber.detect_language(audio, language_detection_segments=2, language_detection_threshold=0.0)
+    assert both[0] == "en"
+    assert first_of_two[0] == one
+
+
+def test_a_model_of_one_language(tiny_en_dir: Path, prompts: np.ndarray) -> None:
+    transcriber = Transcriber(tiny_en_dir)
+    audio = (prompts[: 5 * RATE], RATE)
+    for language in (None, "en", "English"):
+        transcript = transcriber.transcribe(audio, language=language)
+        assert (transcript.language, transcript.language_probability) == ("en", None)
+    for options in ({"language": "German"}, {"task": "translate"}, {"multilingual": True}):
+        with pytest.raises(ParameterError, match=r"English|one language"):
+            transcriber.transcribe_many([], **options)
+    with pytest.raises(ParameterError, match="nothing to detect"):
+        transcriber.detect_language(audio)

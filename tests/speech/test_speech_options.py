@@ -1,0 +1,85 @@
+"""TranscriptionOptions: what they accept, and what an error says."""
+
+from typing import Any
+
+import pytest
+
+from transept import TranscriptionOptions, VadOptions
+from transept.errors import ParameterError
+
+
+def test_defaults_are_openai_whispers() -> None:
+    import inspect
+
+    import whisper
+
+    theirs = {name: each.default for name, each in inspect.signature(whisper.transcribe).parameters.items()}
+    decoding = whisper.DecodingOptions()
+    ours = TranscriptionOptions()
+    names = set(theirs) & set(TranscriptionOptions.names()) - {"clip_timestamps"}
+    assert len(names) == 11
+    assert {name: getattr(ours, name) for name in names} == {name: theirs[name] for name in names}
+    for name in ("task", "language", "patience", "length_penalty", "suppress_blank", "max_initial_timestamp"):
+        assert getattr(ours, name) == getattr(decoding, name)
+
+
+def test_values_become_hashable() -> None:
+    options = TranscriptionOptions(
+        temperature=[0, 0.5], clip_timestamps="1, 2.5", suppress_tokens=[-1, 7], initial_prompt=[5, 6]
+    )
+    assert options.temperatures == (0.0, 0.5)
+    assert options.clip_timestamps == (1.0, 2.5)
+    assert options.suppress_tokens == (-1, 7)
+    assert options.initial_prompt == (5, 6)
+    assert hash(options) == hash(TranscriptionOptions(**vars(options)))
+    assert TranscriptionOptions(temperature=0.3).temperatures == (0.3,)
+    assert TranscriptionOptions(clip_timestamps="").clip_timestamps == ()
+    assert TranscriptionOptions(suppress_tokens="-1,50").suppress_tokens == (-1, 50)
+    assert TranscriptionOptions(suppress_tokens="").suppress_tokens == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"beam": 5}, "no option 'beam'. Did you mean 'beam_size'"),
+        ({"task": "sing"}, '"transcribe" or "translate"'),
+        ({"temperature": -0.1}, "temperature must be numbers of at least 0"),
+        ({"temperature": ()}, "temperature must be numbers"),
+        ({"temperature": "warm"}, "temperature must be numbers"),
+        ({"temperature": None}, "temperature must be numbers"),
+        ({"beam_size": 0}, "beam_size must be an integer of at least 1"),
+        ({"beam_size": 2.5}, "beam_size must be an integer"),
+        ({"best_of": None}, "best_of must be an integer"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"compression_ratio_threshold": "2"}, "compression_ratio_threshold must be a number"),
+        ({"logprob_threshold": float("nan")}, "logprob_threshold must be a number"),
+        ({"word_timestamps": "yes"}, "word_timestamps must be True or False"),
+        ({"language": 5}, "language must be text"),
+        ({"prepend_punctuations": None}, "prepend_punctuations must be text"),
+        ({"clip_timestamps": (5.0, 1.0)}, "rising times in seconds"),
+        ({"clip_timestamps": (-1.0, 1.0)}, "rising times in seconds"),
+        ({"clip_timestamps": "from 1 to 2"}, "clip_timestamps must be numbers"),
+        ({"suppress_tokens": (-2,)}, "suppress_tokens holds -2"),
+        ({"suppress_tokens": "quiet"}, "suppress_tokens must be a list of token ids"),
+        ({"initial_prompt": (-1,)}, "initial_prompt holds -1"),
+        ({"patience": 2.0}, "give beam_size, too"),
+        ({"beam_size": 5, "patience": 0}, "patience must be above 0"),
+        ({"hallucination_silence_threshold": 1.0}, "set word_timestamps=True, too"),
+        ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
+        ({"vad_options": {"threshold": 0.5}}, "vad_options must be VadOptions"),
+    ],
+)
+def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        TranscriptionOptions(**given)
+
+
+def test_none_is_no_threshold() -> None:
+    options = TranscriptionOptions(
+        compression_ratio_threshold=None,
+        logprob_threshold=None,
+        no_speech_threshold=None,
+        max_initial_timestamp=None,
+        vad_options=VadOptions(threshold=0.4),
+    )
+    assert options.vad_options.threshold == 0.4

@@ -1,0 +1,166 @@
+"""Files that transcripts are written to, byte for byte against openai-whisper's writers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from whisper.utils import get_writer
+
+from transept.errors import ParameterError
+from transept.speech.options import TranscriptionOptions
+from transept.speech.transcript import Segment, Transcript, Word
+
+FORMATS = ("txt", "srt", "vtt", "tsv", "json")
+TEXTS = st.sampled_from(
+    [
+        " a",
+        " word",
+        "word",
+        " --> there",
+        "-->",
+        " 字幕",
+        "字",
+        " مرحبا",
+        " Привет,",
+        " 👩🏽‍🚀",
+        "é",
+        " ",
+        "",
+        "\ta",
+        " a\tb",
+        "a\nb\n",
+    ]
+)
+HOURS = st.sampled_from([0, 0, 3599, 3600, 100 * 3600])
+
+
+@st.composite
+def transcripts(draw, with_words: bool) -> Transcript:
+    """Segments in order of time; words last up to some seconds, and pauses may be long."""
+    time = float(draw(HOURS))
+    steps = st.sampled_from([0.0, 0.02, 0.5, 0.9999, 3.0, 3.0004, 3.5, 61.0])
+    segments = []
+    for index in range(draw(st.integers(0, 4))):
+        start, words = time, []
+        for text in draw(st.lists(TEXTS, max_size=7)):
+            begin = time + draw(steps)
+            time = begin + draw(steps)
+            words.append(Word(begin, time, text, draw(st.floats(0, 1))))
+        time += draw(steps)
+        text = "".join(word.word for word in words)
+        numbers = [draw(st.floats(-5, 5)) for _ in range(4)]
+        segments.append(Segment(index, 0, start, time, text, [1, 2], *numbers, words=words if with_words else None))
+    text = "".join(segment.text for segment in segments).strip()
+    return Transcript(text, "en", None, time, segments, TranscriptionOptions(word_timestamps=with_words))
+
+
+layouts = st.fixed_dictionaries(
+    {
+        "highlight_words": st.booleans(),
+        "max_line_width": st.sampled_from([None, 1, 5, 12, 40]),
+        "max_line_count": st.sampled_from([None, 1, 2]),
+        "max_words_per_line": st.sampled_from([None, 1, 2, 3]),
+    }
+)
+
+
+def openai_result(transcript: Transcript) -> dict[str, Any]:
+    """The dict that openai-whisper would hold for the transcript."""
+    segments = []
+    for each in transcript.segments:
+        segment = {
+            "id": each.id,
+            "seek": each.seek,
+            "start": each.start,
+            "end": each.end,
+            "text": each.text,
+            "tokens": each.tokens,
+            "temperature": each.temperature,
+            "avg_logprob": each.avg_logprob,
+            "compression_ratio": each.compression_ratio,
+            "no_speech_prob": each.no_speech_prob,
+        }
+        if each.words is not None:
+            segment["words"] = [
+                {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+                for word in each.words
+            ]
+        segments.append(segment)
+    text = "".join(segment.text for segment in transcript.segments)
+    return {"text": text, "segments": segments, "language": transcript.language}
+
+
+def assert_equal_files(transcript: Transcript, folder: Path, **layout: Any) -> None:
+    for name in FORMATS:
+        get_writer(name, str(folder))(openai_result(transcript), "theirs.wav", dict(layout))
+        transcript.write(folder / f"ours.{name}", **layout)
+        assert (folder / f"ours.{name}").read_bytes() == (folder / f"theirs.{name}").read_bytes(), name
+
+
+@given(transcripts(with_words=True), layouts)
+@settings(deadline=None, max_examples=200)
+def test_files_with_words_are_those_of_openai_whisper(
+    tmp_path_factory: pytest.TempPathFactory, transcript: Transcript, layout: dict[str, Any]
+) -> None:
+    assert_equal_files(transcript, tmp_path_factory.getbasetemp(), **layout)
+
+
+@given(transcripts(with_words=False))
+@settings(deadline=None, max_examples=50)
+@example(Transcript("", "en", None, 0.0, [], TranscriptionOptions()))
+def test_files_without_words_are_those_of_openai_whisper(
+    tmp_path_factory: pytest.TempPathFactory, transcript: Transcript
+) -> None:
+    assert_equal_files(transcript, tmp_path_factory.getbasetemp())
+
+
+def one_segment(words: list[Word] | None = None) -> Transcript:
+    segment = Segment(0, 0, 0.5, 2.25, " Hello there.", [1], 0.0, -0.2, 1.1, 0.01, words=words)
+    return Transcript("Hello there.", "en", None, 3.0, [segment], TranscriptionOptions())
+
+
+def test_the_suffix_in_any_case_tells_the_format(tmp_path: Path) -> None:
+    one_segment().write(tmp_path / "talk.SRT")
+    assert (tmp_path / "talk.SRT").read_text() == "1\n00:00:00,500 --> 00:00:02,250\nHello there.\n\n"
+    one_segment().write(str(tmp_path / "a.b.json"))
+    assert json.loads((tmp_path / "a.b.json").read_text())["segments"][0]["start"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("talk.str", r"no format '\.str'\. Did you mean 'srt'\?"),
+        ("talk", r"has no suffix.* Known: json, srt, tsv, txt, vtt"),
+    ],
+)
+def test_an_unknown_suffix_is_an_error_that_names_the_known(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        one_segment().write(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{"highlight_words": True}, {"max_line_width": 40}, {"max_line_count": 2}, {"max_words_per_line": 3}],
+)
+def test_a_layout_of_words_needs_words(tmp_path: Path, layout: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"{next(iter(layout))} lays out words.*word_timestamps=True"):
+        one_segment().write(tmp_path / "talk.vtt", **layout)
+    assert not list(tmp_path.iterdir())
+    one_segment([Word(0.5, 1.0, " Hello", 0.9), Word(1.0, 2.25, " there.", 0.8)]).write(tmp_path / "a.vtt", **layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"max_line_widht": 40}, "no option 'max_line_widht'. Did you mean 'max_line_width'"),
+        ({"max_line_width": 0}, "max_line_width is 0; it must be a whole number from 1"),
+        ({"max_words_per_line": 2.5}, "max_words_per_line is 2.5"),
+    ],
+)
+def test_a_bad_layout_is_an_error(tmp_path: Path, layout: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        one_segment().write(tmp_path / "talk.srt", **layout)

@@ -1,0 +1,231 @@
+"""The arguments of ``transept transcribe``: a table of options, and what they mean together.
+
+Names are openai-whisper's and faster-whisper's, with dashes; ``--beam_size`` and the like are taken as well, where what
+is a flag here takes ``True`` or ``False`` as it does there. Nothing heavy is imported before `transcription_options`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from argparse import BooleanOptionalAction
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from transept.errors import suggest
+
+TASKS = ("transcribe", "translate")
+FORMATS = ("txt", "srt", "vtt", "tsv", "json")
+SUBTITLES = ("srt", "vtt")
+LAYOUT = ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line")
+LAST_TEMPERATURE = 1.0  # of the fallback
+
+
+def number(kind: type) -> Callable[[str], Any]:
+    """A parser of numbers of a kind that takes ``None``, too."""
+
+    def parse(text: str) -> Any:
+        return None if text == "None" else kind(text)
+
+    parse.__name__ = kind.__name__  # what argparse calls it in a message
+    return parse
+
+
+def truth(text: str) -> bool:
+    """``True`` or ``False``, as openai-whisper's command wants them."""
+    if text not in ("True", "False"):
+        raise argparse.ArgumentTypeError(f"must be True or False, not {text!r}")
+    return text == "True"
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """``srt,vtt`` or ``all``, each format once."""
+    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    if names == ("all",):
+        return FORMATS
+    for name in names:
+        if name not in FORMATS:
+            raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
+    return names
+
+
+def task(text: str) -> str:
+    """One of `TASKS`."""
+    if text not in TASKS:
+        raise argparse.ArgumentTypeError(f'there is no task "{text}".{suggest(text, TASKS)}')
+    return text
+
+
+def token_ids(text: str) -> tuple[int, ...]:
+    """``-1`` or ``50,60``."""
+    return tuple(int(token) for token in text.split(",") if token)
+
+
+class Option(NamedTuple):
+    """One option. kind: parser of its value; bool: a flag; BooleanOptionalAction: on, unless --no- is given."""
+
+    name: str  # with underscores, as in Python
+    kind: Any
+    metavar: str
+    help: str
+
+
+SPEECH = (
+    Option("task", task, "TASK", "transcribe what is said (default), or translate it to English"),
+    Option("language", str, "NAME", "language spoken, as code or name: de, German (default: detected)"),
+    Option("multilingual", bool, "", "detect the language of every window anew"),
+    Option("language_detection_segments", int, "N", "windows to detect the language from at most (default: 1)"),
+    Option("language_detection_threshold", float, "P", "probability at which to look no further (default: 0.5)"),
+    Option("initial_prompt", str, "TEXT", "what the recording is taken to follow: names, spelling, style"),
+    Option("carry_initial_prompt", bool, "", "put it before every window, not only the first"),
+    Option("hotwords", str, "TEXT", "words to look out for in every window"),
+    Option("prefix", str, "TEXT", "how the text of the first window begins"),
+    Option(
+        "condition_on_previous_text",
+        BooleanOptionalAction,
+        "",
+        "tell each window what was said before (default), or with --no- do not: steadier, where texts get stuck",
+    ),
+)
+RECORDING = (
+    Option("batched", bool, "", "cut recordings where nobody speaks and decode all windows beside each other: faster"),
+    Option("vad", bool, "", "leave out silence first (--batched always does)"),
+    Option("vad_threshold", float, "P", "probability from which sound is speech (default: 0.5)"),
+    Option("vad_neg_threshold", float, "P", "probability under which speech ends (default: 0.15 less)"),
+    Option("vad_min_speech_duration_ms", float, "MS", "drop shorter speech (default: 0)"),
+    Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: the model's window)"),
+    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 160)"),
+    Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
+    Option("clip_timestamps", str, "S,S,...", "only these stretches: start,end,start,end,... in seconds"),
+)
+TIMES = (
+    Option("word_timestamps", bool, "", "find the time and the probability of every word"),
+    Option("prepend_punctuations", str, "MARKS", "marks that belong to the word behind them"),
+    Option("append_punctuations", str, "MARKS", "marks that belong to the word before them"),
+    Option(
+        "hallucination_silence_threshold",
+        float,
+        "S",
+        "skip silence longer than this around words that look made up; needs --word-timestamps",
+    ),
+    Option("without_timestamps", bool, "", "do not ask the model for times: a window is one segment"),
+    Option("max_initial_timestamp", float, "S", "a window's first segment begins by then; None: anywhere (default: 1)"),
+)
+DECODING = (
+    Option("temperature", float, "T", "0 takes the likeliest token, more draws (default: 0)"),
+    Option(
+        "temperature_increment_on_fallback",
+        float,
+        "T",
+        "try again so much higher, up to 1, when a window's text fails a threshold; None: never (default: 0.2)",
+    ),
+    Option("best_of", int, "N", "draws at a temperature above 0, of which the likeliest is taken (default: 5)"),
+    Option("beam_size", int, "N", "width of a beam search at temperature 0 (default: none)"),
+    Option("patience", float, "X", "a beam search goes on for so many times its width in results (default: 1)"),
+    Option("length_penalty", float, "A", "rank results by length as Google does (default: the mean log probability)"),
+    Option("repetition_penalty", float, "X", "above 1 makes tokens that have come less likely"),
+    Option("no_repeat_ngram_size", int, "N", "let no run of so many tokens come twice in a window"),
+    Option(
+        "compression_ratio_threshold", float, "X", "text that compresses better failed: too repetitive (default: 2.4)"
+    ),
+    Option("logprob_threshold", float, "X", "text with a lower mean log probability failed (default: -1)"),
+    Option("no_speech_threshold", float, "P", "skip a failed window that is silence so surely (default: 0.6)"),
+    Option("prompt_reset_on_temperature", float, "T", "tell nothing of a text that took more (default: 0.5)"),
+    Option(
+        "suppress_blank",
+        BooleanOptionalAction,
+        "",
+        "no window begins with a blank or its end (default), or with --no- it may",
+    ),
+    Option("suppress_tokens", token_ids, "ID,ID,...", "ids that never come; -1: all that is not spoken (default: -1)"),
+    Option("max_new_tokens", int, "N", "tokens of a window at most"),
+    Option("seed", int, "N", "of the draws (default: 0)"),
+)
+SUBTITLE_LAYOUT = (
+    Option("highlight_words", bool, "", "underline each word as it is said"),
+    Option("max_line_width", int, "N", "characters of a line at most"),
+    Option("max_line_count", int, "N", "lines of a subtitle at most; needs --max-line-width"),
+    Option("max_words_per_line", int, "N", "words of a subtitle at most; not with --max-line-count"),
+)
+GROUPS = (
+    ("speech and language", None, SPEECH),
+    ("times", None, TIMES),
+    ("subtitles", "For srt and vtt, with --word-timestamps.", SUBTITLE_LAYOUT),
+    ("the way through the recording", None, RECORDING),
+    ("decoding", "A number may be None, which means: none of it.", DECODING),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare all of `GROUPS`. What is not given is not in the parsed namespace."""
+    for title, about, options in GROUPS:
+        group = parser.add_argument_group(title, about)
+        for option in options:
+            _add_option(group, option)
+
+
+def _add_option(group: argparse._ArgumentGroup, option: Option) -> None:
+    flag = "--" + option.name.replace("_", "-")
+    kind = number(option.kind) if option.kind in (int, float) else option.kind
+    rest: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS}
+    if kind is bool:
+        group.add_argument(flag, action="store_true", help=option.help, **rest)
+    elif kind is BooleanOptionalAction:
+        group.add_argument(flag, action=BooleanOptionalAction, help=option.help, **rest)
+    else:
+        group.add_argument(flag, type=kind, metavar=option.metavar, help=option.help, **rest)
+    if "_" in option.name:
+        kind = truth if kind in (bool, BooleanOptionalAction) else kind
+        group.add_argument(f"--{option.name}", type=kind, help=argparse.SUPPRESS, **rest)
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Leave with a usage error for options that make no sense, alone or together."""
+    layout = subtitle_layout(arguments)
+    for name in layout:
+        option = "--" + name.replace("_", "-")
+        if not set(SUBTITLES) & set(arguments.output_format or ()):
+            parser.error(f"{option} lays out subtitles; write some with --output-format srt or vtt")
+        if not getattr(arguments, "word_timestamps", False):
+            parser.error(f"{option} needs the times of words; add --word-timestamps")
+        if layout[name] < 1:
+            parser.error(f"{option} must be at least 1")
+    if "max_line_count" in layout and "max_line_width" not in layout:
+        parser.error("--max-line-count counts lines of a width; add --max-line-width")
+    increment = getattr(arguments, "temperature_increment_on_fallback", None)
+    if increment is not None and increment <= 0:
+        parser.error("--temperature-increment-on-fallback must be above 0, or None")
+
+
+def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of Transcript.write that the arguments give."""
+    given = {name: getattr(arguments, name, None) for name in LAYOUT}
+    return {name: value for name, value in given.items() if value is not None and value is not False}
+
+
+def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of Transcriber.transcribe that the arguments give. Raises ParameterError as TranscriptionOptions."""
+    from transept.speech.options import TranscriptionOptions
+    from transept.speech.vad import VadOptions
+
+    given = vars(arguments)
+    options = {name: given[name] for name in TranscriptionOptions.names() if name in given}
+    temperature = _temperature(given)
+    if temperature is not None:
+        options["temperature"] = temperature
+    vad = {name.removeprefix("vad_"): value for name, value in given.items() if name.startswith("vad_")}
+    if vad:
+        options["vad_options"] = VadOptions(**vad)
+    TranscriptionOptions(**options)  # before a model is loaded
+    return options
+
+
+def _temperature(given: dict[str, Any]) -> tuple[float, ...] | None:
+    """The first temperature and the higher ones to fall back to; None where the arguments say nothing of it."""
+    if "temperature" not in given and "temperature_increment_on_fallback" not in given:
+        return None
+    first = given.get("temperature") or 0.0
+    increment = given.get("temperature_increment_on_fallback", 0.2)
+    temperatures = [first]
+    while increment and temperatures[-1] + increment <= LAST_TEMPERATURE + 1e-6:
+        temperatures.append(round(temperatures[-1] + increment, 6))
+    return tuple(temperatures)

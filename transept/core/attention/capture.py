@@ -1,0 +1,52 @@
+"""CrossAttentionCapture: cross-attention weights of some heads, for the requests of a step that ask for them.
+
+Made by the model runner, filled by the attention layer. Computed beside a backend's fused kernel, which keeps no
+weights, from the same queries and the keys in the paged cache; nothing is computed for other requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """One request's wish.
+
+    rows: its query rows. slots: [encoder tokens] int64, where its keys lie in the cache. heads: (layer, head) pairs.
+    """
+
+    rows: slice
+    slots: Tensor
+    heads: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class CrossAttentionCapture:
+    """What is wanted in one step, and what has been captured.
+
+    layer_of: the data pointer of a layer's cache -> the decoder layer's number. requests: by request id.
+    weights: request id -> (layer, head) -> float32 [queries, encoder tokens].
+    """
+
+    layer_of: dict[int, int]
+    requests: dict[str, CaptureRequest]
+    weights: dict[str, dict[tuple[int, int], Tensor]] = field(default_factory=dict)
+
+    def record(self, query: Tensor, kv_cache: Tensor, scale: float) -> None:
+        """Keep what requests want of this layer.
+
+        query: [num_tokens, heads, head_dim]. kv_cache: [2, num_blocks, block_size, kv_heads, head_dim], written.
+        """
+        layer = self.layer_of[kv_cache.data_ptr()]
+        keys = kv_cache[0].flatten(0, 1)
+        group = query.shape[1] // keys.shape[1]  # query heads to a key head
+        for request_id, request in self.requests.items():
+            for wanted_layer, head in request.heads:
+                if wanted_layer != layer:
+                    continue
+                scores = scale * (query[request.rows, head].float() @ keys[request.slots, head // group].float().T)
+                self.weights.setdefault(request_id, {})[layer, head] = torch.softmax(scores, dim=-1)

@@ -1,0 +1,59 @@
+"""Answers the prompt probes of a step's newcomers. Made by the model runner before the decoder runs, read after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
+from transept.core.attention.metadata import AttentionMetadata
+from transept.core.prompt_probe import ProbeResult, PromptProbe
+from transept.core.sequence import SequenceGroupMetadata
+
+
+class PromptProbes:
+    """The probes of one step. Where weights are asked for, the attention layers capture them through the metadata."""
+
+    def __init__(self, step: list[SequenceGroupMetadata], metadata: AttentionMetadata, kv_caches: list[Tensor]) -> None:
+        self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, the prompt's first row
+        requests: dict[str, CaptureRequest] = {}
+        for index, group in enumerate(step):
+            probe = group.sampling_params.prompt_probe
+            if probe is None or not group.is_newcomer:
+                continue
+            first = metadata.cross_query_start_loc[index]  # of the first sequence; all have the same prompt
+            self.probes[group.request_id] = probe, first
+            if probe.cross_attention_heads:
+                length = len(next(iter(group.seq_data.values())).prompt_token_ids)
+                slots = _slots(group.cross_block_table, group.encoder_seq_data.num_tokens, metadata.block_size)
+                requests[group.request_id] = CaptureRequest(
+                    slice(first, first + length), slots.to(kv_caches[0].device), probe.cross_attention_heads
+                )
+        if requests:
+            layer_of = {kv_cache.data_ptr(): layer for layer, kv_cache in enumerate(kv_caches)}
+            metadata.capture = CrossAttentionCapture(layer_of, requests)
+        self.capture = metadata.capture
+
+    def read(self, hidden: Tensor, compute_logits: Callable[[Tensor], Tensor]) -> dict[str, ProbeResult]:
+        """The answers by request id. hidden: the decoder's output, [num_tokens, hidden]."""
+        results = {}
+        for request_id, (probe, first) in self.probes.items():
+            logprobs: tuple[float, ...] = ()
+            if probe.logprobs:
+                positions, tokens = torch.tensor(probe.logprobs, device=hidden.device).T
+                logits = compute_logits(hidden[first + positions])[:, : probe.vocab_limit].float()
+                logprobs = tuple(logits.log_softmax(dim=-1).gather(1, tokens[:, None]).flatten().tolist())
+            weights = None
+            if probe.cross_attention_heads and self.capture is not None:
+                captured = self.capture.weights[request_id]
+                weights = torch.stack([captured[pair] for pair in probe.cross_attention_heads]).cpu().numpy()
+            results[request_id] = ProbeResult(logprobs, weights)
+        return results
+
+
+def _slots(table: list[int], num_slots: int, block_size: int) -> Tensor:
+    """The cache slots of a sequence's tokens, [num_slots] int64."""
+    blocks = torch.tensor(table)
+    return (blocks[:, None] * block_size + torch.arange(block_size)).flatten()[:num_slots]

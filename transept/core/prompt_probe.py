@@ -1,0 +1,63 @@
+"""PromptProbe: what a request reads from the pass over its decoder prompt, beside the tokens that follow.
+
+Asked for in SamplingParams, answered in RequestOutput; computed by the model runner in the step that computes the
+prompt anyway. Transcription reads the probability of silence and the words' times from it. No torch here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from transept.errors import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class PromptProbe:
+    """What to read.
+
+    logprobs: (position, token id) pairs: the log probability of that token after the decoder prompt up to and including
+        that position, before any processing of the logits.
+    vocab_limit: only token ids below it share the probability; None: the whole vocabulary does.
+    cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are wanted.
+    """
+
+    logprobs: tuple[tuple[int, int], ...] = ()
+    vocab_limit: int | None = None
+    cross_attention_heads: tuple[tuple[int, int], ...] = ()
+
+    def check(self, prompt_length: int, vocab_size: int, num_layers: int, num_heads: int) -> None:
+        """Raise ParameterError unless all that is asked for exists."""
+        limit = vocab_size if self.vocab_limit is None else self.vocab_limit
+        if not 0 < limit <= vocab_size:
+            raise ParameterError(f"prompt_probe: vocab_limit={limit}; this model has {vocab_size} tokens")
+        for position, token in self.logprobs:
+            if not 0 <= position < prompt_length:
+                raise ParameterError(
+                    f"prompt_probe: position {position} of a decoder prompt with {prompt_length} tokens"
+                )
+            if not 0 <= token < limit:
+                raise ParameterError(f"prompt_probe: token id {token}; those asked for lie in 0 to {limit - 1}")
+        for layer, head in self.cross_attention_heads:
+            if not (0 <= layer < num_layers and 0 <= head < num_heads):
+                raise ParameterError(
+                    f"prompt_probe: head {head} of layer {layer}; this decoder has {num_layers} layers of {num_heads} "
+                    "heads, both counted from 0"
+                )
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What was read.
+
+    logprobs: one for each pair, in their order.
+    cross_attention: float32 [heads, decoder prompt tokens, encoder tokens], heads in the order asked for; each row sums
+        to 1. None when no head was asked for.
+    """
+
+    logprobs: tuple[float, ...]
+    cross_attention: npt.NDArray[np.float32] | None

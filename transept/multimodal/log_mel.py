@@ -1,0 +1,115 @@
+"""Log-mel spectrograms: Whisper's input features (Radford et al. 2022, section 2.2), of one window or of a recording.
+
+Speech families call it on waveforms from `load_audio`. torch loads with the first spectrogram.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transept.errors import MediaError
+from transept.multimodal.audio import SAMPLE_RATE, Waveform
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+N_FFT = 400  # samples; 25 ms at 16 kHz
+HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
+CHUNK_FRAMES = 6000  # of a long recording that are computed at a time; one minute, about 30 MB of spectrum
+LOWEST = -10.0  # the log of the smallest power that counts, which silence comes to
+DECADES = 8.0  # below the loudest value, beyond which everything is as quiet
+
+
+def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> Tensor:
+    """Features of one window: the log10 of an 80 or 128 band mel spectrogram.
+
+    waveform: [up to num_samples] float32 at 16 kHz, taken as padded with zeros to num_samples, which is a multiple of
+        HOP_LENGTH.
+    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to transformers' WhisperFeatureExtractor: Hann windows
+    of N_FFT samples centred on every hop, the edges reflected; floor 1e-10; all but the top 8 decades cut; (x + 4) / 4.
+    Raises MediaError when the waveform is longer than num_samples.
+    """
+    import torch
+
+    if len(waveform) > num_samples:
+        raise MediaError(f"the waveform has {len(waveform)} samples, more than the {num_samples} of the spectrogram")
+    # Only frames that touch the signal are computed. Half a window past its end everything is zero, and so is the
+    # reflection at the end of what is left:
+    #   samples  0 ........ len(waveform) .... num_computed ....... num_samples
+    #            |----- signal ----|- >= N_FFT / 2 zeros -|-- constant frames --|
+    num_computed = min(_signal_frames(waveform) * HOP_LENGTH, num_samples)
+    padded = np.zeros(num_computed, dtype=np.float32)
+    padded[: len(waveform)] = waveform
+    log_mel = _log_mel(padded, num_mels, center=True)[:, :-1]
+    floor = max(log_mel.max().item() - DECADES, LOWEST)
+    features = log_mel.new_full((num_mels, num_samples // HOP_LENGTH), floor)
+    torch.clamp(log_mel, min=floor, out=features[:, : log_mel.shape[1]])
+    return features.add_(4.0).div_(4.0)
+
+
+def recording_log_mel(waveform: Waveform, num_mels: int) -> Tensor:
+    """Features of a recording of any length, to be cut into windows.
+
+    waveform: float32 [num_samples] at 16 kHz, taken as followed by silence.
+    Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to what openai-whisper's ``log_mel_spectrogram`` gives
+    for the recording with 30 s of padding, without the frames of the padding: the top 8 decades are those of the whole
+    recording. Computed by the minute, so that the memory needed is that of the result.
+    """
+    import torch
+
+    num_frames, num_computed = len(waveform) // HOP_LENGTH, _signal_frames(waveform)
+    features = torch.empty(num_mels, num_frames)
+    loudest = LOWEST
+    for first in range(0, num_computed, CHUNK_FRAMES):
+        last = min(first + CHUNK_FRAMES, num_computed)
+        log_mel = _log_mel(_samples_of_frames(waveform, first, last), num_mels, center=False)
+        loudest = max(loudest, log_mel.max().item())
+        features[:, first:last] = log_mel[:, : max(0, num_frames - first)]
+    return features.clamp_(min=loudest - DECADES).add_(4.0).div_(4.0)
+
+
+@lru_cache(maxsize=8)
+def mel_filters(num_mels: int) -> Tensor:
+    """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
+
+    Those of ``librosa.filters.mel``, by way of transformers, which an engine has loaded anyway.
+    """
+    import torch
+    from transformers.audio_utils import mel_filter_bank
+
+    slaney = {"norm": "slaney", "mel_scale": "slaney"}
+    filters = mel_filter_bank(N_FFT // 2 + 1, num_mels, 0.0, SAMPLE_RATE / 2, SAMPLE_RATE, **slaney)
+    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))
+
+
+def _signal_frames(waveform: Waveform) -> int:
+    """How many frames touch the signal; all later ones are silence."""
+    return -(-(len(waveform) + N_FFT // 2) // HOP_LENGTH)
+
+
+def _samples_of_frames(waveform: Waveform, first: int, last: int) -> Waveform:
+    """What the frames first to last - 1 see: the signal, before its beginning its reflection, after its end silence."""
+    half = N_FFT // 2
+    begin, end = first * HOP_LENGTH - half, (last - 1) * HOP_LENGTH + half
+    samples = np.zeros(end - begin, dtype=np.float32)
+    signal = waveform[max(begin, 0) : end]
+    samples[max(-begin, 0) :][: len(signal)] = signal
+    if begin < 0:
+        reflected = waveform[1 : half + 1][::-1]
+        samples[half - len(reflected) : half] = reflected
+    return samples
+
+
+def _log_mel(samples: Waveform, num_mels: int, *, center: bool) -> Tensor:
+    """log10 of the mel spectrogram, float32 [num_mels, frames]; center: with reflected edges."""
+    import torch
+
+    signal = torch.from_numpy(samples)
+    window = torch.hann_window(N_FFT, dtype=signal.dtype)
+    # [bins, frames]
+    spectrum = torch.stft(signal, N_FFT, HOP_LENGTH, window=window, center=center, return_complex=True)
+    power = spectrum.real.square() + spectrum.imag.square()
+    return (mel_filters(num_mels) @ power).clamp_(min=10.0**LOWEST).log10_()

@@ -1,0 +1,34 @@
+"""Tokens for what is heard but not spoken: brackets, notes and symbols with which subtitles describe sounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# As openai-whisper's tokenizer.py lists them; each is suppressed where it is one token, alone or after a blank.
+MARKS = [
+    *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
+    *("<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", '("', "((", "))", "(((", ")))", "[[", "]]", "{{", "}}"),
+    *("♪♪", "♪♪♪"),
+]
+NOTES = "♩♪♫♬♭♮♯"  # their first token serves, however many they take: only such symbols begin with it
+AT_WORD_START = ("-", "'")  # fine within a word
+
+
+def unspoken_tokens(config: Any, generation_config: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The text tokens that the checkpoint suppresses; where it does not say, those that openai-whisper does."""
+    given = getattr(generation_config, "suppress_tokens", None)
+    if given is None:
+        return tuple(sorted(_marks(tokenizer)))
+    return tuple(token for token in given if token < config.decoder_start_token_id)
+
+
+def _marks(tokenizer: Any) -> set[int]:
+    def encode(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False).input_ids)
+
+    tokens = {encode(f" {mark}")[0] for mark in AT_WORD_START}
+    for mark in (*MARKS, *NOTES):
+        for encoded in (encode(mark), encode(f" {mark}")):
+            if len(encoded) == 1 or mark in NOTES:
+                tokens.add(encoded[0])
+    return tokens

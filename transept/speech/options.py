@@ -1,0 +1,227 @@
+"""TranscriptionOptions: all that may be asked of a transcription, under openai-whisper's and faster-whisper's names.
+
+Made by the Transcriber from a user's keywords, checked at once, read by both modes, echoed in the Transcript. What only
+a loaded model can judge (languages, tasks) is checked where the model is. No torch here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+from transept.errors import ParameterError, suggest
+from transept.speech.vad import VadOptions
+
+DEFAULT_MODEL = "openai/whisper-base"
+TASKS = ("transcribe", "translate")
+FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+PREPEND_PUNCTUATIONS = "\"'“¿([{-"
+APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
+
+_COUNTS = ("beam_size", "best_of", "max_new_tokens", "language_detection_segments")
+_FLAGS = (
+    "condition_on_previous_text",
+    "carry_initial_prompt",
+    "suppress_blank",
+    "without_timestamps",
+    "word_timestamps",
+    "multilingual",
+    "batched",
+    "vad",
+)
+_FROM_ZERO = (
+    "no_repeat_ngram_size",
+    "compression_ratio_threshold",
+    "no_speech_threshold",
+    "prompt_reset_on_temperature",
+    "max_initial_timestamp",
+    "hallucination_silence_threshold",
+    "language_detection_threshold",
+    "length_penalty",
+    "seed",
+)
+
+
+@dataclass(frozen=True)
+class TranscriptionOptions:
+    """How a recording is transcribed.
+
+    What is said, and how it is written:
+
+    language: code or English name, in any case, such as ``"de"`` or ``"German"``; None: detected.
+        language_detection_segments: windows to look at until one is surer than language_detection_threshold; without
+        such a one the language of most windows is taken. multilingual: detect it anew in every window.
+    task: ``"transcribe"``, or ``"translate"`` to English.
+    initial_prompt: text (or token ids) that the recording is taken to follow: names, spelling, style.
+        carry_initial_prompt: before every window instead of the first alone.
+    hotwords: words to look out for, as a prompt before every window. prefix: how the first window's text begins.
+    condition_on_previous_text: what was said before is the prompt of the next window, except after a window that took
+        a temperature over prompt_reset_on_temperature.
+
+    How it is decoded:
+
+    temperature: 0 takes the likeliest token, more draws; of several, the next one is tried when a window's result is
+        too repetitive (compression ratio above compression_ratio_threshold) or too unlikely (mean log probability
+        below logprob_threshold). None as threshold: never.
+    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the likeliest token.
+        best_of: draws at other temperatures, the likeliest of which is taken. length_penalty: None ranks by the mean
+        log probability, a number by Google's formula (Wu et al. 2016, equation 14). seed: of the draws.
+    repetition_penalty, no_repeat_ngram_size: see SamplingParams.
+    no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than
+        logprob_threshold.
+    suppress_blank: no window begins with a blank or its end. suppress_tokens: ids that never come, also as text
+        ``"-1,50"``; -1 stands for the family's tokens of what is not spoken. max_new_tokens: of one window.
+
+    Times:
+
+    without_timestamps: every window is one segment. max_initial_timestamp: seconds into a window at which its first
+        segment begins at the latest; None: anywhere.
+    word_timestamps: times and probabilities of words. prepend_punctuations, append_punctuations: marks that belong to
+        the word after or before them. hallucination_silence_threshold: with word_timestamps, silence longer than this
+        (seconds) around words that look made up is skipped.
+    clip_timestamps: start, end, start, end, ... in seconds, or as text ``"0,10"``: only these stretches are
+        transcribed; the last end may be left out.
+
+    The way through the recording:
+
+    batched: cut it where nobody speaks and decode all windows beside each other; faster, but a window does not know
+        what was said before. vad: leave silence out first (batched does so always). vad_options: what is silence.
+
+    Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
+    """
+
+    language: str | None = None
+    task: str = "transcribe"
+    temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
+    beam_size: int | None = None
+    best_of: int = 5
+    patience: float | None = None
+    length_penalty: float | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    compression_ratio_threshold: float | None = 2.4
+    logprob_threshold: float | None = -1.0
+    no_speech_threshold: float | None = 0.6
+    condition_on_previous_text: bool = True
+    prompt_reset_on_temperature: float = 0.5
+    initial_prompt: str | tuple[int, ...] | None = None
+    carry_initial_prompt: bool = False
+    prefix: str | None = None
+    hotwords: str | None = None
+    suppress_blank: bool = True
+    suppress_tokens: tuple[int, ...] = (-1,)
+    without_timestamps: bool = False
+    max_initial_timestamp: float | None = 1.0
+    max_new_tokens: int | None = None
+    word_timestamps: bool = False
+    prepend_punctuations: str = PREPEND_PUNCTUATIONS
+    append_punctuations: str = APPEND_PUNCTUATIONS
+    clip_timestamps: tuple[float, ...] = ()
+    hallucination_silence_threshold: float | None = None
+    multilingual: bool = False
+    language_detection_segments: int = 1
+    language_detection_threshold: float = 0.5
+    batched: bool = False
+    vad: bool = False
+    vad_options: VadOptions = field(default_factory=VadOptions)
+    seed: int = 0
+
+    def __new__(cls, *args: Any, **options: Any) -> TranscriptionOptions:
+        """Refuse unknown options with the nearest known one."""
+        for name in options:
+            if name not in cls.names():
+                raise ParameterError(f"transcription has no option {name!r}.{suggest(name, cls.names())}")
+        return super().__new__(cls)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all options."""
+        return [each.name for each in dataclasses.fields(cls)]
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """The temperatures in the order in which they are tried."""
+        return self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+
+    def __post_init__(self) -> None:
+        freeze = object.__setattr__
+        if not isinstance(self.temperature, int | float):
+            freeze(self, "temperature", _numbers("temperature", self.temperature))
+        freeze(self, "clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps))
+        freeze(self, "suppress_tokens", _token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
+        if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
+            freeze(self, "initial_prompt", _token_ids("initial_prompt", self.initial_prompt, lowest=0))
+        if self.task not in TASKS:
+            raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
+        self._check_types()
+        self._check_ranges()
+        self._check_contradictions()
+
+    def _check_types(self) -> None:
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        for name in ("language", "prefix", "hotwords", "prepend_punctuations", "append_punctuations"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
+                raise ParameterError(f"{name} must be text, not {value!r}")
+        if not isinstance(self.vad_options, VadOptions):
+            raise ParameterError(f"vad_options must be VadOptions, not {self.vad_options!r}")
+
+    def _check_ranges(self) -> None:
+        optional = {each.name for each in dataclasses.fields(self) if each.default is None}
+        optional |= {"compression_ratio_threshold", "logprob_threshold", "no_speech_threshold", "max_initial_timestamp"}
+        lowest = dict.fromkeys(_COUNTS, 1.0) | dict.fromkeys(_FROM_ZERO, 0.0)
+        lowest |= {"logprob_threshold": -math.inf, "patience": 0.0, "repetition_penalty": 0.0}
+        for name, low in lowest.items():
+            value = getattr(self, name)
+            if value is None and name in optional:
+                continue
+            whole = name in _COUNTS or name in ("no_repeat_ngram_size", "seed")
+            kind = Integral if whole else Real
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= float(value) < math.inf:
+                raise ParameterError(
+                    f"{name} must be {'an integer' if whole else 'a number'} of at least {low:g}, not {value!r}"
+                )
+        for name in ("patience", "repetition_penalty"):
+            if getattr(self, name) == 0:
+                raise ParameterError(f"{name} must be above 0")
+        if not self.temperatures or not all(0.0 <= value < math.inf for value in self.temperatures):
+            raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
+        times = self.clip_timestamps
+        if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
+            raise ParameterError(f"clip_timestamps must be rising times in seconds from 0 up, not {list(times)}")
+
+    def _check_contradictions(self) -> None:
+        if self.patience is not None and self.beam_size is None:
+            raise ParameterError(f"patience={self.patience} is of a beam search; give beam_size, too")
+        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
+            raise ParameterError("hallucination_silence_threshold looks at words; set word_timestamps=True, too")
+        if self.multilingual and self.language is not None:
+            raise ParameterError(
+                f"multilingual detects the language of every window, so language={self.language!r} has no meaning"
+            )
+
+
+def _numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
+    values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers, such as (0.0, 10.0), not {given!r}") from None
+
+
+def _token_ids(name: str, given: str | Iterable[int], lowest: int) -> tuple[int, ...]:
+    try:
+        values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+        tokens = tuple(operator.index(token) for token in values)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
+    if tokens and min(tokens) < lowest:
+        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
+    return tokens

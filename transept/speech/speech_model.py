@@ -1,0 +1,135 @@
+"""SpeechModel: the loaded model as transcription sees it, all that is a family's own read through its SpeechSpec.
+
+Made once by the Transcriber; the algorithms of both modes ask it for features, tokens and requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from transept.core.engine import Engine
+from transept.core.prompts import Prompt
+from transept.core.sampling_params import SamplingParams
+from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
+from transept.registry.spec import resolve
+from transept.speech.options import TranscriptionOptions
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transept.multimodal.audio import Waveform
+
+UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
+UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
+
+
+class SpeechModel:
+    """What is known of the model.
+
+    spec: its SpeechSpec. tokens: its control tokens. languages: code to token id, empty for a model of one language.
+    fps: frames of its features in a second. window_frames: of one window.
+    max_positions: decoder positions, for prompt and output together.
+    Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        if engine.spec.speech is None:
+            raise UnsupportedModelError(
+                f'"{engine.config.model}" is a "{engine.spec.name}" model; it does not transcribe speech'
+            )
+        if engine.tokenizer is None:
+            raise CheckpointError(
+                f'"{engine.config.model}" has no tokenizer; put its tokenizer.json beside the weights'
+            )
+        self.spec = engine.spec.speech
+        self.config: Any = engine.model_config
+        self.generation_config: Any = engine.generation_config
+        self.tokenizer: Any = engine.tokenizer
+        self.tokens = self.spec.tokens(self.config)
+        self.languages = dict(self.spec.languages(self.config))
+        self.fps = self.spec.frames_per_second
+        self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
+        self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
+        self.alignment_heads = tuple(self.spec.alignment_heads(self.config, self.generation_config))
+
+    def check(self, options: TranscriptionOptions) -> None:
+        """Raise ParameterError for a language, a task or times that this model does not have."""
+        self.opening_tokens(self.language_code(options.language), options)
+        if options.word_timestamps and not self.alignment_heads:
+            raise ParameterError("this model tells no times of words; leave word_timestamps False")
+        if options.multilingual and not self.languages:
+            raise ParameterError("this model knows one language only; leave multilingual False")
+
+    def language_code(self, language: str | None) -> str | None:
+        """The code of a language given by its code or its English name, in any case; None for None.
+
+        What is unknown is returned as it is, for the family to judge. Raises ParameterError, with the nearest one, for
+        what the family knows by neither.
+        """
+        if language is None:
+            return None
+        name = language.strip().lower()
+        code = self.spec.language_names.get(name, name)
+        if self.languages and code not in self.languages:
+            names = (known for known, code in self.spec.language_names.items() if code in self.languages)
+            known = names if len(name) > 3 else self.languages
+            raise ParameterError(f"this model has no language {language!r}.{suggest(name, known)}")
+        return code
+
+    def opening_tokens(self, language: str | None, options: TranscriptionOptions) -> list[int]:
+        """The control tokens that open a transcript."""
+        timestamps = not options.without_timestamps and self.tokens.first_timestamp is not None
+        return self.spec.decoder_prompt(self.config, language=language, task=options.task, timestamps=timestamps)
+
+    def features(self, waveform: Waveform) -> Tensor:
+        """Features of a whole recording, float32 [channels, frames]."""
+        features: Tensor = resolve(self.spec.features)(waveform, self.config)
+        return features
+
+    def request(
+        self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams
+    ) -> tuple[Prompt, SamplingParams]:
+        """A request about one window; features: [channels, up to window_frames]."""
+        prompt: Prompt = {
+            "prompt_tokens": list(decoder_prompt),
+            "multi_modal_data": {self.spec.features_modality: features},
+        }
+        return prompt, params
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens, without special ones around it."""
+        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
+
+    def encode_prompt(self, prompt: str | Sequence[int]) -> list[int]:
+        """Tokens of text that stands beside a transcript, as it would be written there: after a blank."""
+        return self.encode(f" {prompt.strip()}") if isinstance(prompt, str) else list(prompt)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; timestamps and other control tokens have none."""
+        text = [token for token in tokens if token < self.tokens.end_of_text]
+        return str(self.tokenizer.decode(text, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def is_timestamp(self, token: int) -> bool:
+        """Whether a token is a time."""
+        return self.tokens.first_timestamp is not None and token >= self.tokens.first_timestamp
+
+    def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:
+        """The tokens that never come, control tokens of prompts among them unless options suppress nothing at all."""
+        if not options.suppress_tokens:
+            return ()
+        unspoken = self._unspoken_tokens if UNSPOKEN in options.suppress_tokens else ()
+        given = (token for token in options.suppress_tokens if token != UNSPOKEN)
+        return tuple(sorted({*given, *unspoken, *self.tokens.prompt_only}))
+
+    @cached_property
+    def blank_tokens(self) -> tuple[int, ...]:
+        """The tokens with which a transcript is blank: a blank, and the end of the text."""
+        return (*self.encode(" "), self.tokens.end_of_text)
+
+    @cached_property
+    def _unspoken_tokens(self) -> tuple[int, ...]:
+        if self.spec.unspoken_tokens is None:
+            return ()
+        return tuple(resolve(self.spec.unspoken_tokens)(self.config, self.generation_config, self.tokenizer))

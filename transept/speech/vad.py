@@ -1,0 +1,179 @@
+"""Where someone speaks in a recording, by the voice-activity model that the package silero-vad carries.
+
+Batched mode cuts recordings into windows with it, and the VAD filter of sequential mode leaves silence out. Nothing
+here knows a speech family, and nothing here changes samples. silero-vad loads with the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from transept.errors import ParameterError
+from transept.multimodal.audio import Waveform
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SAMPLE_RATE = 16_000  # Hz
+FRAME = 512  # samples; 32 ms, for which the model gives one probability
+CONTEXT = 64  # samples before a frame that the model looks at, too
+BLOCK_FRAMES = 512  # per call of the model; 16 s, about 15 MiB of activations
+SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
+
+BATCHED_MIN_SILENCE_MS = 160
+FILTER_MIN_SILENCE_MS = 2000
+
+
+@dataclass(frozen=True)
+class VadOptions:
+    """What counts as speech; names and defaults are faster-whisper's.
+
+    threshold: a frame as likely as this to be speech begins a span.
+    neg_threshold: one that is less likely than this may end it. None: threshold - 0.15, at least 0.01.
+    min_speech_duration_ms: shorter spans are dropped.
+    max_speech_duration_s: longer spans are cut at their quietest points. Batched mode never goes beyond the model's
+        window.
+    min_silence_duration_ms: a shorter pause does not end a span. None: 2000, or 160 in batched mode.
+    speech_pad_ms: what a span takes of the silence before and after it; of a short pause, each side takes half.
+    Raises ParameterError for values out of range.
+    """
+
+    threshold: float = 0.5
+    neg_threshold: float | None = None
+    min_speech_duration_ms: float = 0
+    max_speech_duration_s: float = inf
+    min_silence_duration_ms: float | None = None
+    speech_pad_ms: float = 400
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "neg_threshold"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < 1.0:
+                raise ParameterError(f"{name} is {value}; it is a probability between 0 and 1, such as 0.5")
+        if self.neg_threshold is not None and self.neg_threshold > self.threshold:
+            raise ParameterError(f"neg_threshold ({self.neg_threshold}) must not be above threshold ({self.threshold})")
+        for name in ("min_speech_duration_ms", "min_silence_duration_ms", "speech_pad_ms"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < inf:
+                raise ParameterError(f"{name} is {value}; it is a time in milliseconds, at least 0")
+        if not self.max_speech_duration_s >= 1.0:
+            raise ParameterError(f"max_speech_duration_s is {self.max_speech_duration_s}; it must be at least 1 second")
+
+
+class Span(NamedTuple):
+    """A stretch of a recording. start, end: samples at 16 kHz, the end not included."""
+
+    start: int
+    end: int
+
+
+def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[Span]:
+    """The stretches of a recording in which someone speaks, rising and apart from each other.
+
+    waveform: float32 [num_samples], mono at 16 kHz, of any length: it is read in blocks.
+    """
+    options = options or VadOptions()
+    probabilities = speech_probabilities(waveform)
+    from silero_vad import get_speech_timestamps_from_probs  # after _load_network, which mends what importing it does
+
+    min_silence = options.min_silence_duration_ms
+    found = get_speech_timestamps_from_probs(
+        probabilities.tolist(),
+        sampling_rate=SAMPLE_RATE,
+        threshold=options.threshold,
+        neg_threshold=options.neg_threshold,
+        min_speech_duration_ms=options.min_speech_duration_ms,
+        min_silence_duration_ms=FILTER_MIN_SILENCE_MS if min_silence is None else min_silence,
+        speech_pad_ms=options.speech_pad_ms,
+        audio_length_samples=len(waveform),
+    )
+    spans = [Span(span["start"], span["end"]) for span in found]
+    return list(_shortened(waveform, spans, options.max_speech_duration_s * SAMPLE_RATE))
+
+
+def pack(spans: Iterable[Span], max_samples: int) -> list[list[Span]]:
+    """Neighbouring spans that fit into one window of max_samples, from the first one's start to the last one's end.
+
+    spans: rising, none longer than max_samples. Every span is in exactly one window, in their order.
+    """
+    windows: list[list[Span]] = []
+    for span in spans:
+        if windows and span.end - windows[-1][0].start <= max_samples:
+            windows[-1].append(span)
+        else:
+            windows.append([span])
+    return windows
+
+
+def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
+    """How likely each frame of 32 ms is to be speech: [-(-num_samples // FRAME)] float32.
+
+    What the model of silero-vad gives frame by frame, but with all of it except its recurrent layer run over many
+    frames at a time, which is ten times as fast.
+    """
+    import torch
+
+    network, recurrent = _load_network()
+    state, probabilities = None, [np.empty(0, np.float32)]
+    with torch.inference_mode():
+        for frames in _frame_blocks(waveform):
+            features = network.encoder(network.run_extractors(frames)).squeeze(-1)  # [frames, 128]
+            hidden, state = recurrent(features, state)
+            probabilities.append(network.decoder.decoder(hidden.unsqueeze(-1)).flatten().numpy())
+    return np.concatenate(probabilities)
+
+
+def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:
+    """Blocks of frames, each with its context before it: [up to BLOCK_FRAMES, CONTEXT + FRAME].
+
+    The recording has zeros before its first sample and after its last.
+    """
+    import torch
+
+    size = BLOCK_FRAMES * FRAME
+    for start in range(0, len(waveform), size):
+        samples = waveform[max(start - CONTEXT, 0) : start + size]
+        before = CONTEXT if start == 0 else 0
+        after = -(before + len(samples) - CONTEXT) % FRAME
+        yield torch.from_numpy(np.pad(samples, (before, after))).unfold(0, CONTEXT + FRAME, FRAME)
+
+
+@cache
+def _load_network() -> tuple[Any, Any]:
+    """The packaged network for 16 kHz, and its recurrent layer as one that runs over many frames in a call."""
+    import torch
+
+    threads = torch.get_num_threads()
+    from silero_vad import load_silero_vad
+
+    torch.set_num_threads(threads)  # importing silero_vad sets one thread for the whole process
+    network = load_silero_vad()._model
+    weights = {name: getattr(network.decoder.rnn, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    recurrent = torch.nn.LSTM(weights["weight_ih"].shape[1], weights["weight_hh"].shape[1])
+    recurrent.load_state_dict({f"{name}_l0": weight for name, weight in weights.items()})
+    return network, recurrent.eval()
+
+
+def _shortened(waveform: Waveform, spans: Iterable[Span], max_samples: float) -> Iterator[Span]:
+    """The spans, with those over max_samples cut where they are quietest in the second half of what may be kept."""
+    for start, end in spans:
+        while end - start > max_samples:
+            cut = _quietest(waveform, start + int(max_samples / 2), start + int(max_samples))
+            yield Span(start, cut)
+            start = cut
+        yield Span(start, end)
+
+
+def _quietest(waveform: Waveform, start: int, end: int) -> int:
+    """The sample in the middle of the quietest 160 ms between two samples, which are further apart than that."""
+    num_frames = (end - start) // FRAME
+    frames = waveform[start : start + num_frames * FRAME].reshape(num_frames, FRAME)
+    loudness = np.convolve(np.square(frames).mean(axis=1), np.ones(SMOOTHING), mode="valid")
+    return start + int((loudness.argmin() + SMOOTHING / 2) * FRAME)
