@@ -153,6 +153,7 @@ def transept_runner(name: str, directory: Path) -> Runner:
     start = {"prompt_tokens": [model.start]}
 
     def run(inputs: list[list[int]]) -> list[list[int]]:
+        engine.block_manager.reset()  # else the encoder's output would be there from the turn before
         prompts = [{"encoder_prompt": {"prompt_tokens": tokens}, "decoder_prompt": start} for tokens in inputs]
         return [output.outputs[0].token_ids for output in engine.generate(prompts, params, progress=False)]
 

@@ -67,6 +67,7 @@ def transept_runner(directory: Path) -> Runner:
     params = SamplingParams(temperature=0.0)
 
     def run(waveforms: list[np.ndarray]) -> list[list[int]]:
+        engine.block_manager.reset()  # else the encoder's output would be there from the turn before
         prompts = [{"multi_modal_data": {"audio": (waveform, SAMPLE_RATE)}} for waveform in waveforms]
         return [output.outputs[0].token_ids[:-1] for output in engine.generate(prompts, params, progress=False)]
 

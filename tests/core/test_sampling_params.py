@@ -63,6 +63,8 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
             for value in (-1, 1.5, "2", False)
         ),
         *(("length_penalty", value) for value in (math.inf, math.nan, "1", True)),
+        *(("patience", value) for value in (0, -1.0, math.inf, None)),
+        *(("logits_processors", value) for value in ("abc", [7], [[]])),
         *(("early_stopping", value) for value in ("always", 2, None.__class__, [])),
         *(("bad_words_ids", value) for value in ([1], [[]], [[-1]], 7, "ab")),
         *(("forced_eos_token_id", value) for value in (-1, 1.5, "2")),
@@ -226,16 +228,18 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"ignore_eos": True},
         {"logprobs": 1},
         {"skip_special_tokens": False},
+        {"patience": 2.0},
+        {"logits_processors": (print,)},
     ],
 )
-def test_every_field_but_the_seed_tells_parameters_apart(options):
+def test_what_changes_the_choice_tells_parameters_apart(options):
     assert SamplingParams(**options) != SamplingParams()
 
 
-def test_every_field_but_the_seed_has_a_row_above():
-    (mark,) = test_every_field_but_the_seed_tells_parameters_apart.pytestmark
+def test_all_but_the_seed_and_the_probe_have_a_row_above():
+    (mark,) = test_what_changes_the_choice_tells_parameters_apart.pytestmark
     rows = {name for options in mark.args[1] for name in options}
-    assert rows == {field.name for field in dataclasses.fields(SamplingParams)} - {"seed"}
+    assert rows == {field.name for field in dataclasses.fields(SamplingParams)} - {"seed", "prompt_probe"}
 
 
 def test_parameters_do_not_change_with_the_users_lists():
@@ -322,7 +326,7 @@ def test_resolve_completes_what_the_user_left_open(own, generation, expected):
 def test_resolve_leaves_nothing_open_that_the_sampler_reads():
     params = resolve(SamplingParams(), do_sample=True)
     left_open = {field.name for field in dataclasses.fields(params) if getattr(params, field.name) is None}
-    assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id"}
+    assert left_open == {"allowed_token_ids", "logprobs", "forced_bos_token_id", "prompt_probe"}
 
 
 def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():

@@ -342,6 +342,7 @@ def test_files_that_are_not_there(tmp_path):
         (sound_file(noise(1000), 2_000_000), "sample rate of 2e\\+06 Hz"),
         (sound_file(noise(1000) * 32768, SAMPLE_RATE, "WAV", "FLOAT"), "full scale"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "",  # a file's bytes hold the time at which it was made
 )
 def test_data_that_is_no_audio(data, message):
     with pytest.raises(MediaError, match=message):

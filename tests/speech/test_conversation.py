@@ -105,6 +105,17 @@ def test_together_gives_results_and_findings_in_the_jobs_order(engine: Engine, e
     assert events == [*WORDS, "all", [expected[word] for word in WORDS]]
 
 
+def test_together_of_jobs_that_ask_nothing(engine: Engine) -> None:
+    def child(value: int):
+        yield value
+        return value
+
+    def parent():
+        return (yield Together(child(value) for value in range(3)))
+
+    assert list(converse(engine, [parent()], max_jobs=1)) == [(0, 0), (0, 1), (0, 2), (0, [0, 1, 2])]
+
+
 def test_together_may_be_nested_and_empty(engine: Engine) -> None:
     def inner(name: str):
         yield Together([tells(f"{name}1", then=WORDS), tells(f"{name}2")])
@@ -119,7 +130,7 @@ def test_together_may_be_nested_and_empty(engine: Engine) -> None:
     assert events == ["a1", "a2", "b1", "b2", ([], ["a", "b"])]
 
 
-def test_jobs_of_together_start_as_the_engine_has_room() -> None:
+def test_jobs_of_together_start_as_the_engine_has_room(expected: dict[str, str]) -> None:
     engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p", max_num_seqs=2)
     started = []
 
@@ -129,13 +140,14 @@ def test_jobs_of_together_start_as_the_engine_has_room() -> None:
             yield asks([word])
 
     def parent():
-        yield Together(children())
+        return (yield Together(children()))
 
     conversation = converse(engine, [parent()], max_jobs=1)
     next(conversation)
     assert len(started) <= 3
-    list(conversation)
+    rest = list(conversation)
     assert started == WORDS
+    assert rest[-1] == (0, [[expected[word]] for word in WORDS])
 
 
 def test_a_job_that_fails_ends_alone(engine: Engine, expected: dict[str, str]) -> None:

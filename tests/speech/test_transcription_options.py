@@ -112,8 +112,8 @@ def test_channels_of_a_stereo_file_can_be_transcribed_apart(
 @pytest.mark.parametrize("mode", MODES)
 def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict) -> None:
     recording = (clips["demo-abouttotry"], RATE)
-    assert "Digium" not in transcriber.transcribe(recording, **mode).text
-    assert "Digium" in transcriber.transcribe(recording, hotwords="Digium", **mode).text
+    assert "Asterisk" not in transcriber.transcribe(recording, **mode).text
+    assert "Inter Asterisk Exchange" in transcriber.transcribe(recording, hotwords="Asterisk", **mode).text
 
 
 @pytest.mark.parametrize("word_timestamps", [False, True], ids=["segments", "words"])
@@ -143,7 +143,8 @@ def test_clip_timestamps_restrict_what_is_transcribed(transcriber: Transcriber, 
     assert "message" not in transcript.text
     assert "kicked" not in transcript.text
     for segment in transcript.segments:
-        assert ends[0] <= segment.start <= segment.end <= ends[1] or ends[2] <= segment.start <= segment.end <= ends[3]
+        middle = (segment.start + segment.end) / 2
+        assert ends[0] < middle < ends[1] or ends[2] < middle < ends[3]
     as_text = ",".join(str(end) for end in ends)
     assert transcriber.transcribe(recording, clip_timestamps=as_text, **mode).segments == transcript.segments
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_checkpoints import TEXTS, bart_tokenizer, mbart_tokenizer, t5_tokenizer
 from transformers import MBart50Tokenizer, MBartTokenizer, PreTrainedTokenizerBase
@@ -63,6 +63,7 @@ def test_special_tokens_of_the_task_take_the_place_of_the_tokenizers() -> None:
     document=st.lists(st.sampled_from([*DOCUMENT.split(), "unknown-ö-word", "\n\n"]), max_size=150).map(" ".join),
     limit=st.integers(20, 60),
 )
+@example(document="\n\n In In In In In", limit=20)  # whose first piece is blank
 def test_chunks_fit_keep_their_frame_and_hold_the_document(document: str, limit: int) -> None:
     document += " end"
     encoded = DocumentEncoder(T5, SUMMARIZE, limit, chunk=True)(document)

@@ -52,7 +52,8 @@ class SamplingParams:
         of several, that comes as the last one when max_tokens is reached.
     logits_processors: called in turn as ``processor(logits, rows)`` after the suppressions above, to change logits in
         place: float32 [rows, vocabulary], and each row's SequenceData with its prompt_token_ids and output_token_ids.
-        Requests with equal ones share a call, so let them be hashable and equal where they do the same.
+        Requests with equal ones share a call, so let them be hashable and equal where they do the same. A beam search
+        normalises what they leave.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
     ignore_eos: go on after the end-of-sequence token.
     seed: makes samples reproducible, whatever else is in the batch.

@@ -95,6 +95,7 @@ def converse(engine: Engine, jobs: Iterable[Job], max_jobs: int) -> Generator[tu
                 conversation.advance(root)
                 conversation.start_children()
                 yield from conversation.take_events()
+            yield from conversation.take_events()  # of jobs that ended as their last children did, without a step
             if not conversation.roots:
                 return
             conversation.step()

@@ -89,8 +89,9 @@ class TranscriptionOptions:
 
     The way through the recording:
 
-    batched: cut it where nobody speaks and decode all windows beside each other; faster, but a window does not know
-        what was said before. vad: leave silence out first (batched does so always). vad_options: what is silence.
+    batched: cut it where nobody speaks and decode the windows beside each other, which is faster. With
+        condition_on_previous_text each is decoded a second time, after a draft of what was said before. vad: leave
+        silence out first (batched does so always). vad_options: what is silence.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """

@@ -1,6 +1,8 @@
 """Sequential mode: a recording window after window, each beginning where the last one's timestamps end.
 
 openai-whisper's algorithm (``transcribe.py``), with its results on the same weights. Transcriber calls `transcribe`.
+Where openai-whisper goes astray this does not: a window without any sound is not decoded, a clip ends with the
+recording at the latest, and no window begins where the last one did.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ def transcribe(
     waveform: float32 [samples] at the family's sample rate, of any length.
     """
     features = model.features(waveform)  # [channels, frames]
-    del waveform  # hours of it would stay in memory
+    del waveform  # hours of it would stay in memory, with their features
     num_frames = features.shape[1]
     language = yield from recording_language(model, features, options)
-    earlier = _EarlierText(model, options)
+    earlier = EarlierText(model, options)
     segments: list[Segment] = []
     last_speech = 0.0  # seconds
     first = True
@@ -117,7 +119,7 @@ def _after_words(
     return max(start, window.start + 1), kept
 
 
-class _EarlierText:
+class EarlierText:
     """What was said so far, and how much of it is the next window's prompt.
 
     initial: the initial prompt's tokens, which count as said before the recording.

@@ -20,7 +20,7 @@ import numpy as np
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.errors import ParameterError, TranseptError, suggest
-from transept.multimodal.audio import load_audio
+from transept.multimodal.audio import NO_SAMPLES, load_audio
 from transept.speech import batched, sequential, speech_only
 from transept.speech.conversation import Found, converse
 from transept.speech.language import Language, recording_language
@@ -155,7 +155,7 @@ class Transcriber:
     def _job(self, audio: AudioInput, options: TranscriptionOptions) -> Generator[Any, Any, Transcript]:
         """One recording, from its file to its transcript."""
         rate = self.model.spec.sample_rate
-        waveform = load_audio(audio, rate)
+        waveform = NO_SAMPLES if _has_no_samples(audio) else load_audio(audio, rate)
         duration = len(waveform) / rate
         yield Opened(duration)
         mode = batched if options.batched else speech_only if options.vad else sequential
@@ -164,6 +164,14 @@ class Transcriber:
         language, segments = yield from job
         text = self.model.decode([token for segment in segments for token in segment.tokens]).strip()
         return Transcript(text, language.code, language.probability, duration, segments, options)
+
+
+def _has_no_samples(audio: AudioInput) -> bool:
+    """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
+    if not isinstance(audio, tuple) or len(audio) != 2:
+        return False
+    waveform = audio[0]
+    return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
 
 
 def transcribe(

@@ -6,7 +6,7 @@ here knows a speech family, and nothing here changes samples. silero-vad loads w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -27,7 +27,9 @@ CONTEXT = 64  # samples before a frame that the model looks at, too
 BLOCK_FRAMES = 512  # per call of the model; 16 s, about 15 MiB of activations
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
 
-BATCHED_MIN_SILENCE_MS = 160
+LONG_PAUSE = 16_000  # samples; a pause of a second is as good as a longer one
+
+BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
 
 
@@ -40,7 +42,7 @@ class VadOptions:
     min_speech_duration_ms: shorter spans are dropped.
     max_speech_duration_s: longer spans are cut at their quietest points. Batched mode never goes beyond the model's
         window.
-    min_silence_duration_ms: a shorter pause does not end a span. None: 2000, or 160 in batched mode.
+    min_silence_duration_ms: a shorter pause does not end a span. None: 2000, or 64 in batched mode.
     speech_pad_ms: what a span takes of the silence before and after it; of a short pause, each side takes half.
     Raises ParameterError for values out of range.
     """
@@ -98,17 +100,31 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
     return list(_shortened(waveform, spans, options.max_speech_duration_s * SAMPLE_RATE))
 
 
-def pack(spans: Iterable[Span], max_samples: int) -> list[list[Span]]:
-    """Neighbouring spans that fit into one window of max_samples, from the first one's start to the last one's end.
+def pack(spans: Sequence[Span], max_samples: int) -> list[list[Span]]:
+    """The fewest windows of max_samples that hold all spans; of those, the ones with the longest pauses between them.
 
-    spans: rising, none longer than max_samples. Every span is in exactly one window, in their order.
+    spans: rising, none longer than max_samples. A window reaches from its first span's start to its last one's end;
+    every span is in exactly one, in their order.
     """
+    # best[n]: how many windows the first n spans need, and minus the pauses between them; begins[n]: where the last of
+    # them begins. A window's own first span is tried from the last one it could have to the first.
+    best, begins = [(0, 0)], [0]
+    for n in range(1, len(spans) + 1):
+        choices: list[tuple[int, int, int]] = []
+        for first in range(n - 1, -1, -1):
+            if spans[n - 1].end - spans[first].start > max_samples and choices:
+                break
+            pause = min(spans[first].start - spans[first - 1].end, LONG_PAUSE) if first else 0
+            num_windows, pauses = best[first]
+            choices.append((num_windows + 1, pauses - pause, first))
+        num_windows, pauses, first = min(choices)
+        best.append((num_windows, pauses))
+        begins.append(first)
     windows: list[list[Span]] = []
-    for span in spans:
-        if windows and span.end - windows[-1][0].start <= max_samples:
-            windows[-1].append(span)
-        else:
-            windows.append([span])
+    end = len(spans)
+    while end:
+        windows.insert(0, list(spans[begins[end] : end]))
+        end = begins[end]
     return windows
 
 

@@ -59,7 +59,7 @@ class DocumentEncoder:
             return EncodedDocument([tokens])
         if self.chunk:
             pieces = split(document, lambda piece: len(self._encode(piece.strip())) <= self.limit)
-            return EncodedDocument([self._encode(piece.strip()) for piece in pieces])
+            return EncodedDocument([self._encode(piece.strip()) for piece in pieces if piece.strip()])
         if self.truncate:
             return EncodedDocument([tokens[: self.limit - len(self.after)] + self.after], truncated=True)
         raise PromptError(

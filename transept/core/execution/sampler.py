@@ -55,8 +55,10 @@ class Sampler:
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[SampledToken]]:
         """The tokens of each row of [rows, vocabulary], whose parameters are equal. In place."""
         if params.beam_search:
-            logprobs = logits.log_softmax(dim=-1)  # before the processors, whose output is not normalised again
+            logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
+            if params.logits_processors:
+                logprobs = logprobs.log_softmax(dim=-1)
             return _candidates(logprobs, params, rows[0].num_samples)
         self._process(logits, params, rows)
         drawn = logits.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(logits, params, rows)

@@ -1,0 +1,67 @@
+"""Logits processors: called once for requests with equal ones, after suppression, before the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.generation_defaults import resolve
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import SequenceData
+
+VOCABULARY = 12
+
+
+@dataclass(frozen=True)
+class AfterLast:
+    """Allows only the token after the last one, and notes what it was shown."""
+
+    step: int
+    seen: list[tuple[int, list[bool]]] = field(default_factory=list, compare=False)
+
+    def __call__(self, logits: Tensor, rows: Sequence[SequenceData]) -> None:
+        self.seen.append((len(rows), torch.isinf(logits[:, 3]).tolist()))
+        for row, data in zip(logits, rows, strict=True):
+            kept = (data.last_token_id + self.step) % VOCABULARY
+            value = row[kept].clone()
+            row.fill_(float("-inf"))
+            row[kept] = value
+
+
+def params(**options: object) -> SamplingParams:
+    from transformers import GenerationConfig
+
+    return resolve(
+        SamplingParams(**options), GenerationConfig(), prompt_token_ids=[0], max_positions=20, vocab_size=VOCABULARY
+    )
+
+
+def test_equal_processors_share_a_call_and_see_suppressed_logits() -> None:
+    one, other, two = AfterLast(1), AfterLast(1), AfterLast(2)
+    greedy = {"temperature": 0.0, "suppress_tokens": [3]}
+    rows = [
+        SamplingRow(seq_id, SequenceData([0], [output], 0), params(logits_processors=(processor,), **greedy), 1)
+        for seq_id, (output, processor) in enumerate(((5, one), (7, two), (9, other)))
+    ]
+    logits = torch.randn(3, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    sampled = Sampler((1,), torch.device("cpu"))(logits, rows)
+    assert [sampled[seq_id][0].token_id for seq_id in range(3)] == [6, 9, 10]
+    assert [sampled[seq_id][0].logprob for seq_id in range(3)] == [0.0, 0.0, 0.0]  # of what the processor left
+    assert one.seen == [(2, [True, True])]
+    assert other.seen == []
+    assert two.seen == [(1, [True])]
+
+
+def test_a_beam_search_normalises_what_they_leave() -> None:
+    processor = AfterLast(4)
+    beams = params(num_beams=2, logits_processors=(processor,))
+    logits = torch.randn(1, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    sampled = Sampler((1,), torch.device("cpu"))(logits, [SamplingRow(0, SequenceData([0], [5], 0), beams, 4)])
+    ((token,),) = sampled.values()
+    assert token.token_id == 9
+    assert token.logprob == pytest.approx(0.0)
