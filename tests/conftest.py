@@ -1,10 +1,15 @@
 """Fixtures that many folders of tests share: real checkpoints from installed packages, real speech."""
 
+import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# Before torch is imported, here and in the processes that tests start: most models here are so small that every
+# operation is slower on more threads, and the files run in several processes.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def package_directory(name: str) -> Path:

@@ -50,14 +50,6 @@ FAULTS = {  # architecture -> (the first check that fails, words of its message)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module", autouse=True)
 def _faulty_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The plugin, installed by pip where this process finds it."""
     source, site = tmp_path_factory.mktemp("source") / "faulty", tmp_path_factory.mktemp("site")

@@ -20,14 +20,6 @@ WORDS = ["nave", "transept", "choir", "crossing"]
 TO_PHONEMES = ("--model", str(T5), "--target", "phonemes")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def phonemes() -> dict[str, str]:
     """What transformers makes of the words, with the checkpoint's own settings for this direction."""

@@ -1,7 +1,6 @@
 """Small trained checkpoints on words they never saw: the same tokens as transformers, and mostly the right ones."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +30,6 @@ TASKS = {
     "t5 pronounce": Task("t5-g2p", {f"pronounce: {word}": right for word, right in PRONOUNCE.items()}, 45),
     "t5 spell": Task("t5-g2p", {f"spell: {right[0]}": [word] for word, right in PRONOUNCE.items()}, 30),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=TASKS)

@@ -24,14 +24,6 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module", autouse=True)
 def _marian_plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The example plugin, installed by pip where this process finds it."""
     source, site = tmp_path_factory.mktemp("source") / "marian", tmp_path_factory.mktemp("site")

@@ -1,6 +1,5 @@
 """Pegasus against transformers on small random weights, with and without positions in the checkpoint."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,14 +30,6 @@ CONFIGURATIONS = {
 LENGTHS = (33, 7, 1, 64, 150)
 NEW_TOKENS = 90
 PARAMS = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """T5's own: float16, checkpoints that leave things out. The rest is compared in tests/parity/test_text_models.py."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +23,6 @@ NEW_TOKENS = 40  # beyond the 16 distances that have a bucket of their own in a 
 PARAMS = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)
 # Standard deviations by parts of names, else 0.4: outputs that are neither nearly tied nor one token over and over.
 WIDTHS = {"layer_norm": 0.3, "relative_attention_bias": 2.0, "shared": 0.3, "lm_head": 1.0, ".wo.": 0.1}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
-    yield
-    torch.set_num_threads(threads)
 
 
 def random_t5(config: T5Config) -> T5ForConditionalGeneration:

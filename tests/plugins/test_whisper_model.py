@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,14 +80,6 @@ class Case:
         """The reference's log probabilities after each token: [tokens, vocabulary]."""
         logits = self.reference(input_features=features[None], decoder_input_ids=torch.tensor([token_ids])).logits
         return logits[0].log_softmax(dim=-1)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=CONFIGS.values(), ids=CONFIGS)

@@ -10,7 +10,6 @@ import jiwer
 import numpy as np
 import pytest
 import soundfile
-import torch
 from whisper.normalizers import EnglishTextNormalizer
 
 from transept import Transcriber, Transcript
@@ -19,14 +18,6 @@ from transept.speech.vad import VadOptions
 
 RATE = 16_000
 normalize = EnglishTextNormalizer()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +59,9 @@ def temperatures_of_windows(transcript: Transcript) -> dict[int, float]:
     return {seek: next(group).temperature for seek, group in groupby(transcript.segments, lambda each: each.seek)}
 
 
-# The prompts are 556 words, so a word is 0.18 points; in this order of theirs tiny.en in sequential mode makes five
-# mistakes less than in batched mode, in others as many more. Over three orders both modes have 2.2 %.
-WITHIN = {("tiny", "prompts"): 0.01}
+# The prompts are 556 words, so a word is 0.18 points. In this order of theirs tiny.en in sequential mode makes three
+# mistakes less than in batched mode; over four orders it has 2.20 %, and batched mode 2.47 %.
+WITHIN = {("tiny", "prompts"): 0.006}
 
 
 @pytest.mark.parametrize("model", ["tiny", "base"])
@@ -99,6 +90,40 @@ def test_every_clip_is_found_once_at_its_time(tiny: Transcriber, prompts: list[t
         assert result.hits >= len(spoken) / 2, (text, heard)
         assert result.insertions <= max(1, len(spoken) / 2), (text, heard)
         begin = end
+
+
+def test_segments_are_sentences_at_their_times(tiny: Transcriber, novel: list[tuple[np.ndarray, str]]) -> None:
+    pause = 3.0
+    transcript = tiny.transcribe((joined(novel, pause), RATE), batched=True)
+    begin = 0.0
+    assert len(transcript.segments) == len(novel)
+    for (waveform, text), segment in zip(novel, transcript.segments, strict=True):
+        end = begin + len(waveform) / RATE
+        assert jiwer.wer(normalize(text), normalize(segment.text)) < 0.2
+        assert begin - 0.05 <= segment.start < begin + 0.6
+        assert end - 0.6 < segment.end <= end + 0.4
+        assert segment.words is None
+        begin = end + pause
+
+
+def test_words_have_the_times_of_sequential_mode(tiny: Transcriber, novel: list[tuple[np.ndarray, str]]) -> None:
+    recording = (joined(novel, 1.0), RATE)
+    batched, sequential = (
+        [word for segment in transcript.segments for word in segment.words or ()]
+        for transcript in (
+            tiny.transcribe(recording, word_timestamps=True, batched=batched) for batched in (True, False)
+        )
+    )
+    assert [normalize(word.word) for word in batched] == [normalize(word.word) for word in sequential]
+    apart = [abs(one.start - other.start) for one, other in zip(batched, sequential, strict=True)]
+    assert np.median(apart) <= 0.04
+    assert np.quantile(apart, 0.95) <= 0.3
+
+
+def test_without_timestamps_a_window_is_a_segment(tiny: Transcriber, novel: list[tuple[np.ndarray, str]]) -> None:
+    transcript = tiny.transcribe((joined(novel, 2.0), RATE), batched=True, without_timestamps=True)
+    assert len({segment.seek for segment in transcript.segments}) == len(transcript.segments)
+    assert word_error_rate(novel, transcript.text) < 0.05
 
 
 def test_windows_of_many_recordings_are_those_of_each_alone(

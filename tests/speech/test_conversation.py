@@ -6,7 +6,7 @@ import pytest
 
 from transept import Engine, SamplingParams
 from transept.errors import CapacityError, ParameterError, PromptError, TranseptError
-from transept.speech.conversation import Ask, Found, Together, converse
+from transept.speech.conversation import MAX_TOGETHER, Ask, Found, Together, converse
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
 WORDS = ["g2p: engine", "g2p: transept", "g2p: window", "g2p: language"]
@@ -114,6 +114,25 @@ def test_together_of_jobs_that_ask_nothing(engine: Engine) -> None:
         return (yield Together(child(value) for value in range(3)))
 
     assert list(converse(engine, [parent()], max_jobs=1)) == [(0, 0), (0, 1), (0, 2), (0, [0, 1, 2])]
+
+
+def test_together_has_so_many_jobs_at_work_at_most(engine: Engine) -> None:
+    assert engine.config.max_num_seqs > MAX_TOGETHER
+    at_work, most = set(), 0
+
+    def child(index: int):
+        nonlocal most
+        at_work.add(index)
+        most = max(most, len(at_work))
+        yield Ask([(WORDS[index % len(WORDS)], GREEDY)])
+        at_work.remove(index)
+        return index
+
+    def parent():
+        return (yield Together(child(index) for index in range(2 * MAX_TOGETHER)))
+
+    assert list(converse(engine, [parent()], max_jobs=1)) == [(0, list(range(2 * MAX_TOGETHER)))]
+    assert most == MAX_TOGETHER
 
 
 def test_together_may_be_nested_and_empty(engine: Engine) -> None:

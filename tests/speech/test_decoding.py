@@ -1,6 +1,5 @@
 """The decoding of one window: when it falls back, what its prompt holds, how samples and hypotheses are chosen."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,6 @@ from transept.speech.conversation import Ask, converse
 from transept.speech.decoding import DecodedWindow, compression_ratio, decode_window, is_silent
 
 TOKENIZER = get_tokenizer(multilingual=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 """Sequential mode against openai-whisper on the same weights: the same text, segments and figures."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from openai_reference import openai_model, openai_result
 from recordings import RATE, joined
 from whisper.model import Whisper
@@ -21,14 +19,6 @@ EXACT = ("id", "seek", "start", "end", "text", "tokens", "temperature", "compres
 class Case:
     transcriber: Transcriber
     reference: Whisper
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def case(directory: Path) -> Case:

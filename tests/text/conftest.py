@@ -1,12 +1,11 @@
 """Fixtures of the text tests: one thread, and each family's small checkpoint, made once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import small_checkpoints
-import torch
 from torch import nn
 
 from transept import TextGenerator
@@ -26,14 +25,6 @@ class Case:
     directory: Path
     reference: nn.Module
     generator: TextGenerator
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the models are tiny, so every operation is slower on more
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="package")

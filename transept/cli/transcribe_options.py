@@ -87,13 +87,13 @@ SPEECH = (
     ),
 )
 RECORDING = (
-    Option("batched", bool, "", "cut recordings where nobody speaks and decode all windows beside each other: faster"),
+    Option("batched", bool, "", "decode windows beside each other, without the silence between them: faster"),
     Option("vad", bool, "", "leave out silence first (--batched always does)"),
     Option("vad_threshold", float, "P", "probability from which sound is speech (default: 0.5)"),
     Option("vad_neg_threshold", float, "P", "probability under which speech ends (default: 0.15 less)"),
     Option("vad_min_speech_duration_ms", float, "MS", "drop shorter speech (default: 0)"),
-    Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: the model's window)"),
-    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 160)"),
+    Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; --batched: the window)"),
+    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
     Option("clip_timestamps", str, "S,S,...", "only these stretches: start,end,start,end,... in seconds"),
 )

@@ -1,17 +1,22 @@
-"""Batched mode: a recording cut where nobody speaks, its windows decoded beside each other.
+"""Batched mode: the silence is cut out of a recording, and windows of what is left are decoded beside each other.
 
-A window knows nothing of the others, so those of one recording and of many share the engine's batch; each has its own
-language where that is asked for, its own thresholds and its own fallback. Transcriber calls `transcribe`, which takes
-and gives what that of `transept.speech.sequential` does.
+The windows of one recording and of many share the engine's batch; each has its own thresholds, its own fallback and,
+where that is asked for, its own language. Transcriber calls `transcribe`, which takes and gives what that of
+`transept.speech.sequential` does.
+
+A window is decoded without timestamps: a model that writes them sometimes ends a window before its speech ends, which
+only a next window that begins there can mend. Where its words lie is found afterwards, from cross-attention, and it is
+cut into segments between sentences.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from transept.errors import ParameterError
 from transept.multimodal.audio import Waveform
@@ -19,46 +24,33 @@ from transept.speech.conversation import Found, Together
 from transept.speech.decoding import DecodedWindow, decode_window, is_silent
 from transept.speech.language import Language, recording_language, window_language
 from transept.speech.options import TranscriptionOptions
-from transept.speech.segmentation import CutWindow, Window, cut_segments
+from transept.speech.sentences import sentences
 from transept.speech.sequential import EarlierText, clips
 from transept.speech.speech_model import SpeechModel
+from transept.speech.speech_only import Clock
 from transept.speech.transcript import Segment
-from transept.speech.vad import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, speech_spans
-from transept.speech.window_words import add_words
+from transept.speech.vad import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, padded, silence_between, speech_spans
+from transept.speech.window_words import time_words
+from transept.speech.words import merge_punctuation, place_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-REST = 1.0  # seconds of speech after a window's last timestamp that are worth another look
-GROUP = 16  # windows that are drafted at a time
-LENGTH_TOLERANCE = 0.05  # of a window's words that a prompt may add or take away
+LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
+FEWEST_CHAINS = 4  # beside each other, where there are as many windows
 
 
 @dataclass(frozen=True)
 class SpokenWindow:
-    """A stretch of the recording of at most the model's window, and where someone speaks in it.
+    """Stretches of speech that are decoded as one, at most the model's window together.
 
-    begin, end: frames. spans: samples, all within it, without the silence around them. silent_since: frame at which the
-    speech before it ended.
-    prefix: how its text begins.
+    spans: samples at which someone speaks. kept: the same with some of the silence around them. prefix: how its text
+    begins.
     """
 
-    begin: int
-    end: int
     spans: tuple[Span, ...]
-    silent_since: int
+    kept: tuple[Span, ...]
     prefix: str | None
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A window, decoded. language: the code that was told to the model. prompt: tokens of what was said before."""
-
-    window: SpokenWindow
-    features: Tensor
-    language: str
-    prompt: list[int]
-    decoded: DecodedWindow
 
 
 def transcribe(
@@ -68,44 +60,19 @@ def transcribe(
 
     waveform: float32 [samples] at the family's sample rate, of any length.
 
-    With condition_on_previous_text every window is decoded twice, on one run of the encoder: first without a prompt,
-    then with the drafts of those before it as prompt; what is much longer or shorter than its draft is not believed.
-    Without it the drafts are the result.
-
-        drafts   | group 0 | group 1 | group 2 |         |
-        results  |         | group 0 | group 1 | group 2 |      each column is in the engine at the same time
+    With condition_on_previous_text a recording of many windows is decoded in chains: each window of a chain has the
+    text of those before it as prompt, and the chains run beside each other.
     """
     recording = _Recording(model, waveform, options)
     windows = list(recording.windows())
     language = yield from recording.language(windows)
+    size = 1
     if options.condition_on_previous_text:
-        found = yield from _in_context(recording, windows, language)
-    else:
-        found = yield Together(recording.alone(window, language) for window in windows)
-    segments = [segment for of_window in found for segment in of_window]
+        size = min(max(len(windows) // FEWEST_CHAINS, 1), LONGEST_CHAIN)
+    chains = (windows[first : first + size] for first in range(0, len(windows), size))
+    found = yield Together(recording.chain(chain, language.code) for chain in chains)
+    segments = [segment for of_chain in found for segment in of_chain]
     return language, [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)]
-
-
-def _in_context(
-    recording: _Recording, windows: list[SpokenWindow], language: Language
-) -> Generator[Any, Any, list[list[Segment]]]:
-    """A job: the segments of each window, decoded a second time with the drafts before it as prompt."""
-    earlier = EarlierText(recording.model, recording.options)
-    size = max(1, min(GROUP, recording.model.cached_windows // 3))  # so that two groups stay cached, with room to spare
-    found: list[list[Segment]] = []
-    drafted: list[tuple[Draft, list[int]]] = []  # of the last group, with their prompts
-    for first in range(0, len(windows) + size, size):
-        results = [recording.result(draft, prompt) for draft, prompt in drafted]
-        known = earlier.prompt() if first else recording.initial_prompt
-        drafts = [recording.draft(window, language, known) for window in windows[first : first + size]]
-        answers = yield Together([*results, *drafts])
-        found += answers[: len(results)]
-        drafted = []
-        for draft in answers[len(results) :]:
-            drafted.append((draft, earlier.prompt()))
-            if not is_silent(draft.decoded, recording.options):
-                earlier.add(recording.cut(draft.window.begin, draft).segments, draft.decoded.temperature)
-    return found
 
 
 class _Recording:
@@ -118,151 +85,120 @@ class _Recording:
                 "leave batched False"
             )
         self.model, self.waveform, self.options = model, waveform, options
-        self.frame = SAMPLE_RATE // model.fps  # samples
-        prompt = options.initial_prompt
-        self.initial_prompt = [] if prompt is None else model.encode_prompt(prompt)
-        self.window = model.window_frames * self.frame  # samples
-        given = options.vad_options
-        self.pad = min(round(given.speech_pad_ms * SAMPLE_RATE / 1000), self.window // 4)  # samples
-        min_silence = given.min_silence_duration_ms
-        self.vad_options = dataclasses.replace(
-            given,
-            min_silence_duration_ms=BATCHED_MIN_SILENCE_MS if min_silence is None else min_silence,
-            max_speech_duration_s=min(given.max_speech_duration_s, (self.window - 2 * self.pad) / SAMPLE_RATE),
-            speech_pad_ms=0,  # windows are padded, not the spans in them
-        )
+        self.decoding = dataclasses.replace(options, without_timestamps=True)
 
     def windows(self) -> Iterator[SpokenWindow]:
-        """The windows, in order and apart from each other: neighbours share the pause between them."""
-        silent_since, prefix = 0, self.options.prefix
-        for clip_begin, clip_end in clips(self.options, len(self.waveform) // self.frame, self.model.fps):
-            offset, after = clip_begin * self.frame, clip_end * self.frame
-            spans = speech_spans(self.waveform[offset:after], self.vad_options)
-            packed = pack([Span(offset + start, offset + end) for start, end in spans], self.window - 2 * self.pad)
-            borders = [offset, *((one[-1].end + other[0].start) // 2 for one, other in pairwise(packed)), after]
-            for together, lowest, highest in zip(packed, borders, borders[1:], strict=False):
-                begin = max(together[0].start - self.pad, lowest) // self.frame
-                end = min(together[-1].end + self.pad, highest) // self.frame
-                yield SpokenWindow(begin, end, tuple(together), silent_since, prefix)
-                silent_since, prefix = end, None
-
-    def features(self, begin: int, end: int) -> Tensor:
-        """Features of the frames from begin to end."""
-        return self.model.features(self.waveform[begin * self.frame : end * self.frame])
+        """The windows, in order of time; none reaches from one of clip_timestamps' stretches into the next."""
+        frame = SAMPLE_RATE // self.model.fps  # samples
+        room = self.model.window_frames * frame  # samples
+        given, min_silence = self.options.vad_options, self.options.vad_options.min_silence_duration_ms
+        pad = min(round(given.speech_pad_ms * SAMPLE_RATE / 1000), room // 4)  # samples
+        vad_options = dataclasses.replace(
+            given,
+            min_silence_duration_ms=BATCHED_MIN_SILENCE_MS if min_silence is None else min_silence,
+            max_speech_duration_s=min(given.max_speech_duration_s, (room - 2 * pad) / SAMPLE_RATE),
+            speech_pad_ms=0,
+        )
+        prefix = self.options.prefix
+        for begin, end in clips(self.options, len(self.waveform) // frame, self.model.fps):
+            clip = self.waveform[begin * frame : end * frame]
+            spans = speech_spans(clip, vad_options)
+            kept = padded(spans, pad, len(clip))
+            for first, last in pack(spans, kept, room):
+                yield SpokenWindow(
+                    _moved(spans[first:last], begin * frame), _moved(kept[first:last], begin * frame), prefix
+                )
+                prefix = None
 
     def language(self, windows: list[SpokenWindow]) -> Generator[Any, Any, Language]:
         """A job: the language that the user named, or else the recording's, from its first windows."""
         import torch
 
         first = windows[: self.options.language_detection_segments]
-        padded = [
+        whole = [
             torch.nn.functional.pad(features, (0, self.model.window_frames - features.shape[1]))
-            for features in (self.features(window.begin, window.end) for window in first)
+            for features in map(self.features, first)
         ]
-        features = torch.cat(padded, dim=1) if padded else self.features(0, 0)
+        features = torch.cat(whole, dim=1) if whole else self.model.features(self.waveform[:0])
         return (yield from recording_language(self.model, features, self.options))
 
-    def draft(self, window: SpokenWindow, language: Language, prompt: list[int]) -> Generator[Any, Any, Draft]:
-        """A job: decode a window."""
-        features = self.features(window.begin, window.end)
-        return (yield from self._decode(window, features, language.code, prompt, window.prefix))
+    def features(self, window: SpokenWindow) -> Tensor:
+        """[channels, up to window_frames]: what is heard of a window."""
+        return self.model.features(np.concatenate([self.waveform[start:end] for start, end in window.kept]))
 
-    def alone(self, window: SpokenWindow, language: Language) -> Generator[Any, Any, list[Segment]]:
-        """A job: the segments of one window, whatever was said before it."""
-        draft = yield from self.draft(window, language, self.initial_prompt)
-        return (yield from self.result(draft, self.initial_prompt))
-
-    def result(self, draft: Draft, prompt: list[int]) -> Generator[Any, Any, list[Segment]]:
-        """A job: the segments of a window, heard again from its last timestamp on while that leaves out speech."""
-        window = draft.window
-        decoded, segments = draft, []
-        if prompt != draft.prompt and not is_silent(draft.decoded, self.options):
-            again = yield from self._decode(window, draft.features, draft.language, prompt, window.prefix)
-            decoded = again if _says_as_much(again.decoded, draft.decoded) else draft
-        start = window.begin
-        while not is_silent(decoded.decoded, self.options):
-            cut = self.cut(start, decoded)
-            found = [segment for segment in cut.segments if segment.text.strip()]
-            if self.options.word_timestamps:
-                found = yield from self._add_words(start, decoded, found)
+    def chain(self, windows: list[SpokenWindow], language: str) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of windows of which each has the text before it as prompt."""
+        model, options = self.model, self.options
+        earlier = EarlierText(model, options)
+        segments: list[Segment] = []
+        for window in windows:
+            features = self.features(window)
+            if options.multilingual:
+                language = (yield from window_language(model, features)).code
+            decoded = yield from decode_window(
+                model,
+                features,
+                self.decoding,
+                language=language,
+                previous_tokens=earlier.prompt(),
+                prefix=window.prefix,
+            )
+            found: list[Segment] = []
+            if decoded.text and not is_silent(decoded, options):
+                found = yield from self.segments(window, features, decoded, language)
+                earlier.add(found, decoded.temperature)
             segments += found
-            start = cut.next_start
-            if start >= window.end or self._speech_after(start, window.spans) < REST:
-                break
-            features = self.features(start, window.end)
-            if self.options.condition_on_previous_text:
-                prompt = [*prompt, *(token for segment in found for token in segment.tokens)]
-            decoded = yield from self._decode(window, features, draft.language, prompt, None)
-        segments = list(_rising(segments, window.begin / self.model.fps, window.end / self.model.fps))
-        yield Found(segments, window.end / self.model.fps)
+            yield Found(found, window.kept[-1].end / SAMPLE_RATE)
         return segments
 
-    def cut(self, start: int, draft: Draft) -> CutWindow:
-        """The segments of a window that was decoded from a frame on."""
-        heard = Window(start, draft.window.end - start)
-        language = draft.language if self.options.multilingual else None
-        return cut_segments(self.model, heard, _closed(self.model, heard, draft.decoded), language)
-
-    def _decode(
-        self, window: SpokenWindow, features: Tensor, language: str, prompt: list[int], prefix: str | None
-    ) -> Generator[Any, Any, Draft]:
-        if self.options.multilingual:
-            language = (yield from window_language(self.model, features)).code
-        decoded = yield from decode_window(
-            self.model, features, self.options, language=language, previous_tokens=prompt, prefix=prefix
+    def segments(
+        self, window: SpokenWindow, features: Tensor, decoded: DecodedWindow, language: str
+    ) -> Generator[Any, Any, list[Segment]]:
+        """A job: cut a window's text into segments, with the recording's times."""
+        model, options = self.model, self.options
+        num_frames = features.shape[1]
+        clock = Clock(window.kept, SAMPLE_RATE)
+        whole = Segment(
+            id=0,
+            seek=window.kept[0].start * model.fps // SAMPLE_RATE,
+            start=0.0,
+            end=num_frames / model.fps,
+            text=model.decode(decoded.tokens),
+            tokens=decoded.tokens,
+            temperature=decoded.temperature,
+            avg_logprob=decoded.avg_logprob,
+            compression_ratio=decoded.compression_ratio,
+            no_speech_prob=decoded.no_speech_prob,
+            language=language if options.multilingual else None,
         )
-        return Draft(window, features, language, prompt, decoded)
-
-    def _add_words(self, start: int, draft: Draft, segments: list[Segment]) -> Generator[Any, Any, list[Segment]]:
-        return (
-            yield from add_words(
-                self.model,
-                draft.features,
-                Window(start, draft.window.end - start),
-                segments,
-                self.options,
-                language=draft.language,
-                last_speech=draft.window.silent_since / self.model.fps,
-            )
+        if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
+            return [clock.restored(whole)]
+        timings = yield from time_words(model, features, num_frames, decoded.tokens, options, language=language)
+        words = merge_punctuation(timings, options.prepend_punctuations, options.append_punctuations)
+        if not words:
+            return [clock.restored(whole)]
+        middles = [clock.time((word.start + word.end) / 2, after_pause=True) for word in words]
+        cut = [words] if options.without_timestamps else list(sentences(words, silence_between(window.spans, middles)))
+        tokens = [[token for word in sentence for token in word.tokens] for sentence in cut]
+        segments = place_words(
+            [
+                dataclasses.replace(
+                    whole, start=sentence[0].start, end=sentence[-1].end, tokens=own, text=model.decode(own)
+                )
+                for sentence, own in zip(cut, tokens, strict=True)
+            ],
+            timings,
+            num_text_tokens=[len(own) for own in tokens],
+            time_offset=0.0,
+            last_speech_timestamp=0.0,
+            prepend_punctuations=options.prepend_punctuations,
+            append_punctuations=options.append_punctuations,
         )
-
-    def _speech_after(self, start: int, spans: Iterable[Span]) -> float:
-        """Seconds of speech in a window from a frame on."""
-        return sum(max(0, span.end - max(span.start, start * self.frame)) for span in spans) / SAMPLE_RATE
-
-
-def _says_as_much(one: DecodedWindow, other: DecodedWindow) -> bool:
-    """Whether two texts are about as long: a prompt mends words, but it may also make a model skip or repeat some."""
-    lengths = [len(decoded.text.split()) for decoded in (one, other)]
-    return max(lengths) - min(lengths) <= LENGTH_TOLERANCE * max(lengths)
+        restored = [clock.restored(segment) for segment in segments]
+        if options.word_timestamps:
+            return restored
+        return [dataclasses.replace(segment, words=None) for segment in restored]
 
 
-def _closed(model: SpeechModel, window: Window, decoded: DecodedWindow) -> DecodedWindow:
-    """The decoded window; where its text ends without a timestamp, the window's end is given to it.
-
-    Sequential mode leaves such a text out and hears it again in the next window. Here no window follows on it.
-    """
-    tokens = decoded.tokens
-    first_timestamp = model.tokens.first_timestamp
-    complete = len(tokens) < model.max_positions // 2
-    if first_timestamp is None or not tokens or model.is_timestamp(tokens[-1]) or not complete:
-        return decoded
-    if not any(model.is_timestamp(token) for token in tokens):
-        return decoded
-    end = first_timestamp + round(window.size / model.fps / model.spec.seconds_per_timestamp)
-    return dataclasses.replace(decoded, tokens=[*tokens, end])
-
-
-def _rising(segments: Iterable[Segment], begin: float, end: float) -> Iterator[Segment]:
-    """The segments with times that rise and stay between two times; so are their words'."""
-    for segment in segments:
-        words = segment.words
-        if words is not None:
-            words, before = [], begin
-            for word in segment.words or ():
-                start = min(max(word.start, before), end)
-                before = min(max(word.end, start), end)
-                words.append(dataclasses.replace(word, start=start, end=before))
-        start = min(max(segment.start, begin), end)
-        begin = min(max(segment.end, start), end)
-        yield dataclasses.replace(segment, start=start, end=begin, words=words)
+def _moved(spans: list[Span], by: int) -> tuple[Span, ...]:
+    return tuple(Span(start + by, end + by) for start, end in spans)

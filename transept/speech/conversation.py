@@ -25,6 +25,8 @@ from transept.core.sampling_params import SamplingParams
 from transept.errors import ParameterError, TranseptError
 from transept.speech.transcript import Segment
 
+MAX_TOGETHER = 16  # jobs of one Together: enough for a batch, few enough that findings come out all along
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -38,7 +40,8 @@ class Together:
     """Jobs that run beside each other, for a job that waits for all of them.
 
     jobs: read no further than the engine has room, so each may make its features when it starts. What they find is
-    passed on in their order. When one raises, the waiting job gets that error and the others are closed.
+    passed on in their order, so no more than MAX_TOGETHER are at work at a time. When one raises, the waiting job gets
+    that error and the others are closed.
     """
 
     jobs: Iterable[Job]
@@ -68,6 +71,11 @@ class _Task:
     held: list[Any] = field(default_factory=list)  # found while an older sibling is at work
     ended: bool = False
     result: Any = None
+
+    @property
+    def num_at_work(self) -> int:
+        """Of its children."""
+        return sum(not child.ended for child in self.children)
 
 
 def converse(engine: Engine, jobs: Iterable[Job], max_jobs: int) -> Generator[tuple[int, Any], None, None]:
@@ -165,8 +173,10 @@ class _Conversation:
 
     def start_children(self) -> None:
         """Start jobs of `Together` while the engine has room, those of the oldest first."""
-        while self.parents and self.has_room:
-            parent = self.parents[0]
+        while self.has_room:
+            parent = next((each for each in self.parents if each.num_at_work < MAX_TOGETHER), None)
+            if parent is None:
+                return
             assert parent.waiting_children is not None
             try:
                 job = next(parent.waiting_children, None)

@@ -89,9 +89,10 @@ class TranscriptionOptions:
 
     The way through the recording:
 
-    batched: cut it where nobody speaks and decode the windows beside each other, which is faster. With
-        condition_on_previous_text each is decoded a second time, after a draft of what was said before. vad: leave
-        silence out first (batched does so always). vad_options: what is silence.
+    batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
+        text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
+        than eight not at all. Segments are sentences; hallucination_silence_threshold has no effect.
+    vad: leave silence out first (batched does so always). vad_options: what is silence.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +36,7 @@ FILTER_MIN_SILENCE_MS = 2000
 
 @dataclass(frozen=True)
 class VadOptions:
-    """What counts as speech; names and defaults are faster-whisper's.
+    """What counts as speech, under faster-whisper's names.
 
     threshold: a frame as likely as this to be speech begins a span.
     neg_threshold: one that is less likely than this may end it. None: threshold - 0.15, at least 0.01.
@@ -100,19 +101,33 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
     return list(_shortened(waveform, spans, options.max_speech_duration_s * SAMPLE_RATE))
 
 
-def pack(spans: Sequence[Span], max_samples: int) -> list[list[Span]]:
+def padded(spans: Sequence[Span], pad: int, num_samples: int) -> list[Span]:
+    """Each span with so many samples of the silence before and after it; of a short pause, each side takes half.
+
+    spans: rising, in a recording of num_samples.
+    """
+    borders = [0, *((one.end + other.start) // 2 for one, other in pairwise(spans)), num_samples]
+    return [
+        Span(max(span.start - pad, lowest), min(span.end + pad, highest))
+        for span, lowest, highest in zip(spans, borders, borders[1:], strict=False)
+    ]
+
+
+def pack(spans: Sequence[Span], kept: Sequence[Span], max_samples: int) -> list[tuple[int, int]]:
     """The fewest windows of max_samples that hold all spans; of those, the ones with the longest pauses between them.
 
-    spans: rising, none longer than max_samples. A window reaches from its first span's start to its last one's end;
-    every span is in exactly one, in their order.
+    spans: rising. kept: what a window holds of each, itself at most max_samples; what lies between is cut out. Returns
+    the first and the last + 1 span of each window, in order.
     """
     # best[n]: how many windows the first n spans need, and minus the pauses between them; begins[n]: where the last of
-    # them begins. A window's own first span is tried from the last one it could have to the first.
+    # them begins.
     best, begins = [(0, 0)], [0]
     for n in range(1, len(spans) + 1):
         choices: list[tuple[int, int, int]] = []
+        length = 0
         for first in range(n - 1, -1, -1):
-            if spans[n - 1].end - spans[first].start > max_samples and choices:
+            length += kept[first].end - kept[first].start
+            if length > max_samples:
                 break
             pause = min(spans[first].start - spans[first - 1].end, LONG_PAUSE) if first else 0
             num_windows, pauses = best[first]
@@ -120,12 +135,23 @@ def pack(spans: Sequence[Span], max_samples: int) -> list[list[Span]]:
         num_windows, pauses, first = min(choices)
         best.append((num_windows, pauses))
         begins.append(first)
-    windows: list[list[Span]] = []
+    windows: list[tuple[int, int]] = []
     end = len(spans)
     while end:
-        windows.insert(0, list(spans[begins[end] : end]))
+        windows.insert(0, (begins[end], end))
         end = begins[end]
     return windows
+
+
+def silence_between(spans: Sequence[Span], times: Sequence[float]) -> list[float]:
+    """Seconds in which nobody speaks between each two neighbouring times. spans: rising. times: seconds, rising."""
+    silence = []
+    for begin, end in pairwise(times):
+        speech = sum(
+            max(0.0, min(span.end / SAMPLE_RATE, end) - max(span.start / SAMPLE_RATE, begin)) for span in spans
+        )
+        silence.append(end - begin - speech)
+    return silence
 
 
 def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Words for a decoded window: one more request over the same encoder input, whose decoder prompt is the finished text.
 
-Both modes call `add_words`; the times are made in `transept.speech.words`.
+Sequential mode calls `add_words`, batched mode `time_words`; the times are made in `transept.speech.words`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.segmentation import Window
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Segment
-from transept.speech.words import place_words, word_timings
+from transept.speech.words import WordTiming, place_words, word_timings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,29 +38,7 @@ def add_words(
     """
     texts = [[token for token in segment.tokens if token < model.tokens.end_of_text] for segment in segments]
     text = [token for tokens in texts for token in tokens]
-    timings = []
-    if text:
-        opening = model.spec.decoder_prompt(model.config, language=language, task=options.task, timestamps=False)
-        prompt = [*opening, *text, model.tokens.end_of_text]
-        first = len(opening) - 1  # position after which the first text token comes
-        probe = PromptProbe(
-            logprobs=tuple((first + index, token) for index, token in enumerate(text)),
-            vocab_limit=model.tokens.end_of_text,
-            cross_attention_heads=model.alignment_heads,
-        )
-        params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe)
-        (output,) = yield Ask([model.request(features, prompt, params)])
-        weights = output.prompt_probe.cross_attention
-        timings = word_timings(
-            text,
-            output.prompt_probe.logprobs,
-            weights,
-            tokenizer=model.tokenizer,
-            language=language if model.languages else None,
-            num_frames=window.size,
-            frames_per_position=model.window_frames // weights.shape[-1],
-            frames_per_second=model.fps,
-        )
+    timings = yield from time_words(model, features, window.size, text, options, language=language)
     return place_words(
         segments,
         timings,
@@ -69,4 +47,42 @@ def add_words(
         last_speech_timestamp=last_speech,
         prepend_punctuations=options.prepend_punctuations,
         append_punctuations=options.append_punctuations,
+    )
+
+
+def time_words(
+    model: SpeechModel,
+    features: Tensor,
+    num_frames: int,
+    text: Sequence[int],
+    options: TranscriptionOptions,
+    *,
+    language: str,
+) -> Generator[Any, Any, list[WordTiming]]:
+    """A job: the words of one window's text with their times, and with their probabilities if those are asked for.
+
+    features: of the window, [channels, up to window_frames]. num_frames: of them that are recording. text: tokens,
+    without timestamps. language: code. Without word_timestamps every probability is 1, for which nothing is computed.
+    """
+    if not text:
+        return []
+    opening = model.spec.decoder_prompt(model.config, language=language, task=options.task, timestamps=False)
+    first = len(opening) - 1  # position after which the first text token comes
+    probe = PromptProbe(
+        logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
+        vocab_limit=model.tokens.end_of_text,
+        cross_attention_heads=model.alignment_heads,
+    )
+    params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe)
+    (output,) = yield Ask([model.request(features, [*opening, *text, model.tokens.end_of_text], params)])
+    weights = output.prompt_probe.cross_attention
+    return word_timings(
+        text,
+        output.prompt_probe.logprobs or [0.0] * len(text),
+        weights,
+        tokenizer=model.tokenizer,
+        language=language if model.languages else None,
+        num_frames=num_frames,
+        frames_per_position=model.window_frames // weights.shape[-1],
+        frames_per_second=model.fps,
     )

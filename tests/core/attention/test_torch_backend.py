@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -135,12 +134,8 @@ def assert_same(actual: Tensor, expected: Tensor) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded_on_one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # thousands of tiny products, each slower on more
+def _seeded() -> None:
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- encoder self-attention ---

@@ -25,13 +25,10 @@ CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 
 
 @pytest.fixture(autouse=True)
-def _seeded_on_one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _seeded() -> Iterator[None]:
     torch.manual_seed(0)
     with torch.inference_mode():
         yield
-    torch.set_num_threads(threads)
 
 
 def planned(metadata: AttentionMetadata) -> AttentionMetadata:

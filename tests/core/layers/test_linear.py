@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -32,12 +30,8 @@ def randomize(layer: Linear) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded_on_one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # thousands of tiny products, each slower on more
+def _seeded() -> None:
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("rows", range(71))
