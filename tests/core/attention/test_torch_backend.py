@@ -23,6 +23,7 @@ LAYOUTS = ["contiguous", "scattered", "two runs"]
 HEADS = [(4, 4), (4, 2), (6, 1)]  # query heads, key and value heads
 BIASES = ["no bias", "tensor", "relative"]
 SCALE = HEAD_DIM**-0.5
+DTYPES = [torch.float32, torch.float64]  # in float32 sequences with few queries go to a kernel of ours
 
 
 def attend_naively(
@@ -44,14 +45,16 @@ def attend_naively(
     return out
 
 
-def make_bias(kind: str, num_heads: int, bidirectional: bool) -> tuple[AttentionBias | None, Tensor | None]:
+def make_bias(
+    kind: str, num_heads: int, bidirectional: bool, dtype: torch.dtype = torch.float32
+) -> tuple[AttentionBias | None, Tensor | None]:
     """A bias as the backend takes it, and the same as [heads, MAX_LENGTH, MAX_LENGTH] in float64."""
     if kind == "no bias":
         return None, None
     if kind == "tensor":
-        tensor = torch.randn(num_heads, MAX_LENGTH, MAX_LENGTH)
+        tensor = torch.randn(num_heads, MAX_LENGTH, MAX_LENGTH, dtype=dtype)
         return tensor, tensor.double()
-    table = torch.randn(32, num_heads)
+    table = torch.randn(32, num_heads, dtype=dtype)
     positions = torch.arange(MAX_LENGTH)
     buckets = T5Attention._relative_position_bucket(positions[None, :] - positions[:, None], bidirectional, 32, 128)
     return RelativePositionBias(table, bidirectional), table.double()[buckets].permute(2, 0, 1)
@@ -208,6 +211,7 @@ def run_decoder_step(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("heads", "kv_heads", "scale"), [(4, 4, SCALE), (4, 2, 1.0)])
 @pytest.mark.parametrize("bias_kind", BIASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_decoder_tokens_attend_to_their_past(
     step: list[tuple[int, int]],
     block_size: int,
@@ -216,12 +220,13 @@ def test_decoder_tokens_attend_to_their_past(
     kv_heads: int,
     scale: float,
     bias_kind: str,
+    dtype: torch.dtype,
 ) -> None:
     lengths = [length for length, _ in step]
-    paged = Paged.make(lengths, [length - queries for length, queries in step], block_size, layout, kv_heads)
+    paged = Paged.make(lengths, [length - queries for length, queries in step], block_size, layout, kv_heads, dtype)
     after = paged.filled(lengths)
-    bias, dense = make_bias(bias_kind, heads, bidirectional=False)
-    query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM)
+    bias, dense = make_bias(bias_kind, heads, bidirectional=False, dtype=dtype)
+    query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM, dtype=dtype)
     out = run_decoder_step(paged, step, query, scale, bias)
     assert_same(paged.cache, after)
     start = 0
@@ -340,20 +345,21 @@ def assert_cross_attention(out: Tensor, query: Tensor, paged: Paged, step: list[
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("heads", "kv_heads", "scale"), [(4, 4, SCALE), (4, 2, 1.0), (6, 1, SCALE)])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
-    step: list[Request], block_size: int, layout: str, heads: int, kv_heads: int, scale: float
+    step: list[Request], block_size: int, layout: str, heads: int, kv_heads: int, scale: float, dtype: torch.dtype
 ) -> None:
     lengths = [request.length for request in step]
     cached = [0 if request.newcomer else request.length for request in step]
-    paged = Paged.make(lengths, cached, block_size, layout, kv_heads)
+    paged = Paged.make(lengths, cached, block_size, layout, kv_heads, dtype)
     after = paged.filled(lengths)
-    query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM)
+    query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM, dtype=dtype)
     out = run_cross_step(paged, step, query, scale)
     assert_same(paged.cache, after)  # every newcomer's slots, and no other
     assert_cross_attention(out, query, paged, step, scale)
 
     later = [Request(request.length, 1, False) for request in step]
-    query = torch.randn(len(later), heads, HEAD_DIM)
+    query = torch.randn(len(later), heads, HEAD_DIM, dtype=dtype)
     out = run_cross_step(paged, later, query, scale)
     assert_same(paged.cache, after)
     assert_cross_attention(out, query, paged, later, scale)
@@ -390,8 +396,8 @@ def test_results_do_not_depend_on_where_blocks_lie(heads: int, kv_heads: int) ->
 @pytest.mark.parametrize("layout", ["contiguous", "two runs"])
 def test_decode_makes_no_copy_of_the_cross_cache(heads: int, kv_heads: int, layout: str) -> None:
     step = [Request(1024, 1, False), Request(1500, 1, False)]
-    paged = Paged.make([1024, 1500], [1024, 1500], 16, layout, kv_heads)
-    query = torch.randn(2, heads, HEAD_DIM)
+    paged = Paged.make([1024, 1500], [1024, 1500], 16, layout, kv_heads, torch.float64)
+    query = torch.randn(2, heads, HEAD_DIM, dtype=torch.float64)
     metadata = cross_metadata(paged, step)
     arguments = (query, None, None, paged.cache, metadata, AttentionType.ENCODER_DECODER, SCALE, None)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:

@@ -139,9 +139,10 @@ def test_cross_qkv_equals_three_projections(
 def test_cross_qkv_multiplies_only_what_is_read(heads: int, kv_heads: int | None, rows: int, encoder_rows: int) -> None:
     layer = EncoderDecoderQKVParallelLinear(HIDDEN, heads, HEAD_DIM, num_kv_heads=kv_heads, group=GROUP)
     randomize(layer)
-    encoder_input = torch.randn(encoder_rows, HIDDEN) if encoder_rows else None
+    layer.double()  # so that PyTorch multiplies, which counts
+    encoder_input = torch.randn(encoder_rows, HIDDEN, dtype=torch.float64) if encoder_rows else None
     with FlopCounterMode(display=False) as counter:
-        layer(torch.randn(rows, HIDDEN), encoder_input)
+        layer(torch.randn(rows, HIDDEN, dtype=torch.float64), encoder_input)
     q, kv = heads * HEAD_DIM, (kv_heads or heads) * HEAD_DIM
     assert counter.get_total_flops() == 2 * HIDDEN * (rows * q + encoder_rows * 2 * kv)
 

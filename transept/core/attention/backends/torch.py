@@ -1,16 +1,16 @@
-"""The `torch` backend: PyTorch's scaled_dot_product_attention, one call a sequence.
+"""The `torch` backend: PyTorch's scaled_dot_product_attention, one call a sequence, and a kernel for steps that decode.
 
 The default on CPUs and the reference elsewhere.
 
-A single query reads as many bytes as its keys and values hold, so on a CPU nothing is gained by padding sequences into
-one batch, and much lost by copying them. Where a table's blocks are consecutive, a sequence's keys are a view of the
-cache, and attention runs at memory speed (measured: 5 sequences of 1500 keys, 0.82 ms against a bound of 0.72). With
-short sequences the calls themselves count: views are taken of keys and values at once, masks are made once a step.
+Padding sequences into one batch would copy their keys. Where a table's blocks are consecutive, a sequence's keys are a
+view of the cache; elsewhere every run of blocks is read where it lies. On a CPU in float32, sequences with few queries
+go to `transept.core.kernels.paged_attention` instead, all in one call.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -18,24 +18,65 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.biases import AttentionBias, bias_block
+from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.launch import runs_on
+from transept.core.kernels.paged_attention import MOST_QUERIES, Pieces, attend, cut_pieces
 
 
-@dataclass(frozen=True)
+@dataclass
 class TorchPlan:
-    """Cache slots as runs of consecutive numbers, and masks.
+    """What the layers of a step share, each made when the first of them asks for it.
 
-    self_runs: one list a decoder sequence, covering its seq_len slots in order; empty for a whole prefill, whose keys
-        are all in hand.
-    cross_runs: one list a request, covering its encoder length.
     masks: for each attention type the bias of the last layer and the masks that follow from it, one a sequence: in most
-        models the next layer has the same bias.
+        models the next layer has the same bias. last_row: the same for the kernel, see `_last_row`.
     """
 
-    self_runs: list[list[slice]]
-    cross_runs: list[list[slice]]
+    metadata: AttentionMetadata
+    last_row: tuple[AttentionBias, Tensor] | None = None
     masks: dict[AttentionType, tuple[AttentionBias | None, list[Tensor | None]]] = field(default_factory=dict)
+
+    @cached_property
+    def self_runs(self) -> list[list[slice]]:
+        """Of each decoder sequence, its seq_len slots in order; empty for a whole prefill, whose keys are in hand."""
+        metadata = self.metadata
+        return [
+            [] if stop - start == length else slot_runs(table, length, metadata.block_size)
+            for (start, stop), table, length in zip(
+                pairwise(metadata.query_start_loc), metadata.block_tables, metadata.seq_lens, strict=True
+            )
+        ]
+
+    @cached_property
+    def cross_runs(self) -> list[list[slice]]:
+        """Of each request, the slots of its encoder tokens in order."""
+        metadata = self.metadata
+        return [
+            slot_runs(table, length, metadata.block_size)
+            for table, length in zip(metadata.cross_block_tables, metadata.cross_seq_lens, strict=True)
+        ]
+
+    @cached_property
+    def self_pieces(self) -> Pieces:
+        """The kernel's work for the decoder sequences with a single query."""
+        metadata = self.metadata
+        return _pieces(metadata.block_size, metadata.block_tables, metadata.seq_lens, metadata.query_start_loc, 1)
+
+    @cached_property
+    def cross_pieces(self) -> Pieces:
+        """The kernel's work for the requests with few queries."""
+        metadata = self.metadata
+        tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
+        return _pieces(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
+
+
+def _pieces(
+    block_size: int, tables: list[list[int]], lengths: list[int], starts: list[int], most_queries: int
+) -> Pieces:
+    few = [i for i, (start, stop) in enumerate(pairwise(starts)) if stop - start <= most_queries]
+    return cut_pieces(
+        block_size, [tables[i] for i in few], [lengths[i] for i in few], [(starts[i], starts[i + 1]) for i in few]
+    )
 
 
 class TorchBackend(AttentionBackend):
@@ -49,18 +90,8 @@ class TorchBackend(AttentionBackend):
         return []
 
     def plan(self, metadata: AttentionMetadata) -> None:
-        """Find the runs of consecutive slots in the step's block tables."""
-        starts, size = metadata.query_start_loc, metadata.block_size
-        metadata.plan = TorchPlan(
-            self_runs=[
-                [] if starts[i + 1] - starts[i] == length else slot_runs(table, length, size)
-                for i, (table, length) in enumerate(zip(metadata.block_tables, metadata.seq_lens, strict=True))
-            ],
-            cross_runs=[
-                slot_runs(table, length, size)
-                for table, length in zip(metadata.cross_block_tables, metadata.cross_seq_lens, strict=True)
-            ],
-        )
+        """Nothing yet: see TorchPlan."""
+        metadata.plan = TorchPlan(metadata)
 
     def forward(
         self,
@@ -133,30 +164,50 @@ def _attend_decoder(
 ) -> Tensor:
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
-    counts = [end - start for start, end in pairwise(metadata.query_start_loc)]
-    masks = _masks(metadata.plan, AttentionType.DECODER, bias, counts, metadata.seq_lens, query)
+    plan, out = metadata.plan, torch.empty_like(query)
+    sequences = list(zip(pairwise(metadata.query_start_loc), metadata.seq_lens, strict=True))
+    by_kernel = False
+    if runs_on(query, cache) and not isinstance(bias, Tensor):
+        by_kernel = True
+        attend(query, cache, plan.self_pieces, scale, _last_row(plan, bias, query), out)
+    others = [i for i, ((start, end), _) in enumerate(sequences) if not by_kernel or end - start > 1]
+    if not others:
+        return out
+    counts, lengths = [sequences[i][0][1] - sequences[i][0][0] for i in others], [sequences[i][1] for i in others]
+    masks = _masks(plan, AttentionType.DECODER, bias, counts, lengths, query)
     by_head = _by_head(cache)
-    outs = []
-    start = 0
-    for q, count, runs, mask in zip(_split(query, counts), counts, metadata.plan.self_runs, masks, strict=True):
-        end = start + count
-        k, v = _read(by_head, runs) if runs else (_heads_first(key[start:end]), _heads_first(value[start:end]))
-        outs.append(_attend(q, k, v, scale, mask, causal=mask is None and count > 1))
-        start = end
-    return _join(outs)
+    for i, count, mask in zip(others, counts, masks, strict=True):
+        rows, runs = slice(*sequences[i][0]), plan.self_runs[i]
+        k, v = _read(by_head, runs) if runs else (_heads_first(key[rows]), _heads_first(value[rows]))
+        out[rows] = _attend(_heads_first(query[rows]), k, v, scale, mask, causal=mask is None and count > 1)[0]
+    return out
 
 
 def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    counts = [end - start for start, end in pairwise(metadata.cross_query_start_loc)]
+    plan, out = metadata.plan, torch.empty_like(query)
+    by_kernel = runs_on(query, cache)
+    if by_kernel:
+        attend(query, cache, plan.cross_pieces, scale, None, out)
     by_head = _by_head(cache)
-    outs = []
-    for q, runs in zip(_split(query, counts), metadata.plan.cross_runs, strict=True):
+    for i, (start, end) in enumerate(pairwise(metadata.cross_query_start_loc)):
+        if by_kernel and end - start <= MOST_QUERIES:
+            continue
+        q, runs = _heads_first(query[start:end]), plan.cross_runs[i]
         if len(runs) == 1:
             k, v = _read(by_head, runs)
-            outs.append(_attend(q, k, v, scale))
+            out[start:end] = _attend(q, k, v, scale)[0]
         else:
-            outs.append(_attend_runs(q, cache, runs, scale))
-    return _join(outs)
+            out[start:end] = _attend_runs(q, cache, runs, scale)[0]
+    return out
+
+
+def _last_row(plan: TorchPlan, bias: RelativePositionBias | None, like: Tensor) -> Tensor | None:
+    """The bias of a sequence's last query: [heads, keys], for the longest sequence of the step."""
+    if bias is None:
+        return None
+    if plan.last_row is None or plan.last_row[0] is not bias:
+        plan.last_row = (bias, _mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0].contiguous())
+    return plan.last_row[1]
 
 
 def _write_cross(key: Tensor, value: Tensor, cache: Tensor, metadata: AttentionMetadata) -> None:

@@ -1,0 +1,63 @@
+"""The kernel of decoding steps against PyTorch's attention, over caches whose other slots are NaN."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transept.core.kernels.paged_attention import PIECE, attend, cut_pieces
+
+LENGTHS = [1, PIECE - 1, PIECE, PIECE + 1, 1500, 37]
+DIM = 16
+
+
+def paged(block_size: int, kv_heads: int) -> tuple[Tensor, list[list[int]], list[Tensor]]:
+    """A cache [2, slots, kv_heads, DIM] with the sequences in it, their tables, and each one's [2, length, ...]."""
+    counts = [-(-length // block_size) for length in LENGTHS]
+    blocks = torch.randperm(sum(counts) + 3).tolist()
+    tables = [[blocks.pop() for _ in range(count)] for count in counts]
+    cache = torch.full((2, (sum(counts) + 3) * block_size, kv_heads, DIM), float("nan"))
+    sequences = [torch.randn(2, length, kv_heads, DIM) for length in LENGTHS]
+    for table, sequence in zip(tables, sequences, strict=True):
+        for position in range(sequence.shape[1]):
+            cache[:, table[position // block_size] * block_size + position % block_size] = sequence[:, position]
+    return cache, tables, sequences
+
+
+@pytest.mark.parametrize("block_size", [1, 16, 64])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(6, 6), (6, 2)])
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_it_is_attention(block_size: int, heads: int, kv_heads: int, queries: int, with_bias: bool) -> None:
+    cache, tables, sequences = paged(block_size, kv_heads)
+    query = torch.randn(len(LENGTHS) * queries, heads, DIM)
+    rows = [(i * queries, (i + 1) * queries) for i in range(len(LENGTHS))]
+    bias = torch.randn(heads, max(LENGTHS) + 5) if with_bias else None
+    out = torch.full_like(query, float("nan"))
+    attend(query, cache, cut_pieces(block_size, tables, LENGTHS, rows), 0.3, bias, out)
+    for (first, last), (keys, values) in zip(rows, sequences, strict=True):
+        q, k, v = (x.double().transpose(0, 1) for x in (query[first:last], keys, values))
+        mask = None if bias is None else bias[:, None, -len(keys) :].double()
+        expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3, enable_gqa=True)
+        torch.testing.assert_close(out[first:last].double(), expected.transpose(0, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_sequence_has_the_same_bits_alone_and_among_others() -> None:
+    cache, tables, _ = paged(16, 4)
+    query = torch.randn(len(LENGTHS), 4, DIM)
+    rows = [(i, i + 1) for i in range(len(LENGTHS))]
+    together, alone = torch.empty_like(query), torch.empty_like(query)
+    attend(query, cache, cut_pieces(16, tables, LENGTHS, rows), 1.0, None, together)
+    for i, row in enumerate(rows):
+        attend(query, cache, cut_pieces(16, [tables[i]], [LENGTHS[i]], [row]), 1.0, None, alone)
+    assert torch.equal(together, alone)
+
+
+def test_other_rows_are_left_alone() -> None:
+    cache, tables, _ = paged(16, 4)
+    query = torch.randn(4, 4, DIM)
+    out = torch.full_like(query, 7.0)
+    attend(query, cache, cut_pieces(16, tables[:1], LENGTHS[:1], [(2, 3)]), 1.0, None, out)
+    assert (out[[0, 1, 3]] == 7.0).all()
+    assert (out[2] != 7.0).all()
+    attend(query, cache, cut_pieces(16, [], [], []), 1.0, None, out)
