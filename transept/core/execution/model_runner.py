@@ -15,6 +15,7 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import EncoderInputs, SequenceGroupMetadata, StepOutput
 
@@ -39,6 +40,7 @@ class ModelRunner:
         """Run one step."""
         if not step:
             return StepOutput()  # blocks have moved, nothing is computed
+        match_threads()
         newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step)

@@ -10,11 +10,11 @@ from torch import Tensor
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def runs_on(*tensors: Tensor) -> bool:
-    """Whether all are float32 on the CPU, which the kernels read."""
-    return all(tensor.dtype is torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
+def runs_on(tensor: Tensor) -> bool:
+    """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be."""
+    return tensor.dtype is torch.float32 and tensor.is_cpu
 
 
 def match_threads() -> None:
-    """Let this thread's next kernel run on as many threads as PyTorch's operators."""
+    """Let this thread's kernels run on as many threads as PyTorch's operators do now."""
     numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]

@@ -20,10 +20,11 @@ import numpy.typing as npt
 from numba import njit, prange
 from torch import Tensor
 
-from transept.core.kernels.launch import FAST_MATH, match_threads
+from transept.core.kernels.launch import FAST_MATH
 
 MOST_QUERIES = 4  # of a sequence; with more, products of matrices are faster
 PIECE = 256  # keys
+NO_BIAS = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,14 @@ class Pieces:
     blocks: int64, the block tables of all sequences, one after the other. pieces: int64 [num_pieces, 6], by sequence:
     its table's first index in blocks, the first and last + 1 key, the sequence's first and last + 1 query row, and how
     many keys it has in all. rows: int64 [num_rows, 3], each query row of these sequences with its first and last + 1
-    piece.
+    piece. most_queries: of a sequence.
     """
 
     block_size: int
     blocks: npt.NDArray[np.int64]
     pieces: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
+    most_queries: int
 
 
 def cut_pieces(
@@ -57,7 +59,11 @@ def cut_pieces(
         start += len(table)
     blocks = np.fromiter(chain.from_iterable(block_tables), np.int64, count=start)
     return Pieces(
-        block_size, blocks, np.array(pieces, np.int64).reshape(-1, 6), np.array(by_row, np.int64).reshape(-1, 3)
+        block_size,
+        blocks,
+        np.array(pieces, np.int64).reshape(-1, 6),
+        np.array(by_row, np.int64).reshape(-1, 3),
+        max((last - first for first, last in rows), default=0),
     )
 
 
@@ -69,14 +75,11 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
     """
     if not len(work.pieces):
         return
-    match_threads()
-    queries = int((work.pieces[:, 4] - work.pieces[:, 3]).max())
-    num_pieces, heads, dim = len(work.pieces), query.shape[1], query.shape[2]
-    sums = np.empty((num_pieces, queries, heads, dim), np.float32)
-    tops = np.empty((num_pieces, queries, heads, 2), np.float32)
-    biases = query.new_empty(0, 0) if bias is None else bias.contiguous()
+    parts = (len(work.pieces), work.most_queries, query.shape[1])
+    sums, tops = np.empty((*parts, query.shape[2]), np.float32), np.empty((*parts, 2), np.float32)
+    biases = NO_BIAS if bias is None else bias.contiguous().numpy()
     where = (work.blocks, work.block_size, work.pieces)
-    _attend(query.contiguous().numpy(), cache.numpy(), *where, scale, biases.numpy(), sums, tops)
+    _attend(query.contiguous().numpy(), cache.numpy(), *where, scale, biases, sums, tops)
     _join(work.rows, work.pieces, sums, tops, out.numpy())
 
 

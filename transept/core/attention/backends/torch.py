@@ -57,6 +57,17 @@ class TorchPlan:
         ]
 
     @cached_property
+    def all_sequences(self) -> list[int]:
+        """Decoder sequences."""
+        return list(range(len(self.metadata.seq_lens)))
+
+    @cached_property
+    def long_sequences(self) -> list[int]:
+        """Decoder sequences with more than one query, which the kernel does not take."""
+        starts = self.metadata.query_start_loc
+        return [i for i in self.all_sequences if starts[i + 1] - starts[i] > 1]
+
+    @cached_property
     def self_pieces(self) -> Pieces:
         """The kernel's work for the decoder sequences with a single query."""
         metadata = self.metadata
@@ -164,28 +175,26 @@ def _attend_decoder(
 ) -> Tensor:
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
-    plan, out = metadata.plan, torch.empty_like(query)
-    sequences = list(zip(pairwise(metadata.query_start_loc), metadata.seq_lens, strict=True))
-    by_kernel = False
-    if runs_on(query, cache) and not isinstance(bias, Tensor):
-        by_kernel = True
+    plan, out, others = metadata.plan, torch.empty_like(query), metadata.plan.all_sequences
+    if runs_on(query) and not isinstance(bias, Tensor):
         attend(query, cache, plan.self_pieces, scale, _last_row(plan, bias, query), out)
-    others = [i for i, ((start, end), _) in enumerate(sequences) if not by_kernel or end - start > 1]
+        others = plan.long_sequences
     if not others:
         return out
-    counts, lengths = [sequences[i][0][1] - sequences[i][0][0] for i in others], [sequences[i][1] for i in others]
-    masks = _masks(plan, AttentionType.DECODER, bias, counts, lengths, query)
+    rows = [slice(*metadata.query_start_loc[i : i + 2]) for i in others]
+    counts = [each.stop - each.start for each in rows]
+    masks = _masks(plan, AttentionType.DECODER, bias, counts, [metadata.seq_lens[i] for i in others], query)
     by_head = _by_head(cache)
-    for i, count, mask in zip(others, counts, masks, strict=True):
-        rows, runs = slice(*sequences[i][0]), plan.self_runs[i]
-        k, v = _read(by_head, runs) if runs else (_heads_first(key[rows]), _heads_first(value[rows]))
-        out[rows] = _attend(_heads_first(query[rows]), k, v, scale, mask, causal=mask is None and count > 1)[0]
+    for i, own, count, mask in zip(others, rows, counts, masks, strict=True):
+        runs = plan.self_runs[i]
+        k, v = _read(by_head, runs) if runs else (_heads_first(key[own]), _heads_first(value[own]))
+        out[own] = _attend(_heads_first(query[own]), k, v, scale, mask, causal=mask is None and count > 1)[0]
     return out
 
 
 def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
     plan, out = metadata.plan, torch.empty_like(query)
-    by_kernel = runs_on(query, cache)
+    by_kernel = runs_on(query)
     if by_kernel:
         attend(query, cache, plan.cross_pieces, scale, None, out)
     by_head = _by_head(cache)
