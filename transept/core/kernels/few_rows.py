@@ -13,26 +13,43 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
-from torch import Tensor
+import torch
+from numba import prange
+from torch import Tensor, nn
 
-from transept.core.kernels.launch import FAST_MATH
+from transept.core.kernels.launch import kernel
 
 MOST_ROWS = 64  # beyond, MKL is as fast
 NO_BIAS = np.empty(0, np.float32)
+ALL = slice(None)
 CHUNK = 504  # outputs of a piece of work, or an eighth of them where there are few; divisible by 3
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x: [rows, in], weight: [out, in], bias: [out]. All float32 on the CPU. Returns [rows, out]."""
-    out = x.new_empty(x.shape[0], weight.shape[0])
-    chunk = min(CHUNK, max(weight.shape[0] // 24, 1) * 3)
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, outputs: slice = ALL) -> Tensor:
+    """x: [rows, in], weight: [out, in], bias: [out]. All float32 on the CPU. outputs: which of them are computed.
+
+    Returns [rows, out].
+    """
+    weights, biases = _array(weight)[outputs], NO_BIAS if bias is None else _array(bias)[outputs]
+    out = torch.empty(x.shape[0], len(weights))
+    chunk = min(CHUNK, max(len(weights) // 24, 1) * 3)
     product = _with_one_row if x.shape[0] == 1 else _with_few_rows
-    product(x.contiguous().numpy(), weight.numpy(), NO_BIAS if bias is None else bias.numpy(), out.numpy(), chunk)
+    product(x.contiguous().numpy(), weights, biases, out.numpy(), chunk)
     return out
 
 
-@njit(parallel=True, fastmath=FAST_MATH, cache=True)
+def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
+    """The tensor as an array, which a parameter keeps: making it takes as long as a small product."""
+    known = getattr(tensor, "_array", None)
+    if known is None or known[0] != tensor.data_ptr():
+        known = (tensor.data_ptr(), tensor.numpy())
+        if isinstance(tensor, nn.Parameter):
+            tensor._array = known  # type: ignore[attr-defined]
+    array: npt.NDArray[np.float32] = known[1]
+    return array
+
+
+@kernel(parallel=True)
 def _with_one_row(
     x: npt.NDArray[np.float32],
     weight: npt.NDArray[np.float32],
@@ -49,7 +66,7 @@ def _with_one_row(
             out[0, o] = total + bias[o] if bias.size else total
 
 
-@njit(parallel=True, fastmath=FAST_MATH, cache=True)
+@kernel(parallel=True)
 def _with_few_rows(
     x: npt.NDArray[np.float32],
     weight: npt.NDArray[np.float32],

@@ -1,13 +1,27 @@
-"""When a kernel can run, and on how many threads."""
+"""How a kernel is compiled, when it can run, and on how many threads."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numba
 import torch
 from torch import Tensor
 
-# What a compiler may do to sums. Infinities and NaNs keep their meaning.
-FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
+FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; infinities and NaNs keep their meaning
+
+
+def kernel(*, parallel: bool = False) -> Callable[[Callable[..., None]], Any]:
+    """Compile a function as it is first called, and keep the result on disk where a folder for that can be written."""
+
+    def decorate(function: Callable[..., None]) -> Any:
+        try:
+            return numba.njit(function, parallel=parallel, fastmath=FAST_MATH, cache=True)
+        except RuntimeError:  # neither beside this file nor in the user's cache
+            return numba.njit(function, parallel=parallel, fastmath=FAST_MATH)
+
+    return decorate
 
 
 def runs_on(tensor: Tensor) -> bool:

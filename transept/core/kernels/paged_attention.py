@@ -17,10 +17,10 @@ from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import prange
 from torch import Tensor
 
-from transept.core.kernels.launch import FAST_MATH
+from transept.core.kernels.launch import kernel
 
 MOST_QUERIES = 4  # of a sequence; with more, products of matrices are faster
 PIECE = 256  # keys
@@ -75,16 +75,13 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
     """
     if not len(work.pieces):
         return
-    parts = (len(work.pieces), work.most_queries, query.shape[1])
-    sums, tops = np.empty((*parts, query.shape[2]), np.float32), np.empty((*parts, 2), np.float32)
     biases = NO_BIAS if bias is None else bias.contiguous().numpy()
-    where = (work.blocks, work.block_size, work.pieces)
-    _attend(query.contiguous().numpy(), cache.numpy(), *where, scale, biases, sums, tops)
-    _join(work.rows, work.pieces, sums, tops, out.numpy())
+    where = (work.blocks, work.block_size, work.pieces, work.rows, work.most_queries)
+    _attend(query.contiguous().numpy(), cache.numpy(), *where, scale, biases, out.numpy())
 
 
-@njit(parallel=True, fastmath=FAST_MATH, cache=True)
-def _attend(
+@kernel(parallel=True)
+def _attend_pieces(
     query: npt.NDArray[np.float32],
     cache: npt.NDArray[np.float32],
     blocks: npt.NDArray[np.int64],
@@ -146,7 +143,7 @@ def _attend(
                             sums[piece, q, head, i] += weight * cache[1, slot, kv_head, i]
 
 
-@njit(fastmath=FAST_MATH, cache=True)
+@kernel()
 def _join(
     rows: npt.NDArray[np.int64],
     pieces: npt.NDArray[np.int64],
@@ -173,3 +170,23 @@ def _join(
                     out[row, head, i] += share * sums[piece, q, head, i]
             for i in range(dim):
                 out[row, head, i] /= total
+
+
+@kernel()
+def _attend(
+    query: npt.NDArray[np.float32],
+    cache: npt.NDArray[np.float32],
+    blocks: npt.NDArray[np.int64],
+    block_size: int,
+    pieces: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    most_queries: int,
+    scale: float,
+    bias: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32],
+) -> None:
+    heads, dim = query.shape[1], query.shape[2]
+    sums = np.empty((len(pieces), most_queries, heads, dim), np.float32)
+    tops = np.empty((len(pieces), most_queries, heads, 2), np.float32)
+    _attend_pieces(query, cache, blocks, block_size, pieces, scale, bias, sums, tops)
+    _join(rows, pieces, sums, tops, out)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.core.kernels import few_rows
-from transept.core.kernels.few_rows import MOST_ROWS
+from transept.core.kernels.few_rows import ALL, MOST_ROWS
 from transept.core.kernels.launch import runs_on
 
 
@@ -48,14 +48,15 @@ class StackedParameter(nn.Parameter):
         return parameter
 
 
-def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
     """``x @ weight.T + bias``, for few rows on a CPU by a kernel of ours.
 
-    x: [tokens, in], weight: [out, in], bias: [out]. Returns [tokens, out], contiguous.
+    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed.
+    Returns [tokens, out], contiguous.
     """
     if x.shape[0] <= MOST_ROWS and runs_on(x):
-        return few_rows.linear(x, weight, bias)
-    return F.linear(x, weight, bias)
+        return few_rows.linear(x, weight, bias, outputs)
+    return F.linear(x, weight[outputs], None if bias is None else bias[outputs])
 
 
 class Linear(nn.Module):
@@ -113,12 +114,9 @@ class QKVParallelLinear(Linear):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """x: [tokens, hidden]. Returns query [tokens, heads, head_dim], key and value [tokens, kv_heads, head_dim]."""
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in self._split(super().forward(x)))
+        heads = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
+        q, k, v = super().forward(x).unflatten(-1, (-1, self.head_dim)).split_with_sizes(heads, dim=1)
         return q, k, v
-
-    def _split(self, qkv: Tensor) -> tuple[Tensor, ...]:
-        kv_size = self.num_kv_heads * self.head_dim
-        return qkv.split([self.q_size, kv_size, kv_size], dim=-1)
 
 
 class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
@@ -136,10 +134,10 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
         decoder_input: [tokens, hidden]; encoder_input: [encoder_tokens, hidden] or None.
         Returns query [tokens, heads, head_dim], key and value [encoder_tokens, kv_heads, head_dim] or None.
         """
-        cut = self.q_size
-        q_bias, kv_bias = (None, None) if self.bias is None else (self.bias[:cut], self.bias[cut:])
-        query = matmul(decoder_input, self.weight[:cut], q_bias).unflatten(-1, (-1, self.head_dim))
+        size = (-1, self.head_dim)
+        query = matmul(decoder_input, self.weight, self.bias, slice(self.q_size)).unflatten(-1, size)
         if encoder_input is None:
             return query, None, None
-        key, value = matmul(encoder_input, self.weight[cut:], kv_bias).chunk(2, dim=-1)
-        return query, key.unflatten(-1, (-1, self.head_dim)), value.unflatten(-1, (-1, self.head_dim))
+        projected = matmul(encoder_input, self.weight, self.bias, slice(self.q_size, None)).unflatten(-1, size)
+        key, value = projected.chunk(2, dim=1)
+        return query, key, value
