@@ -92,6 +92,20 @@ def test_standard_input_and_segments_with_times(clips: list[Path], tmp_path: Pat
     assert (tmp_path / "stdin.txt").read_text() == "He might even have been made amiable himself.\n"
 
 
+def test_segments_of_several_files_come_file_by_file(clips: list[Path], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.mp3"
+    broken.write_bytes(b"")
+    files = [clips[0], broken, clips[-1]]
+    done = transept("transcribe", *files, "--model", MODEL, "--verbose")
+    assert done.returncode == 1
+    assert f"transept: {broken}: " in done.stderr
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-2]) == (f"{clips[0]}:", f"{clips[-1]}:")
+    assert lines[-1].endswith("]  He might even have been made amiable himself.")
+    assert len(lines) >= 4
+    assert all(line.startswith("[00:0") for line in lines[1:-2])
+
+
 def test_a_file_that_cannot_be_written_does_not_stop_the_others(clips: list[Path], tmp_path: Path) -> None:
     (tmp_path / f"{clips[1].stem}.txt").mkdir()
     done = transept("transcribe", clips[1], clips[-1], "--model", MODEL, "-f", "txt", "-o", tmp_path, "--batched")

@@ -154,6 +154,19 @@ def test_segments_stream_before_the_recording_is_done(transcriber: Transcriber, 
     assert segments == transcriber.transcribe(path, temperature=0.0).segments
 
 
+def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, long_recording, clip: Path) -> None:
+    told_of: list[tuple[int, Segment]] = []
+    known = []
+    recordings = [clip, long_recording[0]]
+    transcripts = []
+    for transcript in transcriber.transcribe_many(recordings, on_segment=lambda *found: told_of.append(found)):
+        transcripts.append(transcript)
+        known.append(len(told_of))
+    for index, transcript in enumerate(transcripts):
+        assert [segment for number, segment in told_of if number == index] == transcript.segments
+    assert 0 < known[0] < known[1] == len(told_of)
+
+
 def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_recording, clip: Path) -> None:
     stream = transcriber.stream(long_recording[0])
     next(stream)

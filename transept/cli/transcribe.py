@@ -16,7 +16,7 @@ from transept.cli.transcribe_options import add_options, check, formats, subtitl
 from transept.errors import TranseptError
 
 if TYPE_CHECKING:
-    from transept.speech.transcript import Transcript
+    from transept.speech.transcript import Segment, Transcript
 
 DEFAULT_MODEL = "openai/whisper-base"
 STDIN = "-"
@@ -59,7 +59,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument("--output_dir", dest="output_dir", help=argparse.SUPPRESS)
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
-    form.add_argument("--verbose", action="store_true", help="print the segments with their times")
+    form.add_argument("--verbose", action="store_true", help="print segments with their times as they are found")
     add_options(parser)
     parser.set_defaults(run=transcribe, parser=parser)
 
@@ -79,7 +79,8 @@ def transcribe(arguments: argparse.Namespace) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     begin = time.perf_counter()
     seconds_of_audio, num_failed = 0.0, 0
-    results = transcriber.transcribe_many(_audios(arguments.files), progress=None, **options)
+    printer = _SegmentPrinter(arguments.files) if arguments.verbose else None
+    results = transcriber.transcribe_many(_audios(arguments.files), progress=None, on_segment=printer, **options)
     with contextlib.closing(results):
         for file, paths, result in zip(arguments.files, outputs, results, strict=True):
             with _beside_progress_bar():
@@ -87,6 +88,8 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 if error is not None:
                     num_failed += 1
                     print(f"transept: {file}: {error}", file=sys.stderr, flush=True)
+                if printer is not None:
+                    printer.next_file()
             if not isinstance(result, TranseptError):
                 seconds_of_audio += result.duration
     work = time.perf_counter() - begin
@@ -121,18 +124,10 @@ def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
 
 def _put_out(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
     """Print a transcript as the arguments ask, and write its files. Returns what went wrong."""
-    from transept.speech.writers import clock
-
     several = len(arguments.files) > 1
     if arguments.json:
         print(json.dumps({"file": file, **transcript.to_dict()}, ensure_ascii=False), flush=True)
-    elif arguments.verbose:
-        if several:
-            print(f"{file}:")
-        for segment in transcript.segments:
-            start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-            print(f"[{start} --> {end}] {segment.text}", flush=True)
-    elif not paths:
+    elif not paths and not arguments.verbose:
         print(f"{file}: {transcript.text}" if several else transcript.text, flush=True)
     for path in paths:
         try:
@@ -142,6 +137,39 @@ def _put_out(arguments: argparse.Namespace, file: str, paths: Sequence[Path], tr
     if paths:
         print(f"{file}: wrote {', '.join(map(str, paths))}", file=sys.stderr, flush=True)
     return None
+
+
+class _SegmentPrinter:
+    """Prints segments as they are found, those of one file after those of the file before it."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        self.files = files
+        self.turn = 0  # index of the file that is printed
+        self.held: dict[int, list[Segment]] = {}  # of files whose turn has not come
+        self.has_begun = False
+
+    def __call__(self, index: int, segment: Segment) -> None:
+        if index != self.turn:
+            self.held.setdefault(index, []).append(segment)
+            return
+        with _beside_progress_bar():
+            self._print(segment)
+
+    def next_file(self) -> None:
+        """The file whose turn it is, is done."""
+        self.turn += 1
+        self.has_begun = False
+        for segment in self.held.pop(self.turn, []):
+            self._print(segment)
+
+    def _print(self, segment: Segment) -> None:
+        from transept.speech.writers import clock
+
+        if not self.has_begun and len(self.files) > 1:
+            print(f"{self.files[self.turn]}:")
+        self.has_begun = True
+        start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
+        print(f"[{start} --> {end}] {segment.text}", flush=True)
 
 
 def _beside_progress_bar() -> contextlib.AbstractContextManager[None]:

@@ -8,7 +8,7 @@ languages, timestamps) comes from its plugin's SpeechSpec.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
@@ -69,13 +69,19 @@ class Transcriber:
         return result
 
     def transcribe_many(
-        self, audios: Iterable[AudioInput], *, progress: bool | None = False, **options: Any
+        self,
+        audios: Iterable[AudioInput],
+        *,
+        progress: bool | None = False,
+        on_segment: Callable[[int, Segment], None] | None = None,
+        **options: Any,
     ) -> Generator[Transcript | TranseptError, None, None]:
         """Transcribe recordings together, in their order; one that cannot be read gives its error in its place.
 
-        audios: read as their turn comes. progress: see `transcribe`.
+        audios: read as their turn comes. progress: see `transcribe`. on_segment: called with the number of a recording,
+        from 0, and each of its segments as soon as that is certain, in order of time.
         """
-        return self._in_order(audios, self._checked(options), progress)
+        return self._in_order(audios, self._checked(options), progress, on_segment)
 
     def stream(
         self, audio: AudioInput, *, progress: bool | None = False, **options: Any
@@ -113,12 +119,19 @@ class Transcriber:
         return checked
 
     def _in_order(
-        self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
+        self,
+        audios: Iterable[AudioInput],
+        options: TranscriptionOptions,
+        progress: bool | None,
+        on_segment: Callable[[int, Segment], None] | None,
     ) -> Generator[Transcript | TranseptError, None, None]:
         results: dict[int, Transcript | TranseptError] = {}  # those before whose turn others are not done
         turn = 0
         with closing(self._events(audios, options, progress)) as events:
             for index, event in events:
+                if isinstance(event, Found) and on_segment is not None:
+                    for segment in event.segments:
+                        on_segment(index, segment)
                 if isinstance(event, Transcript | TranseptError):
                     results[index] = event
                     while turn in results:
