@@ -31,4 +31,10 @@ def runs_on(tensor: Tensor) -> bool:
 
 def match_threads() -> None:
     """Let this thread's kernels run on as many threads as PyTorch's operators do now."""
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    num_threads = torch.get_num_threads()
+    numba.set_num_threads(min(num_threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    if torch.get_num_threads() != num_threads:
+        torch.set_num_threads(num_threads)  # Numba's pool starts on all cores, and PyTorch's is the same one
+
+
+match_threads()
