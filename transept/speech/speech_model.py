@@ -31,7 +31,6 @@ class SpeechModel:
     spec: its SpeechSpec. tokens: its control tokens. languages: code to token id, empty for a model of one language.
     fps: frames of its features in a second. window_frames: of one window.
     max_positions: decoder positions, for prompt and output together.
-    cached_windows: how many windows' cross-attention the engine's cache holds.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer.
     """
 
@@ -53,8 +52,6 @@ class SpeechModel:
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
-        cache_slots = engine.block_manager.num_device_blocks * engine.config.block_size
-        self.cached_windows = cache_slots // (engine.shape.max_source_positions or self.window_frames)
         self.alignment_heads = tuple(self.spec.alignment_heads(self.config, self.generation_config))
 
     def check(self, options: TranscriptionOptions) -> None:

@@ -59,25 +59,25 @@ def empty_cache(heads: int, head_dim: int) -> Tensor:
 
 
 def assert_same(actual: Tensor, expected: list[Tensor]) -> None:
-    torch.testing.assert_close(actual, torch.cat(expected), rtol=1e-5, atol=5e-5)
+    torch.testing.assert_close(actual.double(), torch.cat(expected).double(), rtol=1e-5, atol=1e-5)
 
 
 def reference_of(layer: SelfAttention | CrossAttention) -> nn.MultiheadAttention:
-    """Random weights, which are stacked in the same order on both sides."""
+    """Random weights, which are stacked in the same order on both sides. The reference is in float64."""
     reference = nn.MultiheadAttention(HIDDEN, HEADS, batch_first=True)
     weights = (reference.in_proj_weight, reference.in_proj_bias, reference.out_proj.weight, reference.out_proj.bias)
     places = (layer.qkv_proj.weight, layer.qkv_proj.bias, layer.out_proj.weight, layer.out_proj.bias)
     for weight, place in zip(weights, places, strict=True):
         assert place is not None
         place.copy_(weight.normal_(0.0, 0.3))
-    return reference
+    return reference.double()
 
 
 def test_encoder_self_attention() -> None:
     layer = SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, context=CONTEXT)
     reference = reference_of(layer)
     x = torch.randn(sum(LENGTHS), HIDDEN)
-    expected = [reference(part, part, part, need_weights=False)[0] for part in x.split(LENGTHS)]
+    expected = [reference(part, part, part, need_weights=False)[0] for part in x.double().split(LENGTHS)]
     assert_same(layer(x, None, planned(AttentionMetadata.for_encoder(LENGTHS))), expected)
 
 
@@ -86,7 +86,7 @@ def test_decoder_self_attention() -> None:
     reference = reference_of(layer)
     x = torch.randn(sum(COUNTS), HIDDEN)
     expected = []
-    for part in x.split(COUNTS):
+    for part in x.double().split(COUNTS):
         hidden = torch.ones(len(part), len(part), dtype=torch.bool).triu(1)
         expected.append(reference(part, part, part, attn_mask=hidden, need_weights=False)[0])
     assert_same(layer(x, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
@@ -96,7 +96,7 @@ def test_cross_attention() -> None:
     layer = CrossAttention(HIDDEN, HEADS, context=CONTEXT)
     reference = reference_of(layer)
     x, encoder_hidden = torch.randn(sum(COUNTS), HIDDEN), torch.randn(sum(LENGTHS), HIDDEN)
-    pairs = zip(x.split(COUNTS), encoder_hidden.split(LENGTHS), strict=True)
+    pairs = zip(x.double().split(COUNTS), encoder_hidden.double().split(LENGTHS), strict=True)
     expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
     assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
 

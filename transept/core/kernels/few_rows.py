@@ -33,8 +33,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, outputs: slice = ALL)
     weights, biases = _array(weight)[outputs], NO_BIAS if bias is None else _array(bias)[outputs]
     out = torch.empty(x.shape[0], len(weights))
     chunk = min(CHUNK, max(len(weights) // 24, 1) * 3)
-    product = _with_one_row if x.shape[0] == 1 else _with_few_rows
-    product(x.contiguous().numpy(), weights, biases, out.numpy(), chunk)
+    _product(x.contiguous().numpy(), weights, biases, out.numpy(), chunk)
     return out
 
 
@@ -42,7 +41,7 @@ def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
     """The tensor as an array, which a parameter keeps: making it takes as long as a small product."""
     known = getattr(tensor, "_array", None)
     if known is None or known[0] != tensor.data_ptr():
-        known = (tensor.data_ptr(), tensor.numpy())
+        known = (tensor.data_ptr(), tensor.detach().numpy())
         if isinstance(tensor, nn.Parameter):
             tensor._array = known  # type: ignore[attr-defined]
     array: npt.NDArray[np.float32] = known[1]
@@ -50,24 +49,7 @@ def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
 
 
 @kernel(parallel=True)
-def _with_one_row(
-    x: npt.NDArray[np.float32],
-    weight: npt.NDArray[np.float32],
-    bias: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
-    chunk: int,
-) -> None:
-    num_out, num_in = weight.shape
-    for piece in prange((num_out + chunk - 1) // chunk):
-        for o in range(piece * chunk, min((piece + 1) * chunk, num_out)):
-            total = np.float32(0)
-            for i in range(num_in):
-                total += weight[o, i] * x[0, i]
-            out[0, o] = total + bias[o] if bias.size else total
-
-
-@kernel(parallel=True)
-def _with_few_rows(
+def _product(
     x: npt.NDArray[np.float32],
     weight: npt.NDArray[np.float32],
     bias: npt.NDArray[np.float32],
@@ -75,13 +57,14 @@ def _with_few_rows(
     chunk: int,
 ) -> None:
     # Twelve sums at a time, of three outputs and four rows: as many as the registers of AVX2 hold beside what they are
-    # made of. Each step of the inner loop reads seven numbers for twelve products.
+    # made of. Each step of the inner loop reads seven numbers for twelve products. A row alone is bound by the reading,
+    # which is fastest along one output after the other.
     num_rows, num_in = x.shape
     num_out = weight.shape[0]
     for piece in prange((num_out + chunk - 1) // chunk):
         stop = min((piece + 1) * chunk, num_out)
         o = piece * chunk
-        while o + 3 <= stop:
+        while o + 3 <= stop and num_rows > 1:
             r = 0
             while r + 4 <= num_rows:
                 a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = np.float32(0)

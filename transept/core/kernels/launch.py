@@ -25,8 +25,8 @@ def kernel(*, parallel: bool = False) -> Callable[[Callable[..., None]], Any]:
 
 
 def runs_on(tensor: Tensor) -> bool:
-    """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be."""
-    return tensor.dtype is torch.float32 and tensor.is_cpu
+    """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be, and wants no gradient."""
+    return tensor.dtype is torch.float32 and tensor.is_cpu and not tensor.requires_grad
 
 
 def match_threads() -> None:
@@ -37,4 +37,4 @@ def match_threads() -> None:
         torch.set_num_threads(num_threads)  # Numba's pool starts on all cores, and PyTorch's is the same one
 
 
-match_threads()
+match_threads()  # starts Numba's pool, before any kernel could

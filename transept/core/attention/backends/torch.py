@@ -9,6 +9,7 @@ go to `transept.core.kernels.paged_attention` instead, all in one call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -57,15 +58,9 @@ class TorchPlan:
         ]
 
     @cached_property
-    def all_sequences(self) -> list[int]:
-        """Decoder sequences."""
-        return list(range(len(self.metadata.seq_lens)))
-
-    @cached_property
-    def long_sequences(self) -> list[int]:
+    def long_sequences(self) -> Sequence[int]:
         """Decoder sequences with more than one query, which the kernel does not take."""
-        starts = self.metadata.query_start_loc
-        return [i for i in self.all_sequences if starts[i + 1] - starts[i] > 1]
+        return [i for i, (start, stop) in enumerate(pairwise(self.metadata.query_start_loc)) if stop - start > 1]
 
     @cached_property
     def self_pieces(self) -> Pieces:
@@ -175,7 +170,8 @@ def _attend_decoder(
 ) -> Tensor:
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
-    plan, out, others = metadata.plan, torch.empty_like(query), metadata.plan.all_sequences
+    plan, out = metadata.plan, torch.empty_like(query)
+    others: Sequence[int] = range(len(metadata.seq_lens))
     if runs_on(query) and not isinstance(bias, Tensor):
         attend(query, cache, plan.self_pieces, scale, _last_row(plan, bias, query), out)
         others = plan.long_sequences
