@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RowParallelLinear,
     )
     from transept.core.layers.norm import RMSNorm
+    from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
     from transept.core.model import ForConditionalGeneration, ModelShape
 
 _HOMES = {
@@ -42,9 +43,12 @@ _HOMES = {
     "Checkpoint": "transept.core.checkpoints.checkpoint",
     "ColumnParallelLinear": "transept.core.layers.linear",
     "CrossAttention": "transept.core.layers.attention",
+    "DecoderLayer": "transept.core.layers.transformer",
     "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
+    "EncoderLayer": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
+    "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model",
     "ParallelGroup": "transept.core.layers.linear",
@@ -69,9 +73,12 @@ __all__ = [
     "CheckpointError",
     "ColumnParallelLinear",
     "CrossAttention",
+    "DecoderLayer",
     "EncoderDecoderQKVParallelLinear",
+    "EncoderLayer",
     "FeedForward",
     "ForConditionalGeneration",
+    "LayerConfig",
     "LayerContext",
     "MediaError",
     "ModelShape",

@@ -5,6 +5,7 @@ The two sides may have a vocabulary each (``share_encoder_decoder_embeddings: fa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,13 +13,12 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    AttentionType,
-    CrossAttention,
-    FeedForward,
+    DecoderLayer,
+    EncoderLayer,
     ForConditionalGeneration,
+    LayerConfig,
     LayerContext,
     ModelShape,
-    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
 )
@@ -35,43 +35,9 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
     return table.to(torch.get_default_dtype())
 
 
-class MarianEncoderLayer(nn.Module):
-    """Self-attention and feed-forward, a norm after each."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        d_model = config.d_model
-        self.self_attn = SelfAttention(d_model, config.encoder_attention_heads, AttentionType.ENCODER, context=context)
-        self.self_attn_norm = nn.LayerNorm(d_model)
-        self.ffn = FeedForward(d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
-        self.ffn_norm = nn.LayerNorm(d_model)
-
-    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """x: [encoder_tokens, d_model]. Returns the same shape."""
-        x = self.self_attn_norm(x + self.self_attn(x, None, metadata))
-        return self.ffn_norm(x + self.ffn(x))
-
-
-class MarianDecoderLayer(nn.Module):
-    """Self-attention, cross-attention and feed-forward, a norm after each."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        d_model, heads = config.d_model, config.decoder_attention_heads
-        self.self_attn = SelfAttention(d_model, heads, AttentionType.DECODER, context=context)
-        self.self_attn_norm = nn.LayerNorm(d_model)
-        self.cross_attn = CrossAttention(d_model, heads, context=context)
-        self.cross_attn_norm = nn.LayerNorm(d_model)
-        self.ffn = FeedForward(d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
-        self.ffn_norm = nn.LayerNorm(d_model)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        x = self.self_attn_norm(x + self.self_attn(x, kv_cache, metadata))
-        x = self.cross_attn_norm(x + self.cross_attn(x, encoder_hidden, kv_cache, metadata))
-        return self.ffn_norm(x + self.ffn(x))
+def layer_config(config: Any, num_heads: int, intermediate_size: int) -> LayerConfig:
+    """The layers of one side: a norm after each sublayer."""
+    return LayerConfig(config.d_model, num_heads, intermediate_size, config.activation_function, pre_norm=False)
 
 
 class MarianSide(nn.Module):
@@ -79,7 +45,7 @@ class MarianSide(nn.Module):
 
     positions: Tensor  # [positions, d_model]; not a weight
 
-    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: list[nn.Module]) -> None:
+    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: Iterable[nn.Module]) -> None:
         super().__init__()
         self.embed_tokens = embed_tokens
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
@@ -100,8 +66,10 @@ class MarianMTModel(ForConditionalGeneration):
         target = source
         if not config.share_encoder_decoder_embeddings:
             target = VocabParallelEmbedding(config.decoder_vocab_size, config.d_model, group=context.group)
-        encoder_layers = [MarianEncoderLayer(config, context) for _ in range(config.encoder_layers)]
-        decoder_layers = [MarianDecoderLayer(config, context) for _ in range(config.decoder_layers)]
+        encoder_layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
+        decoder_layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
+        encoder_layers = [EncoderLayer(encoder_layer, context) for _ in range(config.encoder_layers)]
+        decoder_layers = [DecoderLayer(decoder_layer, context) for _ in range(config.decoder_layers)]
         self.encoder = MarianSide(config, source, encoder_layers)
         self.decoder = MarianSide(config, target, decoder_layers)
         vocab_size = self.shape(config).vocab_size

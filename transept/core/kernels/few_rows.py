@@ -32,8 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, outputs: slice = ALL)
     """
     weights, biases = _array(weight)[outputs], NO_BIAS if bias is None else _array(bias)[outputs]
     out = torch.empty(x.shape[0], len(weights))
-    chunk = min(CHUNK, max(len(weights) // 24, 1) * 3)
-    _product(x.contiguous().numpy(), weights, biases, out.numpy(), chunk)
+    product(x.contiguous().numpy(), weights, biases, out.numpy())
     return out
 
 
@@ -49,22 +48,23 @@ def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
 
 
 @kernel(parallel=True)
-def _product(
+def product(
     x: npt.NDArray[np.float32],
     weight: npt.NDArray[np.float32],
     bias: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
-    chunk: int,
 ) -> None:
-    # Twelve sums at a time, of three outputs and four rows: as many as the registers of AVX2 hold beside what they are
-    # made of. Each step of the inner loop reads seven numbers for twelve products. A row alone is bound by the reading,
-    # which is fastest along one output after the other.
+    """`linear` for arrays; bias is NO_BIAS where there is none."""
+    # With up to 8 rows memory is the limit: one output after the other is a single stream, which the processor fetches
+    # ahead. With more the arithmetic is the limit, and a number that is read must serve more than one sum: there are
+    # twelve at a time, of three outputs and four rows, as many as the registers of AVX2 hold.
     num_rows, num_in = x.shape
     num_out = weight.shape[0]
+    chunk = min(CHUNK, max(num_out // 24, 1) * 3)
     for piece in prange((num_out + chunk - 1) // chunk):
         stop = min((piece + 1) * chunk, num_out)
         o = piece * chunk
-        while o + 3 <= stop and num_rows > 1:
+        while o + 3 <= stop and num_rows > 8:
             r = 0
             while r + 4 <= num_rows:
                 a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = np.float32(0)
@@ -101,7 +101,40 @@ def _product(
                 r += 1
             o += 3
         while o < stop:
-            for r in range(num_rows):
+            r = 0
+            while r + 8 <= num_rows:
+                a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0)
+                for i in range(num_in):
+                    a = weight[o, i]
+                    a0 += a * x[r, i]
+                    a1 += a * x[r + 1, i]
+                    a2 += a * x[r + 2, i]
+                    a3 += a * x[r + 3, i]
+                    a4 += a * x[r + 4, i]
+                    a5 += a * x[r + 5, i]
+                    a6 += a * x[r + 6, i]
+                    a7 += a * x[r + 7, i]
+                out[r, o], out[r + 1, o], out[r + 2, o], out[r + 3, o] = a0, a1, a2, a3
+                out[r + 4, o], out[r + 5, o], out[r + 6, o], out[r + 7, o] = a4, a5, a6, a7
+                r += 8
+            while r + 4 <= num_rows:
+                a0 = a1 = a2 = a3 = np.float32(0)
+                for i in range(num_in):
+                    a = weight[o, i]
+                    a0 += a * x[r, i]
+                    a1 += a * x[r + 1, i]
+                    a2 += a * x[r + 2, i]
+                    a3 += a * x[r + 3, i]
+                out[r, o], out[r + 1, o], out[r + 2, o], out[r + 3, o] = a0, a1, a2, a3
+                r += 4
+            while r + 2 <= num_rows:
+                a0 = a1 = np.float32(0)
+                for i in range(num_in):
+                    a0 += weight[o, i] * x[r, i]
+                    a1 += weight[o, i] * x[r + 1, i]
+                out[r, o], out[r + 1, o] = a0, a1
+                r += 2
+            if r < num_rows:
                 a0 = np.float32(0)
                 for i in range(num_in):
                     a0 += weight[o, i] * x[r, i]

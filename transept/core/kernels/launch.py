@@ -12,10 +12,10 @@ from torch import Tensor
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; infinities and NaNs keep their meaning
 
 
-def kernel(*, parallel: bool = False) -> Callable[[Callable[..., None]], Any]:
+def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function as it is first called, and keep the result on disk where a folder for that can be written."""
 
-    def decorate(function: Callable[..., None]) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         try:
             return numba.njit(function, parallel=parallel, fastmath=FAST_MATH, cache=True)
         except RuntimeError:  # neither beside this file nor in the user's cache

@@ -12,8 +12,8 @@ them takes 1.4 ms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,14 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.launch import kernel
+from transept.core.kernels.pointwise import exp
 
 MOST_QUERIES = 4  # of a sequence; with more, products of matrices are faster
-PIECE = 256  # keys
+PIECE = 128  # keys
 NO_BIAS = np.empty((0, 0), np.float32)
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(NamedTuple):
     """Which keys which queries look at, for every layer of a step.
 
     blocks: int64, the block tables of all sequences, one after the other. pieces: int64 [num_pieces, 6], by sequence:
@@ -76,17 +76,14 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
     if not len(work.pieces):
         return
     biases = NO_BIAS if bias is None else bias.contiguous().numpy()
-    where = (work.blocks, work.block_size, work.pieces, work.rows, work.most_queries)
-    _attend(query.contiguous().numpy(), cache.numpy(), *where, scale, biases, out.numpy())
+    attend_rows(query.contiguous().numpy(), cache.numpy(), work, scale, biases, out.numpy())
 
 
 @kernel(parallel=True)
 def _attend_pieces(
     query: npt.NDArray[np.float32],
     cache: npt.NDArray[np.float32],
-    blocks: npt.NDArray[np.int64],
-    block_size: int,
-    pieces: npt.NDArray[np.int64],
+    work: Pieces,
     scale: float,
     bias: npt.NDArray[np.float32],
     sums: npt.NDArray[np.float32],
@@ -98,6 +95,7 @@ def _attend_pieces(
     heads, dim = query.shape[1], query.shape[2]
     kv_heads = cache.shape[2]
     shared = heads // kv_heads  # query heads of a kv head
+    blocks, block_size, pieces = work.blocks, work.block_size, work.pieces
     for piece in prange(len(pieces)):
         table, begin, end, first, last, length = pieces[piece]
         num_keys, num_queries = end - begin, last - first
@@ -127,7 +125,7 @@ def _attend_pieces(
                     highest = max(highest, weights[q, head, key])
                 total = np.float32(0)
                 for key in range(num_keys):
-                    weight = np.exp(weights[q, head, key] - highest)
+                    weight = exp(weights[q, head, key] - highest)
                     weights[q, head, key] = weight
                     total += weight
                 tops[piece, q, head, 0], tops[piece, q, head, 1] = highest, total
@@ -145,17 +143,16 @@ def _attend_pieces(
 
 @kernel()
 def _join(
-    rows: npt.NDArray[np.int64],
-    pieces: npt.NDArray[np.int64],
+    work: Pieces,
     sums: npt.NDArray[np.float32],
     tops: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
 ) -> None:
     """The softmax over all pieces of each row, from those over each."""
     heads, dim = out.shape[1], out.shape[2]
-    for index in range(len(rows)):
-        row, first, last = rows[index]
-        q = row - pieces[first, 3]
+    for index in range(len(work.rows)):
+        row, first, last = work.rows[index]
+        q = row - work.pieces[first, 3]
         for head in range(heads):
             highest = np.float32(-np.inf)
             for piece in range(first, last):
@@ -164,7 +161,7 @@ def _join(
             for i in range(dim):
                 out[row, head, i] = 0
             for piece in range(first, last):
-                share = np.exp(tops[piece, q, head, 0] - highest)
+                share = exp(tops[piece, q, head, 0] - highest)
                 total += share * tops[piece, q, head, 1]
                 for i in range(dim):
                     out[row, head, i] += share * sums[piece, q, head, i]
@@ -173,20 +170,17 @@ def _join(
 
 
 @kernel()
-def _attend(
+def attend_rows(
     query: npt.NDArray[np.float32],
     cache: npt.NDArray[np.float32],
-    blocks: npt.NDArray[np.int64],
-    block_size: int,
-    pieces: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    most_queries: int,
+    work: Pieces,
     scale: float,
     bias: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
 ) -> None:
+    """`attend` for arrays; bias is NO_BIAS where there is none."""
     heads, dim = query.shape[1], query.shape[2]
-    sums = np.empty((len(pieces), most_queries, heads, dim), np.float32)
-    tops = np.empty((len(pieces), most_queries, heads, 2), np.float32)
-    _attend_pieces(query, cache, blocks, block_size, pieces, scale, bias, sums, tops)
-    _join(rows, pieces, sums, tops, out)
+    sums = np.empty((len(work.pieces), work.most_queries, heads, dim), np.float32)
+    tops = np.empty((len(work.pieces), work.most_queries, heads, 2), np.float32)
+    _attend_pieces(query, cache, work, scale, bias, sums, tops)
+    _join(work, sums, tops, out)

@@ -9,14 +9,31 @@ from transept.core.layers.linear import ColumnParallelLinear, ParallelGroup, Row
 
 
 class FeedForward(nn.Module):
-    """Two linear layers, ``fc1`` and ``fc2``, with an activation between them, named as in config.json."""
+    """``fc2(act(fc1(x)))``, or ``fc2(act(fc1(x)) · gate(x))`` where it is gated (Shazeer 2020).
 
-    def __init__(self, hidden_size: int, intermediate_size: int, activation: str, *, group: ParallelGroup) -> None:
+    activation: its name in config.json. bias: whether the linear layers have one.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        activation: str,
+        *,
+        gated: bool = False,
+        bias: bool = True,
+        group: ParallelGroup,
+    ) -> None:
         super().__init__()
-        self.fc1 = ColumnParallelLinear(hidden_size, intermediate_size, group=group)
-        self.fc2 = RowParallelLinear(intermediate_size, hidden_size, group=group)
+        self.fc1 = ColumnParallelLinear(hidden_size, intermediate_size, bias, group=group)
+        self.gate = ColumnParallelLinear(hidden_size, intermediate_size, bias, group=group) if gated else None
+        self.fc2 = RowParallelLinear(intermediate_size, hidden_size, bias, group=group)
+        self.activation_name = activation
         self.activation = get_activation(activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, hidden]. Returns the same shape."""
-        return self.fc2(self.activation(self.fc1(x)))
+        """x: [tokens, hidden]. Returns the same shape, in the dtype of fc2."""
+        hidden = self.activation(self.fc1(x))
+        if self.gate is not None:
+            hidden = hidden * self.gate(x)
+        return self.fc2(hidden.to(self.fc2.weight.dtype))

@@ -13,71 +13,17 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    AttentionType,
-    CrossAttention,
-    FeedForward,
+    DecoderLayer,
+    EncoderLayer,
     ForConditionalGeneration,
+    LayerConfig,
     LayerContext,
     ModelShape,
-    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
 )
 
 POSITION_OFFSET = 2  # the first two rows of the position tables belong to padding
-
-
-class Residual(nn.Module):
-    """A sublayer with its norm: ``norm(x + f(x))``, or ``x + f(norm(x))`` when pre-norm."""
-
-    def __init__(self, sublayer: nn.Module, d_model: int, pre_norm: bool) -> None:
-        super().__init__()
-        self.sublayer = sublayer
-        self.norm = nn.LayerNorm(d_model)
-        self.pre_norm = pre_norm
-
-    def forward(self, x: Tensor, *arguments: Any) -> Tensor:
-        """x: [tokens, d_model]; arguments go to the sublayer. Returns x's shape."""
-        if self.pre_norm:
-            return x + self.sublayer(self.norm(x), *arguments)
-        return self.norm(x + self.sublayer(x, *arguments))
-
-
-class BartEncoderLayer(nn.Module):
-    """Self-attention and feed-forward."""
-
-    def __init__(self, config: Any, pre_norm: bool, context: LayerContext) -> None:
-        super().__init__()
-        d_model, heads = config.d_model, config.encoder_attention_heads
-        self_attn = SelfAttention(d_model, heads, AttentionType.ENCODER, context=context)
-        ffn = FeedForward(d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
-        self.self_attn = Residual(self_attn, d_model, pre_norm)
-        self.ffn = Residual(ffn, d_model, pre_norm)
-
-    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """x: [encoder_tokens, d_model]. Returns the same shape."""
-        return self.ffn(self.self_attn(x, None, metadata))
-
-
-class BartDecoderLayer(nn.Module):
-    """Self-attention, cross-attention and feed-forward."""
-
-    def __init__(self, config: Any, pre_norm: bool, context: LayerContext) -> None:
-        super().__init__()
-        d_model, heads = config.d_model, config.decoder_attention_heads
-        self_attn = SelfAttention(d_model, heads, AttentionType.DECODER, context=context)
-        ffn = FeedForward(d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
-        self.self_attn = Residual(self_attn, d_model, pre_norm)
-        self.cross_attn = Residual(CrossAttention(d_model, heads, context=context), d_model, pre_norm)
-        self.ffn = Residual(ffn, d_model, pre_norm)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        x = self.self_attn(x, kv_cache, metadata)
-        x = self.cross_attn(x, encoder_hidden, kv_cache, metadata)
-        return self.ffn(x)
 
 
 class BartEmbedding(nn.Module):
@@ -127,8 +73,14 @@ class BartEncoder(nn.Module):
     def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
         self.embedding = embedding
-        layers = range(config.encoder_layers)
-        self.layers = nn.ModuleList(BartEncoderLayer(config, pre_norm, context) for _ in layers)
+        layer = LayerConfig(
+            config.d_model,
+            config.encoder_attention_heads,
+            config.encoder_ffn_dim,
+            config.activation_function,
+            pre_norm,
+        )
+        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
 
     def forward(self, token_ids: Tensor, positions: Tensor, metadata: AttentionMetadata) -> Tensor:
@@ -145,8 +97,14 @@ class BartDecoder(nn.Module):
     def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
         self.embedding = embedding
-        layers = range(config.decoder_layers)
-        self.layers = nn.ModuleList(BartDecoderLayer(config, pre_norm, context) for _ in layers)
+        layer = LayerConfig(
+            config.d_model,
+            config.decoder_attention_heads,
+            config.decoder_ffn_dim,
+            config.activation_function,
+            pre_norm,
+        )
+        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
 
     def forward(

@@ -5,6 +5,7 @@ mT5 and UMT5 differ in the scale before the head; UMT5 has a table of biases in 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,99 +13,35 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    AttentionType,
-    ColumnParallelLinear,
-    CrossAttention,
+    DecoderLayer,
+    EncoderLayer,
     ForConditionalGeneration,
+    LayerConfig,
     LayerContext,
     ModelShape,
     RelativePositionBias,
     RMSNorm,
-    RowParallelLinear,
-    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
-    get_activation,
 )
 
 ATTENTION_SCALE = 1.0  # not 1/√d_kv: the initialisation of the query projection makes up for it
 
 
-def attention_options(config: Any, context: LayerContext) -> dict[str, Any]:
-    """What T5's attentions of either kind are built with: heads that need not add up to d_model, and no biases."""
-    return {
-        "hidden_size": config.d_model,
-        "num_heads": config.num_heads,
-        "head_dim": config.d_kv,
-        "bias": False,
-        "scale": ATTENTION_SCALE,
-        "context": context,
-    }
-
-
-class T5FeedForward(nn.Module):
-    """``wo(act(wi(x)))``, or ``wo(act(wi_0(x)) · wi_1(x))`` where it is gated (Shazeer 2020)."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        d_model, d_ff, group = config.d_model, config.d_ff, context.group
-        self.gated = config.is_gated_act
-        if self.gated:
-            self.wi_0 = ColumnParallelLinear(d_model, d_ff, bias=False, group=group)
-            self.wi_1 = ColumnParallelLinear(d_model, d_ff, bias=False, group=group)
-        else:
-            self.wi = ColumnParallelLinear(d_model, d_ff, bias=False, group=group)
-        self.wo = RowParallelLinear(d_ff, d_model, bias=False, group=group)
-        if self.wo.weight.dtype == torch.float16:
-            self.wo.float()  # its outputs are beyond 65504; the residual that they are added to is float32 from there
-        self.activation = get_activation(config.dense_act_fn)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape, in float32 where x is float16."""
-        hidden = self.activation(self.wi_0(x)) * self.wi_1(x) if self.gated else self.activation(self.wi(x))
-        return self.wo(hidden.to(self.wo.weight.dtype))
-
-
-class T5EncoderLayer(nn.Module):
-    """Pre-norm self-attention and feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        self.self_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.self_attn = SelfAttention(attn_type=AttentionType.ENCODER, **attention_options(config, context))
-        self.ffn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.ffn = T5FeedForward(config, context)
-
-    def forward(self, x: Tensor, bias: RelativePositionBias, metadata: AttentionMetadata) -> Tensor:
-        """x: [encoder_tokens, d_model]. Returns the same shape."""
-        x = x + self.self_attn(self.self_attn_norm(x), None, metadata, bias)
-        return x + self.ffn(self.ffn_norm(x))
-
-
-class T5DecoderLayer(nn.Module):
-    """Pre-norm self-attention, cross-attention and feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        self.self_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.self_attn = SelfAttention(attn_type=AttentionType.DECODER, **attention_options(config, context))
-        self.cross_attn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.cross_attn = CrossAttention(**attention_options(config, context))
-        self.ffn_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
-        self.ffn = T5FeedForward(config, context)
-
-    def forward(
-        self,
-        x: Tensor,
-        bias: RelativePositionBias,
-        encoder_hidden: Tensor | None,
-        kv_cache: Tensor,
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        x = x + self.self_attn(self.self_attn_norm(x), kv_cache, metadata, bias)
-        x = x + self.cross_attn(self.cross_attn_norm(x), encoder_hidden, kv_cache, metadata)
-        return x + self.ffn(self.ffn_norm(x))
+def layer_config(config: Any) -> LayerConfig:
+    """T5's layers: heads that need not add up to d_model, and no biases in linear layers."""
+    return LayerConfig(
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        config.dense_act_fn,
+        pre_norm=True,
+        norm=partial(RMSNorm, eps=config.layer_norm_epsilon),
+        gated=config.is_gated_act,
+        head_dim=config.d_kv,
+        scale=ATTENTION_SCALE,
+        bias=False,
+    )
 
 
 class T5Stack(nn.Module):
@@ -113,9 +50,12 @@ class T5Stack(nn.Module):
     num_tables: 1 when the layers share the first one's biases, else as many as there are layers.
     """
 
-    def __init__(self, config: Any, layers: list[nn.Module], num_tables: int, bidirectional: bool) -> None:
+    def __init__(self, config: Any, layers: list[Any], num_tables: int, bidirectional: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        for layer in layers:
+            if layer.ffn.fc2.weight.dtype == torch.float16:
+                layer.ffn.fc2.float()  # its outputs are beyond 65504; the residual is float32 from there
         self.final_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
         shape = (config.relative_attention_num_buckets, config.num_heads)
         self.relative_attention_biases = nn.ParameterList(
@@ -137,13 +77,13 @@ class T5Encoder(T5Stack):
     """Embedded tokens to hidden states."""
 
     def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
-        layers: list[nn.Module] = [T5EncoderLayer(config, context) for _ in range(config.num_layers)]
+        layers = [EncoderLayer(layer_config(config), context) for _ in range(config.num_layers)]
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=True)
 
     def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model]. Returns the same shape."""
         for layer, bias in zip(self.layers, self.biases(), strict=True):
-            x = layer(x, bias, metadata)
+            x = layer(x, metadata, bias)
         return self.final_norm(x)
 
 
@@ -151,7 +91,7 @@ class T5Decoder(T5Stack):
     """Embedded tokens and encoder hidden states to hidden states."""
 
     def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
-        layers: list[nn.Module] = [T5DecoderLayer(config, context) for _ in range(config.num_decoder_layers)]
+        layers = [DecoderLayer(layer_config(config), context) for _ in range(config.num_decoder_layers)]
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=False)
 
     def forward(
@@ -159,7 +99,7 @@ class T5Decoder(T5Stack):
     ) -> Tensor:
         """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
         for layer, bias, kv_cache in zip(self.layers, self.biases(), kv_caches, strict=True):
-            x = layer(x, bias, encoder_hidden, kv_cache, metadata)
+            x = layer(x, encoder_hidden, kv_cache, metadata, bias)
         return self.final_norm(x)
 
 

@@ -50,7 +50,9 @@ HUGGINGFACE = WeightMap(
         (rf"{_CROSS}\.EncDecAttention\.o\.weight", r"decoder.layers.\1.cross_attn.out_proj.weight"),
         (rf"{_CROSS}\.layer_norm\.weight", r"decoder.layers.\1.cross_attn_norm.weight"),
         # of the two sides in the pattern, the one that did not match is empty
-        (rf"{_FEED_FORWARD}\.DenseReluDense\.(wi|wi_0|wi_1|wo)\.weight", r"\1\3.layers.\2\4.ffn.\5.weight"),
+        (rf"{_FEED_FORWARD}\.DenseReluDense\.(?:wi|wi_0)\.weight", r"\1\3.layers.\2\4.ffn.fc1.weight"),
+        (rf"{_FEED_FORWARD}\.DenseReluDense\.wi_1\.weight", r"\1\3.layers.\2\4.ffn.gate.weight"),
+        (rf"{_FEED_FORWARD}\.DenseReluDense\.wo\.weight", r"\1\3.layers.\2\4.ffn.fc2.weight"),
         (rf"{_FEED_FORWARD}\.layer_norm\.weight", r"\1\3.layers.\2\4.ffn_norm.weight"),
         (rf"{_STACK}\.final_layer_norm\.weight", r"\1.final_norm.weight"),
     ),

@@ -10,55 +10,15 @@ from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
-    AttentionType,
-    CrossAttention,
-    FeedForward,
+    DecoderLayer,
+    EncoderLayer,
     ForConditionalGeneration,
+    LayerConfig,
     LayerContext,
     ModelShape,
-    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
 )
-
-
-class WhisperEncoderLayer(nn.Module):
-    """Pre-norm self-attention and feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        heads = config.encoder_attention_heads
-        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.self_attn = SelfAttention(config.d_model, heads, AttentionType.ENCODER, context=context)
-        self.final_layer_norm = nn.LayerNorm(config.d_model)
-        self.ffn = FeedForward(config.d_model, config.encoder_ffn_dim, config.activation_function, group=context.group)
-
-    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """x: [encoder_tokens, d_model]. Returns the same shape."""
-        x = x + self.self_attn(self.self_attn_layer_norm(x), None, metadata)
-        return x + self.ffn(self.final_layer_norm(x))
-
-
-class WhisperDecoderLayer(nn.Module):
-    """Pre-norm self-attention, cross-attention and feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__()
-        heads = config.decoder_attention_heads
-        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.self_attn = SelfAttention(config.d_model, heads, AttentionType.DECODER, context=context)
-        self.cross_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.cross_attn = CrossAttention(config.d_model, heads, context=context)
-        self.final_layer_norm = nn.LayerNorm(config.d_model)
-        self.ffn = FeedForward(config.d_model, config.decoder_ffn_dim, config.activation_function, group=context.group)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
-        x = x + self.self_attn(self.self_attn_layer_norm(x), kv_cache, metadata)
-        x = x + self.cross_attn(self.cross_attn_layer_norm(x), encoder_hidden, kv_cache, metadata)
-        return x + self.ffn(self.final_layer_norm(x))
 
 
 class WhisperEncoder(nn.Module):
@@ -70,7 +30,14 @@ class WhisperEncoder(nn.Module):
         self.conv1 = nn.Conv1d(config.num_mel_bins, d_model, kernel_size=3, padding=1)
         self.conv2 = nn.Conv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
         self.embed_positions = nn.Parameter(torch.empty(config.max_source_positions, d_model), requires_grad=False)
-        self.layers = nn.ModuleList(WhisperEncoderLayer(config, context) for _ in range(config.encoder_layers))
+        layer = LayerConfig(
+            d_model,
+            config.encoder_attention_heads,
+            config.encoder_ffn_dim,
+            config.activation_function,
+            pre_norm=True,
+        )
+        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(d_model)
 
     def forward(self, input_features: Tensor, metadata: AttentionMetadata) -> Tensor:
@@ -91,7 +58,14 @@ class WhisperDecoder(nn.Module):
         d_model = config.d_model
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, d_model, group=context.group)
         self.embed_positions = nn.Parameter(torch.empty(config.max_target_positions, d_model), requires_grad=False)
-        self.layers = nn.ModuleList(WhisperDecoderLayer(config, context) for _ in range(config.decoder_layers))
+        layer = LayerConfig(
+            d_model,
+            config.decoder_attention_heads,
+            config.decoder_ffn_dim,
+            config.activation_function,
+            pre_norm=True,
+        )
+        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(d_model)
 
     def forward(

@@ -17,7 +17,9 @@ HUGGINGFACE = WeightMap(
         (r"(?:model\.)?(.*\.self_attn)\.([qkv])_proj\.(weight|bias)", r"\1.qkv_proj.\3#\2"),
         (r"(?:model\.)?(.*)\.encoder_attn\.([qkv])_proj\.(weight|bias)", r"\1.cross_attn.qkv_proj.\3#\2"),
         (r"(?:model\.)?(.*)\.encoder_attn\.out_proj\.(weight|bias)", r"\1.cross_attn.out_proj.\2"),
-        (r"(?:model\.)?(.*)\.encoder_attn_layer_norm\.(weight|bias)", r"\1.cross_attn_layer_norm.\2"),
+        (r"(?:model\.)?(.*)\.self_attn_layer_norm\.(weight|bias)", r"\1.self_attn_norm.\2"),
+        (r"(?:model\.)?(.*)\.encoder_attn_layer_norm\.(weight|bias)", r"\1.cross_attn_norm.\2"),
+        (r"(?:model\.)?(.*)\.final_layer_norm\.(weight|bias)", r"\1.ffn_norm.\2"),
         (r"(?:model\.)?(.*)\.(fc[12])\.(weight|bias)", r"\1.ffn.\2.\3"),
         (r"(?:model\.)?((?:encoder|decoder)\..*)", r"\1"),
     ),
@@ -31,9 +33,9 @@ _NORM = {"gamma": "weight", "beta": "bias"}
 def _ctranslate2_rules() -> tuple[tuple[str, str], ...]:
     layer = r"(encoder|decoder)/layer_(\d+)"
     norms = (
-        (rf"{layer}/self_attention/layer_norm", r"\1.layers.\2.self_attn_layer_norm"),
-        (rf"{layer}/attention/layer_norm", r"\1.layers.\2.cross_attn_layer_norm"),
-        (rf"{layer}/ffn/layer_norm", r"\1.layers.\2.final_layer_norm"),
+        (rf"{layer}/self_attention/layer_norm", r"\1.layers.\2.self_attn_norm"),
+        (rf"{layer}/attention/layer_norm", r"\1.layers.\2.cross_attn_norm"),
+        (rf"{layer}/ffn/layer_norm", r"\1.layers.\2.ffn_norm"),
         (r"(encoder|decoder)/layer_norm", r"\1.layer_norm"),
     )
     return (

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.decoder_layer import DecodeStep
 
 
 class AttentionBackend(ABC):
@@ -25,6 +26,10 @@ class AttentionBackend(ABC):
     @abstractmethod
     def plan(self, metadata: AttentionMetadata) -> None:
         """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
+
+    def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
+        """The step for `transept.core.kernels.decoder_layer`, if that can compute it; bias: of self-attention."""
+        return None
 
     @abstractmethod
     def forward(

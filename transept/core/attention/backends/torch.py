@@ -21,8 +21,10 @@ from torch.nn import functional as F
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.decoder_layer import DecodeStep
+from transept.core.kernels.few_rows import MOST_ROWS
 from transept.core.kernels.launch import runs_on
-from transept.core.kernels.paged_attention import MOST_QUERIES, Pieces, attend, cut_pieces
+from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces
 
 
 @dataclass
@@ -30,11 +32,12 @@ class TorchPlan:
     """What the layers of a step share, each made when the first of them asks for it.
 
     masks: for each attention type the bias of the last layer and the masks that follow from it, one a sequence: in most
-        models the next layer has the same bias. last_row: the same for the kernel, see `_last_row`.
+        models the next layer has the same bias. last_row, decode_step: the same for the kernels.
     """
 
     metadata: AttentionMetadata
     last_row: tuple[AttentionBias, Tensor] | None = None
+    decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
     masks: dict[AttentionType, tuple[AttentionBias | None, list[Tensor | None]]] = field(default_factory=dict)
 
     @cached_property
@@ -61,6 +64,19 @@ class TorchPlan:
     def long_sequences(self) -> Sequence[int]:
         """Decoder sequences with more than one query, which the kernel does not take."""
         return [i for i, (start, stop) in enumerate(pairwise(self.metadata.query_start_loc)) if stop - start > 1]
+
+    @cached_property
+    def only_decodes(self) -> bool:
+        """Whether every sequence has one query, and nothing else is asked of the step."""
+        metadata = self.metadata
+        requests = pairwise(metadata.cross_query_start_loc)
+        return (
+            not metadata.newcomers
+            and not self.long_sequences
+            and metadata.capture is None
+            and metadata.query_start_loc[-1] <= MOST_ROWS
+            and all(stop - start <= MOST_QUERIES for start, stop in requests)
+        )
 
     @cached_property
     def self_pieces(self) -> Pieces:
@@ -98,6 +114,18 @@ class TorchBackend(AttentionBackend):
     def plan(self, metadata: AttentionMetadata) -> None:
         """Nothing yet: see TorchPlan."""
         metadata.plan = TorchPlan(metadata)
+
+    def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
+        """See AttentionBackend.decode_step. For float32 on a CPU, which the caller knows."""
+        plan: TorchPlan = metadata.plan
+        if not plan.only_decodes or isinstance(bias, Tensor):
+            return None
+        if plan.decode_step is None or plan.decode_step[0] is not bias:
+            assert metadata.slot_mapping is not None
+            row = NO_BIAS if bias is None else _last_row(plan, bias, bias.table).numpy()
+            slots = metadata.slot_mapping.numpy()
+            plan.decode_step = (bias, DecodeStep(slots, plan.self_pieces, plan.cross_pieces, row))
+        return plan.decode_step[1]
 
     def forward(
         self,
@@ -173,7 +201,7 @@ def _attend_decoder(
     plan, out = metadata.plan, torch.empty_like(query)
     others: Sequence[int] = range(len(metadata.seq_lens))
     if runs_on(query) and not isinstance(bias, Tensor):
-        attend(query, cache, plan.self_pieces, scale, _last_row(plan, bias, query), out)
+        attend(query, cache, plan.self_pieces, scale, None if bias is None else _last_row(plan, bias, query), out)
         others = plan.long_sequences
     if not others:
         return out
@@ -206,10 +234,8 @@ def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, sca
     return out
 
 
-def _last_row(plan: TorchPlan, bias: RelativePositionBias | None, like: Tensor) -> Tensor | None:
+def _last_row(plan: TorchPlan, bias: RelativePositionBias, like: Tensor) -> Tensor:
     """The bias of a sequence's last query: [heads, keys], for the longest sequence of the step."""
-    if bias is None:
-        return None
     if plan.last_row is None or plan.last_row[0] is not bias:
         plan.last_row = (bias, _mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0].contiguous())
     return plan.last_row[1]

@@ -6,7 +6,6 @@ belong together, masks, and keeps keys and values in the paged cache. All other 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,72 +13,22 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    AttentionType,
-    ColumnParallelLinear,
-    CrossAttention,
+    DecoderLayer,
+    EncoderLayer,
     ForConditionalGeneration,
+    LayerConfig,
     LayerContext,
     ModelShape,
-    RowParallelLinear,
-    SelfAttention,
     VocabParallelEmbedding,
     VocabParallelHead,
-    get_activation,
 )
 
 POSITION_OFFSET = 2  # row of position 0 in the position tables
 
 
-def residual(x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    """A sublayer with its norm and the connection around both. x: [tokens, d_model]. Returns the same shape."""
-    return norm(x + sublayer(x))
-
-
-class Layer(nn.Module):
-    """What a layer of either side has: self-attention and a feed-forward network, each with its norm."""
-
-    def __init__(self, config: Any, num_heads: int, d_ff: int, attn_type: AttentionType, context: LayerContext) -> None:
-        super().__init__()
-        self.self_attn = SelfAttention(config.d_model, num_heads, attn_type, context=context)
-        self.self_attn_layer_norm = nn.LayerNorm(config.d_model)
-        self.fc1 = ColumnParallelLinear(config.d_model, d_ff, group=context.group)
-        self.fc2 = RowParallelLinear(d_ff, config.d_model, group=context.group)
-        self.activation = get_activation(config.activation_function)
-        self.final_layer_norm = nn.LayerNorm(config.d_model)
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, d_model]. Returns the same shape."""
-        return self.fc2(self.activation(self.fc1(x)))
-
-
-class EncoderLayer(Layer):
-    """Self-attention, feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__(config, config.encoder_attention_heads, config.encoder_ffn_dim, AttentionType.ENCODER, context)
-
-    def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """x: [encoder_tokens, d_model]. Returns the same shape."""
-        x = residual(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, None, metadata))
-        return residual(x, self.final_layer_norm, self.feed_forward)
-
-
-class DecoderLayer(Layer):
-    """Self-attention, cross-attention, feed-forward."""
-
-    def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__(config, config.decoder_attention_heads, config.decoder_ffn_dim, AttentionType.DECODER, context)
-        self.encoder_attn = CrossAttention(config.d_model, config.decoder_attention_heads, context=context)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model)
-
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of new requests. Returns x's shape."""
-        cross = (encoder_hidden, kv_cache, metadata)
-        x = residual(x, self.self_attn_layer_norm, lambda y: self.self_attn(y, kv_cache, metadata))
-        x = residual(x, self.encoder_attn_layer_norm, lambda y: self.encoder_attn(y, *cross))
-        return residual(x, self.final_layer_norm, self.feed_forward)
+def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
+    """The layers of one side, each with its norms: `norm(x + f(x))`, or `x + f(norm(x))` with pre_norm."""
+    return LayerConfig(config.d_model, num_heads, d_ff, config.activation_function, pre_norm=False)
 
 
 class Stack(nn.Module):
@@ -100,7 +49,8 @@ class Encoder(Stack):
     """Token vectors to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__(config, [EncoderLayer(config, context) for _ in range(config.encoder_layers)])
+        layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
+        super().__init__(config, [EncoderLayer(layer, context) for _ in range(config.encoder_layers)])
 
     def forward(self, x: Tensor, positions: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model], positions: [encoder_tokens]. Returns x's shape."""
@@ -114,7 +64,8 @@ class Decoder(Stack):
     """Token vectors and the encoder's hidden states to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        super().__init__(config, [DecoderLayer(config, context) for _ in range(config.decoder_layers)])
+        layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
+        super().__init__(config, [DecoderLayer(layer, context) for _ in range(config.decoder_layers)])
 
     def forward(
         self,

@@ -2,12 +2,17 @@
 
 from transept.authoring import WeightMap
 
-# The modules in model.py are named as in the checkpoint, so that little is left to map. "#q" is a part of a stacked
-# weight: QKVParallelLinear keeps the three projections in one matrix.
+# "#q" is a part of a stacked weight: attention keeps its three projections in one matrix.
 HUGGINGFACE = WeightMap(
     rules=(
-        (r"(?:model\.)?(.*)\.([qkv])_proj\.(weight|bias)", r"\1.qkv_proj.\3#\2"),
-        (r"(?:model\.)?(.*)", r"\1"),
+        (r"model\.(.*\.self_attn)\.([qkv])_proj\.(weight|bias)", r"\1.qkv_proj.\3#\2"),
+        (r"model\.(.*)\.encoder_attn\.([qkv])_proj\.(weight|bias)", r"\1.cross_attn.qkv_proj.\3#\2"),
+        (r"model\.(.*)\.encoder_attn\.out_proj\.(weight|bias)", r"\1.cross_attn.out_proj.\2"),
+        (r"model\.(.*)\.self_attn_layer_norm\.(weight|bias)", r"\1.self_attn_norm.\2"),
+        (r"model\.(.*)\.encoder_attn_layer_norm\.(weight|bias)", r"\1.cross_attn_norm.\2"),
+        (r"model\.(.*)\.final_layer_norm\.(weight|bias)", r"\1.ffn_norm.\2"),
+        (r"model\.(.*)\.(fc[12])\.(weight|bias)", r"\1.ffn.\2.\3"),
+        (r"(?:model\.)?(.*)", r"\1"),  # all else is named as in model.py
     ),
     tied=(  # further names of a weight; such a copy must equal it
         (r"(?:model\.)?(?:encoder|decoder)\.embed_tokens\.weight", "shared.weight"),

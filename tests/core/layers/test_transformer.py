@@ -1,0 +1,172 @@
+"""Encoder and decoder layers against PyTorch's, and steps that decode against the same layers in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transept.core.attention.backends.torch import TorchBackend
+from transept.core.attention.biases import RelativePositionBias
+from transept.core.attention.layer import LayerContext
+from transept.core.attention.metadata import AttentionMetadata
+from transept.core.kernels.pointwise import ACTIVATIONS
+from transept.core.layers.linear import Linear, ParallelGroup
+from transept.core.layers.norm import RMSNorm
+from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+
+HIDDEN, HEADS, INNER, BLOCK_SIZE = 48, 6, 80, 16
+CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
+LENGTHS, ENCODED = [5, 3], [40, 9]  # tokens of the decoder's and the encoder's sequences
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        yield
+
+
+def config(pre_norm: bool, **options: object) -> LayerConfig:
+    return LayerConfig(HIDDEN, HEADS, INNER, pre_norm=pre_norm, **{"activation": "gelu", **options})
+
+
+def metadata(cached: list[int], newcomers: list[int]) -> AttentionMetadata:
+    """What follows the cached tokens of two sequences in blocks 0 and 1, their encoders' in 2 to 5."""
+    counts = [length - before for length, before in zip(LENGTHS, cached, strict=True)]
+    starts = [0, counts[0], sum(counts)]
+    step = AttentionMetadata(
+        block_size=BLOCK_SIZE,
+        query_start_loc=starts,
+        seq_lens=LENGTHS,
+        slot_mapping=torch.tensor(
+            [BLOCK_SIZE * i + j for i in range(2) for j in range(cached[i], LENGTHS[i])], dtype=torch.int64
+        ),
+        block_tables=[[0], [1]],
+        cross_query_start_loc=starts,
+        cross_seq_lens=ENCODED,
+        cross_block_tables=[[5, 2, 3], [4]],
+        newcomers=newcomers,
+    )
+    CONTEXT.attention_backend.plan(step)
+    return step
+
+
+def filled(layer: nn.Module) -> nn.Module:
+    for parameter in layer.parameters():
+        parameter.normal_(0.0, 0.3)
+    return layer
+
+
+def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    for name in ("weight", "bias"):
+        getattr(ours.qkv_proj, name).copy_(getattr(theirs, f"in_proj_{name}"))
+        getattr(ours.out_proj, name).copy_(getattr(theirs.out_proj, name))
+
+
+def copy_plain(pairs: list[tuple[Linear | nn.LayerNorm, nn.Module]]) -> None:
+    for ours, theirs in pairs:
+        ours.weight.copy_(theirs.weight)
+        ours.bias.copy_(theirs.bias)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_encoder_layer(pre_norm: bool) -> None:
+    options = {"batch_first": True, "norm_first": pre_norm, "dtype": torch.float64, "activation": "gelu"}
+    reference = filled(nn.TransformerEncoderLayer(HIDDEN, HEADS, INNER, 0.0, **options))
+    layer = EncoderLayer(config(pre_norm), CONTEXT)
+    copy_attention(layer.self_attn, reference.self_attn)
+    copy_plain([(layer.ffn.fc1, reference.linear1), (layer.ffn.fc2, reference.linear2)])
+    copy_plain([(layer.self_attn_norm, reference.norm1), (layer.ffn_norm, reference.norm2)])
+    x = torch.randn(sum(ENCODED), HIDDEN)
+    step = AttentionMetadata.for_encoder(ENCODED)
+    CONTEXT.attention_backend.plan(step)
+    expected = torch.cat([reference(part[None])[0] for part in x.double().split(ENCODED)])
+    torch.testing.assert_close(layer(x, step).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_decoder_layer_prefills_then_decodes(pre_norm: bool) -> None:
+    options = {"batch_first": True, "norm_first": pre_norm, "dtype": torch.float64, "activation": "gelu"}
+    reference = filled(nn.TransformerDecoderLayer(HIDDEN, HEADS, INNER, 0.0, **options))
+    layer = DecoderLayer(config(pre_norm), CONTEXT)
+    copy_attention(layer.self_attn, reference.self_attn)
+    copy_attention(layer.cross_attn, reference.multihead_attn)
+    copy_plain([(layer.ffn.fc1, reference.linear1), (layer.ffn.fc2, reference.linear2)])
+    norms = (reference.norm1, reference.norm2, reference.norm3)
+    copy_plain(list(zip((layer.self_attn_norm, layer.cross_attn_norm, layer.ffn_norm), norms, strict=True)))
+
+    x, encoded = torch.randn(sum(LENGTHS), HIDDEN), torch.randn(sum(ENCODED), HIDDEN)
+    expected = [
+        reference(part[None], memory[None], tgt_mask=torch.ones(len(part), len(part)).triu(1).bool())[0]
+        for part, memory in zip(x.double().split(LENGTHS), encoded.double().split(ENCODED), strict=True)
+    ]
+    cache = torch.full((2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS), float("nan"))
+    whole = layer(x, encoded, cache, metadata([0, 0], [0, 1]))
+    torch.testing.assert_close(whole.double(), torch.cat(expected), rtol=1e-4, atol=1e-4)
+
+    last = metadata([length - 1 for length in LENGTHS], [])
+    assert CONTEXT.attention_backend.decode_step(last, None) is not None
+    cache[:, 0, LENGTHS[0] - 1] = cache[:, 1, LENGTHS[1] - 1] = float("nan")  # to be written again
+    decoded = layer(x[[4, 7]], None, cache, last)
+    torch.testing.assert_close(decoded.double(), torch.stack([part[-1] for part in expected]), rtol=1e-4, atol=1e-4)
+
+
+CONFIGS = {
+    **{name: config(True, activation=name) for name in ACTIVATIONS},
+    "post-norm": config(False, activation="relu"),
+    "gated": config(True, gated=True),
+    "no biases, RMS norm, wide heads": config(
+        True, norm=partial(RMSNorm, eps=1e-3), bias=False, head_dim=24, scale=1.0, gated=True
+    ),
+    "layer norm without bias": config(True, norm=partial(nn.LayerNorm, bias=False)),
+    "layer norm without weight": config(False, norm=partial(nn.LayerNorm, elementwise_affine=False)),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool) -> None:
+    layer = filled(DecoderLayer(CONFIGS[name], CONTEXT))
+    head_dim = CONFIGS[name].head_dim or HIDDEN // HEADS
+    x = torch.randn(2, HIDDEN)
+    cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, head_dim)
+    bias = RelativePositionBias(torch.randn(32, HEADS), bidirectional=False) if with_bias else None
+    step = metadata([length - 1 for length in LENGTHS], [])
+    exact_cache = cache.double()
+    exact_bias = None if bias is None else RelativePositionBias(bias.table.double(), bidirectional=False)
+    exact = deepcopy(layer).double()(x.double(), None, exact_cache, step, exact_bias)
+
+    step = metadata([length - 1 for length in LENGTHS], [])
+    assert layer._kernel_arguments is not None
+    actual = layer(x, None, cache, step, bias)
+    torch.testing.assert_close(actual.double(), exact, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(cache.double(), exact_cache, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_in_another_dtype_computes_with_its_new_weights() -> None:
+    layer = filled(DecoderLayer(config(True), CONTEXT))
+    x, cache = torch.randn(2, HIDDEN), torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
+
+    def run(x: Tensor, cache: Tensor) -> Tensor:
+        return layer(x, None, cache.clone(), metadata([length - 1 for length in LENGTHS], []))
+
+    first = run(x, cache)
+    layer.double()
+    torch.testing.assert_close(run(x.double(), cache.double()).float(), first, rtol=1e-4, atol=1e-4)
+    filled(layer).float()
+    again = run(x, cache)
+    assert not torch.allclose(again, first)
+    torch.testing.assert_close(run(x, cache), again, rtol=0, atol=0)
+
+
+def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
+    layer = filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT))
+    assert layer._kernel_arguments is None
+    cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
+    step = metadata([length - 1 for length in LENGTHS], [])
+    assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()

@@ -1,0 +1,133 @@
+"""A whole decoder layer for a step in which every sequence has one token, in one call.
+
+Called by `transept.core.layers.transformer.DecoderLayer`. The arithmetic of such a step is over in microseconds; a call
+from Python for each norm, product and sum, with the caches full of weights, costs as much again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from transept.core.kernels.few_rows import product
+from transept.core.kernels.launch import kernel
+from transept.core.kernels.paged_attention import Pieces, attend_rows
+from transept.core.kernels.pointwise import activate, add, normalize
+
+Floats = npt.NDArray[np.float32]
+NO_WEIGHT = np.empty((0, 0), np.float32)
+
+
+class DecodeStep(NamedTuple):
+    """What the layers of a step share.
+
+    slots: int64 [rows], where each row's key and value go. self_keys, cross_keys: what the rows attend to. bias: of
+    self-attention, [heads, distances] as in `paged_attention.attend`, or its NO_BIAS.
+    """
+
+    slots: npt.NDArray[np.int64]
+    self_keys: Pieces
+    cross_keys: Pieces
+    bias: Floats
+
+
+class DecoderWeights(NamedTuple):
+    """A layer's weights [out, in] and biases [out]; one that it does not have is empty.
+
+    qkv holds queries, keys and values of self-attention, query the queries of cross-attention alone. gate is multiplied
+    with the activated fc1.
+    """
+
+    self_norm: Floats
+    self_norm_bias: Floats
+    qkv: Floats
+    qkv_bias: Floats
+    self_out: Floats
+    self_out_bias: Floats
+    cross_norm: Floats
+    cross_norm_bias: Floats
+    query: Floats
+    query_bias: Floats
+    cross_out: Floats
+    cross_out_bias: Floats
+    ffn_norm: Floats
+    ffn_norm_bias: Floats
+    fc1: Floats
+    fc1_bias: Floats
+    gate: Floats
+    gate_bias: Floats
+    fc2: Floats
+    fc2_bias: Floats
+
+
+@kernel()
+def decoder_layer(
+    x: Floats,
+    cache: Floats,
+    step: DecodeStep,
+    weights: DecoderWeights,
+    self_scale: float,
+    cross_scale: float,
+    epsilon: float,
+    pre_norm: bool,
+    activation: int,
+) -> Floats:
+    """x: [rows, hidden]. cache: [keys and values, slots, kv_heads, dim], written and read. Returns x's shape.
+
+    pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``. activation: one of `pointwise.ACTIVATIONS`.
+    """
+    rows = len(x)
+    kv_heads, dim = cache.shape[2], cache.shape[3]
+    heads = weights.query.shape[0] // dim
+    x, inner, out = x.copy(), np.empty_like(x), np.empty_like(x)
+    query = np.empty((rows, heads, dim), np.float32)
+    attended = np.empty((rows, heads, dim), np.float32)
+
+    _begin(x, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm, inner)
+    qkv = np.empty((rows, len(weights.qkv)), np.float32)
+    product(inner, weights.qkv, weights.qkv_bias, qkv)
+    by_head = qkv.reshape(rows, heads + 2 * kv_heads, dim)
+    query[:] = by_head[:, :heads]
+    for row in range(rows):
+        cache[0, step.slots[row]] = by_head[row, heads : heads + kv_heads]
+        cache[1, step.slots[row]] = by_head[row, heads + kv_heads :]
+    attend_rows(query, cache, step.self_keys, self_scale, step.bias, attended)
+    product(attended.reshape(rows, heads * dim), weights.self_out, weights.self_out_bias, out)
+    _end(x, out, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm)
+
+    _begin(x, weights.cross_norm, weights.cross_norm_bias, epsilon, pre_norm, inner)
+    product(inner, weights.query, weights.query_bias, query.reshape(rows, heads * dim))
+    attend_rows(query, cache, step.cross_keys, cross_scale, np.empty((0, 0), np.float32), attended)
+    product(attended.reshape(rows, heads * dim), weights.cross_out, weights.cross_out_bias, out)
+    _end(x, out, weights.cross_norm, weights.cross_norm_bias, epsilon, pre_norm)
+
+    _begin(x, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm, inner)
+    hidden = np.empty((rows, len(weights.fc1)), np.float32)
+    product(inner, weights.fc1, weights.fc1_bias, hidden)
+    activate(hidden, activation)
+    if weights.gate.size:
+        gate = np.empty_like(hidden)
+        product(inner, weights.gate, weights.gate_bias, gate)
+        hidden *= gate
+    product(hidden, weights.fc2, weights.fc2_bias, out)
+    _end(x, out, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm)
+    return x
+
+
+@kernel()
+def _begin(x: Floats, norm: Floats, norm_bias: Floats, epsilon: float, pre_norm: bool, inner: Floats) -> None:
+    """What a sublayer is given."""
+    if pre_norm:
+        normalize(x, norm, norm_bias, epsilon, inner)
+    else:
+        inner[:] = x
+
+
+@kernel()
+def _end(x: Floats, out: Floats, norm: Floats, norm_bias: Floats, epsilon: float, pre_norm: bool) -> None:
+    """Add what a sublayer returned to x."""
+    add(x, out)
+    if not pre_norm:
+        normalize(x, norm, norm_bias, epsilon, x)

@@ -1,0 +1,166 @@
+"""Encoder and decoder layers as most families have them: attention and a feed-forward network, each with its norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from transept.core.attention.biases import AttentionBias
+from transept.core.attention.layer import LayerContext
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.decoder_layer import NO_WEIGHT, DecoderWeights, Floats, decoder_layer
+from transept.core.kernels.few_rows import ALL, NO_BIAS
+from transept.core.kernels.launch import runs_on
+from transept.core.kernels.pointwise import ACTIVATIONS
+from transept.core.layers.attention import CrossAttention, SelfAttention
+from transept.core.layers.feed_forward import FeedForward
+from transept.core.layers.linear import Linear
+from transept.core.layers.norm import RMSNorm
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """What the layers of one side of a model have in common.
+
+    intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
+    norm: makes a norm for the hidden size. head_dim: default hidden_size / num_heads. scale: of attention, default
+    1/√head_dim. bias: whether the linear layers have one.
+    """
+
+    hidden_size: int
+    num_heads: int
+    intermediate_size: int
+    activation: str
+    pre_norm: bool
+    norm: Callable[[int], nn.Module] = nn.LayerNorm
+    gated: bool = False
+    head_dim: int | None = None
+    scale: float | None = None
+    bias: bool = True
+
+    def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
+        """A self-attention of such a layer."""
+        options: dict[str, Any] = {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
+        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
+
+    def cross_attention(self, context: LayerContext) -> CrossAttention:
+        """A cross-attention of such a layer."""
+        options: dict[str, Any] = {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
+        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
+
+    def feed_forward(self, context: LayerContext) -> FeedForward:
+        """A feed-forward network of such a layer."""
+        return FeedForward(
+            self.hidden_size,
+            self.intermediate_size,
+            self.activation,
+            gated=self.gated,
+            bias=self.bias,
+            group=context.group,
+        )
+
+
+class EncoderLayer(nn.Module):
+    """``self_attn``, ``ffn``, each with its norm."""
+
+    def __init__(self, config: LayerConfig, context: LayerContext) -> None:
+        super().__init__()
+        self.pre_norm = config.pre_norm
+        self.self_attn = config.self_attention(AttentionType.ENCODER, context)
+        self.self_attn_norm = config.norm(config.hidden_size)
+        self.ffn = config.feed_forward(context)
+        self.ffn_norm = config.norm(config.hidden_size)
+
+    def forward(self, x: Tensor, metadata: AttentionMetadata, attention_bias: AttentionBias | None = None) -> Tensor:
+        """x: [encoder_tokens, hidden]. Returns the same shape."""
+        if self.pre_norm:
+            x = x + self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias)
+            return x + self.ffn(self.ffn_norm(x))
+        x = self.self_attn_norm(x + self.self_attn(x, None, metadata, attention_bias))
+        out: Tensor = self.ffn_norm(x + self.ffn(x))
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """``self_attn``, ``cross_attn``, ``ffn``, each with its norm."""
+
+    def __init__(self, config: LayerConfig, context: LayerContext) -> None:
+        super().__init__()
+        self.pre_norm = config.pre_norm
+        self.self_attn = config.self_attention(AttentionType.DECODER, context)
+        self.self_attn_norm = config.norm(config.hidden_size)
+        self.cross_attn = config.cross_attention(context)
+        self.cross_attn_norm = config.norm(config.hidden_size)
+        self.ffn = config.feed_forward(context)
+        self.ffn_norm = config.norm(config.hidden_size)
+        self.backend = context.attention_backend
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        self.__dict__.pop("_kernel_arguments", None)  # the weights move or change their dtype
+        return super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def _kernel_arguments(self) -> tuple[Any, ...] | None:
+        """What `decoder_layer` is given beside the step; None for layers that it does not serve."""
+        norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
+        if any(parameter.dtype is not torch.float32 for parameter in self.parameters()):
+            return None
+        if not all(isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms):
+            return None
+        query = self.cross_attn.qkv_proj
+        parts = (
+            *(_norm_arrays(norms[0]), _arrays(self.self_attn.qkv_proj), _arrays(self.self_attn.out_proj)),
+            *(_norm_arrays(norms[1]), _arrays(query, slice(query.q_size)), _arrays(self.cross_attn.out_proj)),
+            *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), _arrays(self.ffn.gate), _arrays(self.ffn.fc2)),
+        )
+        weights = DecoderWeights(*chain.from_iterable(parts))
+        scales = (self.self_attn.attn.scale, self.cross_attn.attn.scale)
+        return weights, *scales, norms[0].eps, self.pre_norm, ACTIVATIONS[self.ffn.activation_name]
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_cache: Tensor,
+        metadata: AttentionMetadata,
+        attention_bias: AttentionBias | None = None,
+    ) -> Tensor:
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers. Returns x's shape."""
+        if runs_on(x) and self._kernel_arguments is not None:
+            step = self.backend.decode_step(metadata, attention_bias)
+            if step is not None:
+                cache = kv_cache.flatten(1, 2).numpy()
+                return torch.from_numpy(decoder_layer(x.contiguous().numpy(), cache, step, *self._kernel_arguments))
+        cross = (encoder_hidden, kv_cache, metadata)
+        if self.pre_norm:
+            x = x + self.self_attn(self.self_attn_norm(x), kv_cache, metadata, attention_bias)
+            x = x + self.cross_attn(self.cross_attn_norm(x), *cross)
+            return x + self.ffn(self.ffn_norm(x))
+        x = self.self_attn_norm(x + self.self_attn(x, kv_cache, metadata, attention_bias))
+        x = self.cross_attn_norm(x + self.cross_attn(x, *cross))
+        out: Tensor = self.ffn_norm(x + self.ffn(x))
+        return out
+
+
+def _arrays(linear: Linear | None, outputs: slice = ALL) -> tuple[Floats, Floats]:
+    """Its weight and bias, empty where there is none."""
+    if linear is None:
+        return NO_WEIGHT, NO_BIAS
+    return linear.weight.detach().numpy()[outputs], NO_BIAS if linear.bias is None else linear.bias.detach().numpy()[
+        outputs
+    ]
+
+
+def _norm_arrays(norm: Any) -> tuple[Floats, Floats]:
+    """Its weight and bias; without a mean to subtract the bias is empty."""
+    if isinstance(norm, RMSNorm):
+        return norm.weight.detach().numpy(), NO_BIAS
+    weight = torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight
+    bias = torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias
+    return weight.detach().numpy(), bias.detach().numpy()
