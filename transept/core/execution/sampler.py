@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transept.core.kernels.launch import runs_on
+from transept.core.kernels.likeliest import likeliest
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SampledToken, SequenceData
 
@@ -61,6 +63,8 @@ class Sampler:
                 logprobs = logprobs.log_softmax(dim=-1)
             return _candidates(logprobs, params, rows[0].num_samples)
         self._process(logits, params, rows)
+        if params.greedy and not params.logprobs and runs_on(logits):
+            return [[SampledToken(token, logprob, None)] for token, logprob in zip(*likeliest(logits), strict=True)]
         drawn = logits.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(logits, params, rows)
         return _with_logprobs(logits, drawn, params)
 
