@@ -1,13 +1,16 @@
 """Where the tokens of a text lie in time: a median filter and dynamic time warping over attention weights.
 
-Pure numpy. Called by `transept.speech.words`; knows nothing of tokenizers or seconds.
+Called by `transept.speech.words`; knows nothing of tokenizers or seconds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from transept.core.kernels.launch import kernel
+
 FILTER_WIDTH = 7  # encoder positions, as in openai-whisper
+LEFT, CORNER, ABOVE = range(3)
 
 
 def alignment_cost(weights: np.ndarray) -> np.ndarray:
@@ -52,36 +55,32 @@ def warping_path(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cost: [rows, columns], neither 0. Returns the rows and the columns of its cells, from first to last.
     Among equally cheap ways into a cell the one from the left is taken, as in openai-whisper.
     """
-    #  The cells of an anti-diagonal need only the two before it, so numpy computes each at once. Row r of diagonal d is
-    #  the cell (r, d - r); row 0 and column 0 are a border before the matrix, infinite but for its corner.
-    #
-    #      diagonal d - 2    [r - 1] is up and left of the cell
-    #      diagonal d - 1    [r - 1] is above it, [r] is left of it
+    path: np.ndarray = _cheapest_path(np.ascontiguousarray(cost, np.float64))
+    return path[::-1, 0], path[::-1, 1]
+
+
+@kernel()
+def _cheapest_path(cost: np.ndarray) -> np.ndarray:
+    """The cells of the path, from last to first: [length, row and column]."""
     rows, columns = cost.shape
-    flat, stride = cost.ravel(), max(columns - 1, 1)  # of neighbours on an anti-diagonal
-    before_last, last, current = (np.full(rows + 1, np.inf) for _ in range(3))
-    before_last[0] = 0.0
-    from_corner, from_above = (np.zeros((rows + columns + 1, rows + 1), dtype=bool) for _ in range(2))
-    for diagonal in range(2, rows + columns + 1):
-        first, end = max(1, diagonal - columns), min(rows, diagonal - 1) + 1
-        corner, above, left = before_last[first - 1 : end - 1], last[first - 1 : end - 1], last[first:end]
-        corner_wins, above_wins = from_corner[diagonal, first:end], from_above[diagonal, first:end]
-        np.less(corner, np.minimum(above, left), out=corner_wins)
-        np.less(above, np.minimum(corner, left), out=above_wins)
-        total = current[first:end]
-        np.copyto(total, left)
-        np.copyto(total, above, where=above_wins)
-        np.copyto(total, corner, where=corner_wins)
-        begin = (first - 1) * columns + diagonal - first - 1  # of cell (first, diagonal - first), without the border
-        total += flat[begin : begin + stride * (end - first - 1) + 1 : stride]
-        current[0] = np.inf
-        before_last, last, current = last, current, before_last
-    path = []
-    row, column = rows, columns
+    total = np.full((rows + 1, columns + 1), np.inf)  # with a border before the first row and column
+    total[0, 0] = 0.0
+    steps = np.full(total.shape, LEFT, np.int8)  # where the path comes from
+    for row in range(1, rows + 1):
+        for column in range(1, columns + 1):
+            corner, above, left = total[row - 1, column - 1], total[row - 1, column], total[row, column - 1]
+            best = left
+            if corner < min(above, left):
+                best, steps[row, column] = corner, CORNER
+            elif above < min(corner, left):
+                best, steps[row, column] = above, ABOVE
+            total[row, column] = best + cost[row - 1, column - 1]
+    path = np.empty((rows + columns, 2), np.int64)
+    length, row, column = 0, rows, columns
     while row and column:
-        path.append((row - 1, column - 1))
-        corner_won, above_won = from_corner[row + column, row], from_above[row + column, row]
-        row -= bool(corner_won or above_won)
-        column -= not above_won
-    on_rows, on_columns = np.array(path[::-1]).T
-    return on_rows, on_columns
+        path[length] = row - 1, column - 1
+        length += 1
+        step = steps[row, column]
+        row -= int(step != LEFT)
+        column -= int(step != ABOVE)
+    return path[:length]

@@ -47,8 +47,7 @@ class ModelRunner:
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.cache.layers)
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
-        last_rows = self._tensor(metadata.query_start_loc[1:]) - 1
-        logits = self.model.compute_logits(hidden[last_rows])
+        logits = self.model.compute_logits(self._last_rows(hidden, metadata))
         rows = [
             SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
             for group in step
@@ -102,6 +101,11 @@ class ModelRunner:
         metadata.query_start_loc = [0, *accumulate(query_lens)]
         metadata.slot_mapping = self._tensor(slots)
         return self._tensor(input_ids), self._tensor(positions), metadata
+
+    def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """Of [num_tokens, hidden], each sequence's last row."""
+        starts = metadata.query_start_loc
+        return hidden if len(starts) == len(hidden) + 1 else hidden[self._tensor(starts[1:]) - 1]
 
     def _tensor(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)

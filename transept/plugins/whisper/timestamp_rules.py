@@ -36,8 +36,10 @@ class TimestampRules:
             self._forbid(row, prompt[len(prompt) - self.num_prefix_tokens :] + data.output_token_ids)
         # Text is out of the question where all timestamps together are likelier than the likeliest text token.
         begin = self.first_timestamp
-        timestamps, text = logits[:, begin:].logsumexp(dim=-1), logits[:, :begin].amax(dim=-1)
-        logits[:, :begin].masked_fill_((timestamps > text)[:, None], float("-inf"))
+        likelier = logits[:, begin:].logsumexp(dim=-1) > logits[:, :begin].amax(dim=-1)
+        if likelier.is_cpu and not likelier.any():  # a GPU would have to be waited for
+            return
+        logits[:, :begin].masked_fill_(likelier[:, None], float("-inf"))
 
     def _forbid(self, row: Tensor, transcribed: list[int]) -> None:
         """Apply the rules that follow from the last tokens. row: [vocabulary]."""
