@@ -12,14 +12,19 @@ from torch import Tensor
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; infinities and NaNs keep their meaning
 
 
-def kernel(*, parallel: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function as it is first called, and keep the result on disk where a folder for that can be written."""
+def kernel(*, parallel: bool = False, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function as it is first called, and keep the result on disk where a folder for that can be written.
+
+    exact: without FAST_MATH. Divisions by zero are infinite: a check would keep loops from becoming vector
+    instructions.
+    """
+    options: dict[str, Any] = {"parallel": parallel, "error_model": "numpy", "fastmath": not exact and FAST_MATH}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return numba.njit(function, parallel=parallel, fastmath=FAST_MATH, cache=True)
+            return numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither beside this file nor in the user's cache
-            return numba.njit(function, parallel=parallel, fastmath=FAST_MATH)
+            return numba.njit(function, **options)
 
     return decorate
 

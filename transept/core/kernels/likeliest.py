@@ -36,16 +36,8 @@ def _likeliest(
     for job in prange(num_rows * pieces):
         row, piece = job // pieces, job % pieces
         part = logits[row, piece * PIECE : min((piece + 1) * PIECE, size)]
-        # Eight lanes, as a maximum of floats is not one that the compiler reorders.
-        lanes = np.full(8, -np.inf, np.float32)
-        whole = len(part) // 8 * 8
-        for i in range(0, whole, 8):
-            for lane in range(8):
-                lanes[lane] = max(lanes[lane], part[i + lane])
         top = np.float32(-np.inf)
-        for lane in range(8):
-            top = max(top, lanes[lane])
-        for i in range(whole, len(part)):
+        for i in range(len(part)):
             top = max(top, part[i])
         total = np.float32(0)
         if top > -np.inf:
