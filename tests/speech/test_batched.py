@@ -92,6 +92,22 @@ def test_every_clip_is_found_once_at_its_time(tiny: Transcriber, prompts: list[t
         begin = end
 
 
+@pytest.mark.parametrize(("first", "left_out"), [(51, 5), (53, 3), (2, 0)])
+def test_a_sentence_that_was_just_heard_is_heard_again(
+    first: int, left_out: int, tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]
+) -> None:
+    """With such a text before it tiny.en leaves out "Password incorrect. Please enter your password ..."."""
+    spoken = [prompts[(first + index) % len(prompts)] for index in range(10 if first == 51 else 8)]
+    before = " ".join(prompts[(first + index) % len(prompts)][1] for index in range(-8, 0))
+    transcript = tiny.transcribe((joined(spoken, 1.0), RATE), language="en", batched=True, initial_prompt=before)
+    begin = sum(len(waveform) / RATE + 1.0 for waveform, _ in spoken[:left_out])
+    end = begin + len(spoken[left_out][0]) / RATE + 1.0
+    heard = [each.text for each in transcript.segments if begin <= (each.start + each.end) / 2 < end]
+    assert jiwer.wer(normalize(spoken[left_out][1]), normalize(" ".join(heard))) < 0.2
+    assert word_error_rate(spoken, transcript.text) < 0.06
+    assert all(one.end <= other.start for one, other in pairwise(transcript.segments))
+
+
 def test_segments_are_sentences_at_their_times(tiny: Transcriber, novel: list[tuple[np.ndarray, str]]) -> None:
     pause = 3.0
     transcript = tiny.transcribe((joined(novel, pause), RATE), batched=True)

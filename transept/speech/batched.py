@@ -6,14 +6,18 @@ where that is asked for, its own language. Transcriber calls `transcribe`, which
 
 A window is decoded without timestamps: a model that writes them sometimes ends a window before its speech ends, which
 only a next window that begins there can mend. Where its words lie is found afterwards, from cross-attention, and it is
-cut into segments between sentences.
+cut into segments between sentences. Where no word begins for long although someone speaks, the model has left something
+out, as it does with a sentence that it has just read: then the window is decoded again, in two parts, without the text
+before it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,13 +35,14 @@ from transept.speech.speech_only import Clock
 from transept.speech.transcript import Segment
 from transept.speech.vad import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, padded, silence_between, speech_spans
 from transept.speech.window_words import time_words
-from transept.speech.words import merge_punctuation, place_words
+from transept.speech.words import WordTiming, merge_punctuation, place_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
 FEWEST_CHAINS = 4  # beside each other, where there are as many windows
+LONGEST_WORD = 1.5  # seconds; in an hour of speech it was 1.0, with a sentence left out 1.8
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,9 @@ class _Recording:
         model, options = self.model, self.options
         earlier = EarlierText(model, options)
         segments: list[Segment] = []
-        for window in windows:
+        waiting = deque((window, True) for window in windows)
+        while waiting:
+            window, whole = waiting.popleft()
             features = self.features(window)
             if options.multilingual:
                 language = (yield from window_language(model, features)).code
@@ -140,21 +147,37 @@ class _Recording:
                 features,
                 self.decoding,
                 language=language,
-                previous_tokens=earlier.prompt(),
+                previous_tokens=earlier.prompt() if whole else [],
                 prefix=window.prefix,
             )
             found: list[Segment] = []
             if decoded.text and not is_silent(decoded, options):
-                found = yield from self.segments(window, features, decoded, language)
+                timings = yield from self.timings(features, decoded, language)
+                if whole and (parts := _parts(window, timings)):
+                    waiting.extendleft((part, False) for part in reversed(parts))
+                    continue
+                found = self.segments(window, features, decoded, timings, language)
                 earlier.add(found, decoded.temperature)
             segments += found
             yield Found(found, window.kept[-1].end / SAMPLE_RATE)
         return segments
 
+    def timings(self, features: Tensor, decoded: DecodedWindow, language: str) -> Generator[Any, Any, list[WordTiming]]:
+        """A job: the words of a window; none where nobody asks for times or the model cannot tell them."""
+        model, options = self.model, self.options
+        if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
+            return []
+        return (yield from time_words(model, features, features.shape[1], decoded.tokens, options, language=language))
+
     def segments(
-        self, window: SpokenWindow, features: Tensor, decoded: DecodedWindow, language: str
-    ) -> Generator[Any, Any, list[Segment]]:
-        """A job: cut a window's text into segments, with the recording's times."""
+        self,
+        window: SpokenWindow,
+        features: Tensor,
+        decoded: DecodedWindow,
+        timings: list[WordTiming],
+        language: str,
+    ) -> list[Segment]:
+        """A window's text cut into segments, with the recording's times."""
         model, options = self.model, self.options
         num_frames = features.shape[1]
         clock = Clock(window.kept, SAMPLE_RATE)
@@ -171,9 +194,6 @@ class _Recording:
             no_speech_prob=decoded.no_speech_prob,
             language=language if options.multilingual else None,
         )
-        if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
-            return [clock.restored(whole)]
-        timings = yield from time_words(model, features, num_frames, decoded.tokens, options, language=language)
         words = merge_punctuation(timings, options.prepend_punctuations, options.append_punctuations)
         if not words:
             return [clock.restored(whole)]
@@ -198,6 +218,22 @@ class _Recording:
         if options.word_timestamps:
             return restored
         return [dataclasses.replace(segment, words=None) for segment in restored]
+
+
+def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow]:
+    """The window cut before the first stretch of speech of which the words leave something out; empty if none does."""
+    clock = Clock(window.kept, SAMPLE_RATE)
+    begins = [clock.time(word.start, after_pause=True) for word in timings]
+    for index, (start, end) in enumerate(window.spans):
+        first, last = start / SAMPLE_RATE, end / SAMPLE_RATE
+        times = [first, *(time for time in begins if first <= time <= last), last]
+        if timings and len(window.spans) > 1 and max(b - a for a, b in pairwise(times)) > LONGEST_WORD:
+            cut = index or 1
+            return [
+                SpokenWindow(window.spans[:cut], window.kept[:cut], window.prefix),
+                SpokenWindow(window.spans[cut:], window.kept[cut:], None),
+            ]
+    return []
 
 
 def _moved(spans: list[Span], by: int) -> tuple[Span, ...]:
