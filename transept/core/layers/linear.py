@@ -134,10 +134,11 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
         decoder_input: [tokens, hidden]; encoder_input: [encoder_tokens, hidden] or None.
         Returns query [tokens, heads, head_dim], key and value [encoder_tokens, kv_heads, head_dim] or None.
         """
-        size = (-1, self.head_dim)
-        query = matmul(decoder_input, self.weight, self.bias, slice(self.q_size)).unflatten(-1, size)
-        if encoder_input is None:
-            return query, None, None
-        projected = matmul(encoder_input, self.weight, self.bias, slice(self.q_size, None)).unflatten(-1, size)
-        key, value = projected.chunk(2, dim=1)
-        return query, key, value
+        query = matmul(decoder_input, self.weight, self.bias, slice(self.q_size)).unflatten(-1, (-1, self.head_dim))
+        return query, *(self.keys_and_values(encoder_input) if encoder_input is not None else (None, None))
+
+    def keys_and_values(self, encoder_input: Tensor) -> tuple[Tensor, Tensor]:
+        """encoder_input: [encoder_tokens, hidden]. Returns key and value [encoder_tokens, kv_heads, head_dim]."""
+        projected = matmul(encoder_input, self.weight, self.bias, slice(self.q_size, None))
+        key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
+        return key, value

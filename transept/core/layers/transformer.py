@@ -135,6 +135,9 @@ class DecoderLayer(nn.Module):
         if runs_on(x) and self._kernel_arguments is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:
+                if encoder_hidden is not None:
+                    new = self.cross_attn.qkv_proj.keys_and_values(encoder_hidden)
+                    self.backend.write_cross(*new, kv_cache, metadata)
                 cache = kv_cache.flatten(1, 2).numpy()
                 return torch.from_numpy(decoder_layer(x.contiguous().numpy(), cache, step, *self._kernel_arguments))
         cross = (encoder_hidden, kv_cache, metadata)

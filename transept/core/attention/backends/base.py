@@ -28,8 +28,15 @@ class AttentionBackend(ABC):
         """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
-        """The step for `transept.core.kernels.decoder_layer`, if that can compute it; bias: of self-attention."""
+        """The step for `transept.core.kernels.decoder_layer`, if that can compute it; bias: of self-attention.
+
+        Newcomers' keys and values are to be written before, by `write_cross`.
+        """
         return None
+
+    @abstractmethod
+    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
+        """Write newcomers' keys and values of cross-attention, [encoder_tokens, num_kv_heads, head_dim] each."""
 
     @abstractmethod
     def forward(

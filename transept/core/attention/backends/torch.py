@@ -71,8 +71,7 @@ class TorchPlan:
         metadata = self.metadata
         requests = pairwise(metadata.cross_query_start_loc)
         return (
-            not metadata.newcomers
-            and not self.long_sequences
+            not self.long_sequences
             and metadata.capture is None
             and metadata.query_start_loc[-1] <= MOST_ROWS
             and all(stop - start <= MOST_QUERIES for start, stop in requests)
@@ -127,6 +126,16 @@ class TorchBackend(AttentionBackend):
             plan.decode_step = (bias, DecodeStep(slots, plan.self_pieces, plan.cross_pieces, row))
         return plan.decode_step[1]
 
+    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
+        """See AttentionBackend.write_cross."""
+        cache, row = kv_cache.flatten(1, 2), 0
+        for request in metadata.newcomers:
+            for run in metadata.plan.cross_runs[request]:
+                end = row + run.stop - run.start
+                cache[0, run] = key[row:end]
+                cache[1, run] = value[row:end]
+                row = end
+
     def forward(
         self,
         query: Tensor,
@@ -155,7 +164,7 @@ class TorchBackend(AttentionBackend):
         if bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
         if key is not None and value is not None:
-            _write_cross(key, value, cache, metadata)
+            self.write_cross(key, value, kv_cache, metadata)
         return _attend_cross(query, cache, metadata, scale)
 
 
@@ -239,16 +248,6 @@ def _last_row(plan: TorchPlan, bias: RelativePositionBias, like: Tensor) -> Tens
     if plan.last_row is None or plan.last_row[0] is not bias:
         plan.last_row = (bias, _mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0].contiguous())
     return plan.last_row[1]
-
-
-def _write_cross(key: Tensor, value: Tensor, cache: Tensor, metadata: AttentionMetadata) -> None:
-    row = 0
-    for request in metadata.newcomers:
-        for run in metadata.plan.cross_runs[request]:
-            end = row + run.stop - run.start
-            cache[0, run] = key[row:end]
-            cache[1, run] = value[row:end]
-            row = end
 
 
 def _masks(
