@@ -57,6 +57,7 @@ def test_a_stream_waits_for_punctuation_where_the_tokenizer_moves_it(
     monkeypatch.setattr(tokenizer, "clean_up_tokenization_spaces", True)
     updates = list(generator.stream("generate", TEXTS, **options))
     assert joined(updates) == {update.index: update.result.text for update in updates if update.result}
+    assert list(joined(updates).values()) == [tokenizer.clean_up_tokenization(text) for text in raw]
     assert any(cleaned != text for cleaned, text in zip(joined(updates).values(), raw, strict=True))
     assert len(updates) > 10
 

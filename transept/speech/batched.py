@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
 FEWEST_CHAINS = 4  # beside each other, where there are as many windows
-LONGEST_WORD = 1.5  # seconds; in an hour of speech it was 1.0, with a sentence left out 1.8
+LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
 
 
 @dataclass(frozen=True)

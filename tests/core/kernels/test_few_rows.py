@@ -19,6 +19,16 @@ def test_it_is_the_product(rows: int, num_in: int, num_out: int, with_bias: bool
     torch.testing.assert_close(linear(x, weight, bias).double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@settings(deadline=None)
+@given(st.integers(1, MOST_ROWS), st.integers(1, 70), st.integers(1, 100))
+def test_a_float16_weight_gives_what_it_gives_in_float32(rows: int, num_in: int, num_out: int) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(rows, num_in), torch.randn(num_out, num_in).half()
+    weight[0] = torch.finfo(torch.float16).smallest_normal / 8  # subnormal
+    weight[-1, -1] = torch.finfo(torch.float16).max
+    assert torch.equal(linear(x, weight, None), linear(x, weight.float(), None))
+
+
 def test_rows_may_lie_apart() -> None:
     x, weight = torch.randn(5, 3, 48), torch.randn(30, 48)
     torch.testing.assert_close(linear(x[:, 1], weight, None), x[:, 1] @ weight.T, rtol=1e-5, atol=1e-4)
@@ -41,3 +51,9 @@ def test_every_number_of_rows_and_dtype_is_served(rows: int, dtype: torch.dtype)
     assert out.dtype is dtype
     assert out.is_contiguous()
     torch.testing.assert_close(out, torch.nn.functional.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize("rows", [1, MOST_ROWS + 1])
+def test_a_weight_is_widened_to_its_input(rows: int) -> None:
+    x, weight = torch.randn(rows, 8), torch.randn(5, 8).half()
+    torch.testing.assert_close(matmul(x, weight, None, slice(1, 4)), x @ weight[1:4].float().T)

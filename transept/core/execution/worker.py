@@ -16,6 +16,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.layers.linear import ParallelGroup
+from transept.core.layers.narrow import narrow_weights
 from transept.core.model import ForConditionalGeneration, ModelShape
 from transept.core.scheduler import SchedulerOutputs
 from transept.core.sequence import StepOutput
@@ -40,6 +41,8 @@ class Worker:
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         load_weights(model, checkpoint, weight_map)
+        if device.type == "cpu" and dtype is torch.float32:
+            narrow_weights(model)
         self.cache = KVCache(shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device)
         self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device))
 

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from transept.core.kernels.few_rows import product
+from transept.core.kernels.float16 import Matrix
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.paged_attention import Pieces, attend_rows
 from transept.core.kernels.pointwise import activate, add, normalize
 
 Floats = npt.NDArray[np.float32]
-NO_WEIGHT = np.empty((0, 0), np.float32)
 
 
 class DecodeStep(NamedTuple):
@@ -34,32 +34,33 @@ class DecodeStep(NamedTuple):
 
 
 class DecoderWeights(NamedTuple):
-    """A layer's weights [out, in] and biases [out]; one that it does not have is empty.
+    """A layer's weights [out, in], all float32 or all float16, and biases [out] and norms in float32; one
+    that it does not have is empty.
 
     qkv holds queries, keys and values of self-attention, query the queries of cross-attention alone. gate is multiplied
     with the activated fc1.
     """
 
-    self_norm: Floats
-    self_norm_bias: Floats
-    qkv: Floats
-    qkv_bias: Floats
-    self_out: Floats
-    self_out_bias: Floats
-    cross_norm: Floats
-    cross_norm_bias: Floats
-    query: Floats
-    query_bias: Floats
-    cross_out: Floats
-    cross_out_bias: Floats
-    ffn_norm: Floats
-    ffn_norm_bias: Floats
-    fc1: Floats
-    fc1_bias: Floats
-    gate: Floats
-    gate_bias: Floats
-    fc2: Floats
-    fc2_bias: Floats
+    self_norm: Matrix
+    self_norm_bias: Matrix
+    qkv: Matrix
+    qkv_bias: Matrix
+    self_out: Matrix
+    self_out_bias: Matrix
+    cross_norm: Matrix
+    cross_norm_bias: Matrix
+    query: Matrix
+    query_bias: Matrix
+    cross_out: Matrix
+    cross_out_bias: Matrix
+    ffn_norm: Matrix
+    ffn_norm_bias: Matrix
+    fc1: Matrix
+    fc1_bias: Matrix
+    gate: Matrix
+    gate_bias: Matrix
+    fc2: Matrix
+    fc2_bias: Matrix
 
 
 @kernel()

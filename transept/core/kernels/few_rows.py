@@ -1,12 +1,7 @@
 """``x @ weight.T + bias`` for x of few rows, at the speed at which the weight is read.
 
-Called by `transept.core.layers.linear.matmul`. Measured on two Zen 3 cores in float32, in milliseconds:
-
-    weight          rows   this kernel   mm(weight, x.T)   bound by memory
-    51864 x 384        1           3.8               8.2               3.3
-    51864 x 384        8           6.8               9.3               3.3
-    50264 x 1024       8            12                23               8.6
-    50264 x 1024      32            34                47       23 (by arithmetic)
+Called by `transept.core.layers.linear.matmul` and by `decoder_layer`. The weight is float32, or float16 that is widened
+as it is read, which halves the time. docs/performance.md has the figures.
 """
 
 from __future__ import annotations
@@ -17,6 +12,7 @@ import torch
 from numba import prange
 from torch import Tensor, nn
 
+from transept.core.kernels.float16 import Matrix, widen
 from transept.core.kernels.launch import kernel
 
 MOST_ROWS = 64  # beyond, MKL is as fast
@@ -26,50 +22,55 @@ CHUNK = 504  # outputs of a piece of work, or an eighth of them where there are 
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, outputs: slice = ALL) -> Tensor:
-    """x: [rows, in], weight: [out, in], bias: [out]. All float32 on the CPU. outputs: which of them are computed.
+    """x: [rows, in], weight: [out, in], bias: [out], on the CPU. outputs: which of them are computed.
 
-    Returns [rows, out].
+    All are float32; the weight may be float16. Returns [rows, out].
     """
-    weights, biases = _array(weight)[outputs], NO_BIAS if bias is None else _array(bias)[outputs]
+    weights, biases = array_of(weight)[outputs], NO_BIAS if bias is None else array_of(bias)[outputs]
     out = torch.empty(x.shape[0], len(weights))
     product(x.contiguous().numpy(), weights, biases, out.numpy())
     return out
 
 
-def _array(tensor: Tensor) -> npt.NDArray[np.float32]:
-    """The tensor as an array, which a parameter keeps: making it takes as long as a small product."""
+def array_of(tensor: Tensor) -> Matrix:
+    """The tensor as an array, float16 as its bits. A parameter keeps it: making it takes as long as a small product."""
     known = getattr(tensor, "_array", None)
     if known is None or known[0] != tensor.data_ptr():
-        known = (tensor.data_ptr(), tensor.detach().numpy())
+        array = tensor.detach().numpy()
+        known = (tensor.data_ptr(), array.view(np.uint16) if array.dtype == np.float16 else array)
         if isinstance(tensor, nn.Parameter):
             tensor._array = known  # type: ignore[attr-defined]
-    array: npt.NDArray[np.float32] = known[1]
-    return array
+    return known[1]
 
 
 @kernel(parallel=True)
 def product(
     x: npt.NDArray[np.float32],
-    weight: npt.NDArray[np.float32],
+    weight: Matrix,
     bias: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
 ) -> None:
     """`linear` for arrays; bias is NO_BIAS where there is none."""
     # With up to 8 rows memory is the limit: one output after the other is a single stream, which the processor fetches
     # ahead. With more the arithmetic is the limit, and a number that is read must serve more than one sum: there are
-    # twelve at a time, of three outputs and four rows, as many as the registers of AVX2 hold.
+    # twelve at a time, of three outputs and four rows, as many as the registers of AVX2 hold. The outputs' weights are
+    # copied to where they stay in the cache, widened once for all rows.
     num_rows, num_in = x.shape
     num_out = weight.shape[0]
     chunk = min(CHUNK, max(num_out // 24, 1) * 3)
     for piece in prange((num_out + chunk - 1) // chunk):
         stop = min((piece + 1) * chunk, num_out)
         o = piece * chunk
+        three = np.empty((3, num_in), np.float32)
         while o + 3 <= stop and num_rows > 8:
+            for j in range(3):
+                for i in range(num_in):
+                    three[j, i] = widen(weight[o + j, i])
             r = 0
             while r + 4 <= num_rows:
                 a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = np.float32(0)
                 for i in range(num_in):
-                    a, b, c = weight[o, i], weight[o + 1, i], weight[o + 2, i]
+                    a, b, c = three[0, i], three[1, i], three[2, i]
                     value = x[r, i]
                     a0 += a * value
                     b0 += b * value
@@ -94,9 +95,9 @@ def product(
                 a0 = b0 = c0 = np.float32(0)
                 for i in range(num_in):
                     value = x[r, i]
-                    a0 += weight[o, i] * value
-                    b0 += weight[o + 1, i] * value
-                    c0 += weight[o + 2, i] * value
+                    a0 += three[0, i] * value
+                    b0 += three[1, i] * value
+                    c0 += three[2, i] * value
                 out[r, o], out[r, o + 1], out[r, o + 2] = a0, b0, c0
                 r += 1
             o += 3
@@ -105,7 +106,7 @@ def product(
             while r + 8 <= num_rows:
                 a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0)
                 for i in range(num_in):
-                    a = weight[o, i]
+                    a = widen(weight[o, i])
                     a0 += a * x[r, i]
                     a1 += a * x[r + 1, i]
                     a2 += a * x[r + 2, i]
@@ -120,7 +121,7 @@ def product(
             while r + 4 <= num_rows:
                 a0 = a1 = a2 = a3 = np.float32(0)
                 for i in range(num_in):
-                    a = weight[o, i]
+                    a = widen(weight[o, i])
                     a0 += a * x[r, i]
                     a1 += a * x[r + 1, i]
                     a2 += a * x[r + 2, i]
@@ -130,14 +131,15 @@ def product(
             while r + 2 <= num_rows:
                 a0 = a1 = np.float32(0)
                 for i in range(num_in):
-                    a0 += weight[o, i] * x[r, i]
-                    a1 += weight[o, i] * x[r + 1, i]
+                    a = widen(weight[o, i])
+                    a0 += a * x[r, i]
+                    a1 += a * x[r + 1, i]
                 out[r, o], out[r + 1, o] = a0, a1
                 r += 2
             if r < num_rows:
                 a0 = np.float32(0)
                 for i in range(num_in):
-                    a0 += weight[o, i] * x[r, i]
+                    a0 += widen(weight[o, i]) * x[r, i]
                 out[r, o] = a0
             o += 1
         if bias.size:

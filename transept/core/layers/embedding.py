@@ -10,15 +10,19 @@ from transept.core.layers.linear import ParallelGroup, matmul
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Token id -> vector; weight [vocabulary, hidden], whose rows would be split over the group."""
+    """Token id -> vector; weight [vocabulary, hidden], whose rows would be split over the group.
+
+    dtype: of the vectors; the weight may be stored narrower.
+    """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_embeddings // group.size, embedding_dim), requires_grad=False)
+        self.dtype = self.weight.dtype
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """token_ids: [tokens] int64. Returns [tokens, hidden]."""
-        return F.embedding(token_ids, self.weight)
+        return F.embedding(token_ids, self.weight).to(self.dtype)
 
 
 class VocabParallelHead(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from transept.core.layers.activations import get_activation
@@ -32,8 +33,8 @@ class FeedForward(nn.Module):
         self.activation = get_activation(activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: [tokens, hidden]. Returns the same shape, in the dtype of fc2."""
+        """x: [tokens, hidden]. Returns the same shape, in the wider dtype of x and fc2."""
         hidden = self.activation(self.fc1(x))
         if self.gate is not None:
             hidden = hidden * self.gate(x)
-        return self.fc2(hidden.to(self.fc2.weight.dtype))
+        return self.fc2(hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype)))

@@ -51,12 +51,12 @@ class StackedParameter(nn.Parameter):
 def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
     """``x @ weight.T + bias``, for few rows on a CPU by a kernel of ours.
 
-    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed.
-    Returns [tokens, out], contiguous.
+    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. A weight that is stored
+    narrower than x is widened to its dtype. Returns [tokens, out], contiguous.
     """
     if x.shape[0] <= MOST_ROWS and runs_on(x):
         return few_rows.linear(x, weight, bias, outputs)
-    return F.linear(x, weight[outputs], None if bias is None else bias[outputs])
+    return F.linear(x, weight[outputs].to(x.dtype), None if bias is None else bias[outputs])
 
 
 class Linear(nn.Module):

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.decoder_layer import NO_WEIGHT, DecoderWeights, Floats, decoder_layer
-from transept.core.kernels.few_rows import ALL, NO_BIAS
+from transept.core.kernels.decoder_layer import DecoderWeights, Floats, decoder_layer
+from transept.core.kernels.few_rows import ALL, NO_BIAS, array_of
+from transept.core.kernels.float16 import Matrix
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.pointwise import ACTIVATIONS
 from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -46,13 +47,11 @@ class LayerConfig:
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
         """A self-attention of such a layer."""
-        options: dict[str, Any] = {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
-        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
+        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **self._attention_options())
 
     def cross_attention(self, context: LayerContext) -> CrossAttention:
         """A cross-attention of such a layer."""
-        options: dict[str, Any] = {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
-        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
+        return CrossAttention(self.hidden_size, self.num_heads, context=context, **self._attention_options())
 
     def feed_forward(self, context: LayerContext) -> FeedForward:
         """A feed-forward network of such a layer."""
@@ -64,6 +63,9 @@ class LayerConfig:
             bias=self.bias,
             group=context.group,
         )
+
+    def _attention_options(self) -> dict[str, Any]:
+        return {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
 
 
 class EncoderLayer(nn.Module):
@@ -109,15 +111,21 @@ class DecoderLayer(nn.Module):
     def _kernel_arguments(self) -> tuple[Any, ...] | None:
         """What `decoder_layer` is given beside the step; None for layers that it does not serve."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
-        if any(parameter.dtype is not torch.float32 for parameter in self.parameters()):
+        linears = [module for module in self.modules() if isinstance(module, Linear)]
+        stored = {linear.weight.dtype for linear in linears}
+        if self.ffn.activation_name not in ACTIVATIONS or stored not in ({torch.float32}, {torch.float16}):
             return None
         if not all(isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms):
             return None
+        if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
+            return None
         query = self.cross_attn.qkv_proj
+        no_gate = (array_of(self.ffn.fc1.weight)[:0], NO_BIAS)
+        gate = no_gate if self.ffn.gate is None else _arrays(self.ffn.gate)
         parts = (
             *(_norm_arrays(norms[0]), _arrays(self.self_attn.qkv_proj), _arrays(self.self_attn.out_proj)),
             *(_norm_arrays(norms[1]), _arrays(query, slice(query.q_size)), _arrays(self.cross_attn.out_proj)),
-            *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), _arrays(self.ffn.gate), _arrays(self.ffn.fc2)),
+            *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), gate, _arrays(self.ffn.fc2)),
         )
         weights = DecoderWeights(*chain.from_iterable(parts))
         scales = (self.self_attn.attn.scale, self.cross_attn.attn.scale)
@@ -151,13 +159,10 @@ class DecoderLayer(nn.Module):
         return out
 
 
-def _arrays(linear: Linear | None, outputs: slice = ALL) -> tuple[Floats, Floats]:
-    """Its weight and bias, empty where there is none."""
-    if linear is None:
-        return NO_WEIGHT, NO_BIAS
-    return linear.weight.detach().numpy()[outputs], NO_BIAS if linear.bias is None else linear.bias.detach().numpy()[
-        outputs
-    ]
+def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Matrix, Matrix]:
+    """Its weight and bias, which is empty where there is none."""
+    bias = NO_BIAS if linear.bias is None else array_of(linear.bias)
+    return array_of(linear.weight)[outputs], bias[outputs]
 
 
 def _norm_arrays(norm: Any) -> tuple[Floats, Floats]:
