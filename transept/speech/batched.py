@@ -14,6 +14,7 @@ before it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST_CHAIN = 4  # windows; longer ones were no more accurate
-FEWEST_CHAINS = 4  # beside each other, where there are as many windows
+FEWEST_CHAINS = 3  # beside each other, where there are as many windows
 LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a sentence left out 1.8
 
 
@@ -73,7 +74,7 @@ def transcribe(
     language = yield from recording.language(windows)
     size = 1
     if options.condition_on_previous_text:
-        size = min(max(len(windows) // FEWEST_CHAINS, 1), LONGEST_CHAIN)
+        size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
     found = yield Together(recording.chain(chain, language.code) for chain in chains)
     segments = [segment for of_chain in found for segment in of_chain]
