@@ -7,7 +7,7 @@ import whisper.timing
 from whisper.tokenizer import get_tokenizer
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
-from transept.speech.alignment import median_filter, warping_path
+from transept.speech.alignment import HALF, median_filter, warping_path
 from transept.speech.splitting import split_words
 
 SENTENCES = {
@@ -40,11 +40,12 @@ def test_the_path_is_that_of_openai_whisper(shape: tuple[int, int], values: str)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 4), (3, 8), (2, 5, 100), (1, 1500)])
-@pytest.mark.parametrize("width", [3, 7])
-def test_the_median_is_that_of_openai_whisper(shape: tuple[int, ...], width: int) -> None:
-    values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    expected = whisper.timing.median_filter(torch.from_numpy(values), width)
-    assert np.array_equal(median_filter(values, width), expected.numpy())
+@pytest.mark.parametrize("values", ["any", "ties"])
+def test_the_median_is_that_of_openai_whisper(shape: tuple[int, ...], values: str) -> None:
+    draws = np.random.default_rng(1)
+    numbers = draws.standard_normal(shape) if values == "any" else draws.integers(0, 3, shape)
+    expected = whisper.timing.median_filter(torch.from_numpy(numbers.astype(np.float32)), 2 * HALF + 1)
+    assert np.array_equal(median_filter(numbers.astype(np.float32)), expected.numpy())
 
 
 @pytest.fixture(scope="module")
