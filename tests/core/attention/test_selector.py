@@ -16,6 +16,25 @@ def test_torch_serves_the_cpu(name: str) -> None:
     assert select_backend(name, *MODEL).name == "torch"
 
 
+def test_triton_serves_a_gpu() -> None:
+    pytest.importorskip("triton")
+    assert select_backend("auto", torch.device("cuda"), torch.bfloat16, 64, 16).name == "triton"
+
+
+def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="transept"):
+        assert select_backend("auto", torch.device("cuda"), torch.bfloat16, 512, 16).name == "torch"
+    assert "triton: heads have 512 dimensions, at most 256 are possible" in caplog.text
+
+
+def test_triton_without_a_gpu_wants_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ParameterError, match=r"triton: .*it runs on GPUs; elsewhere only with TRITON_INTERPRET=1"):
+        select_backend("triton", *MODEL)
+    with pytest.raises(ParameterError, match="it computes in float16, bfloat16, float32"):
+        select_backend("triton", torch.device("cuda"), torch.float64, 64, 16)
+
+
 def test_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
         select_backend("auto", *MODEL)

@@ -2,138 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-from transformers.models.t5.modeling_t5 import T5Attention
+from paged_steps import (
+    BIASES,
+    BLOCK_SIZES,
+    CROSS_STEPS,
+    DECODER_STEPS,
+    HEAD_DIM,
+    HEADS,
+    LAYOUTS,
+    SCALE,
+    Paged,
+    Request,
+    assert_cross_attention,
+    assert_same,
+    attend_naively,
+    cross_metadata,
+    decoder_metadata,
+    make_bias,
+    plan,
+    run_cross_step,
+    run_decoder_step,
+    slots_of,
+)
 
 from transept.core.attention.backends.torch import TorchBackend, slot_runs
-from transept.core.attention.biases import AttentionBias, RelativePositionBias
+from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
-HEAD_DIM = 16
-MAX_LENGTH = 160  # of any sequence in the tables below
-BLOCK_SIZES = [1, 8, 16, 64]
-LAYOUTS = ["contiguous", "scattered", "two runs"]
-HEADS = [(4, 4), (4, 2), (6, 1)]  # query heads, key and value heads
-BIASES = ["no bias", "tensor", "relative"]
-SCALE = HEAD_DIM**-0.5
+BACKEND = TorchBackend()
 DTYPES = [torch.float32, torch.float64]  # in float32 sequences with few queries go to a kernel of ours
-
-
-def attend_naively(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool, bias: Tensor | None = None
-) -> Tensor:
-    """One sequence, whose queries are the last of its positions: [queries, heads, dim] in float64."""
-    group = query.shape[1] // key.shape[1]  # query heads that share a key head
-    query, key, value = query.double(), key.double(), value.double()
-    key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
-    first = len(key) - len(query)
-    out = torch.zeros_like(query)
-    for row in range(len(query)):
-        seen = first + row + 1 if causal else len(key)
-        scores = torch.einsum("hd,khd->hk", query[row], key[:seen]) * scale
-        if bias is not None:
-            scores = scores + bias[:, first + row, :seen]
-        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
-        out[row] = torch.einsum("hk,khd->hd", weights, value[:seen])
-    return out
-
-
-def make_bias(
-    kind: str, num_heads: int, bidirectional: bool, dtype: torch.dtype = torch.float32
-) -> tuple[AttentionBias | None, Tensor | None]:
-    """A bias as the backend takes it, and the same as [heads, MAX_LENGTH, MAX_LENGTH] in float64."""
-    if kind == "no bias":
-        return None, None
-    if kind == "tensor":
-        tensor = torch.randn(num_heads, MAX_LENGTH, MAX_LENGTH, dtype=dtype)
-        return tensor, tensor.double()
-    table = torch.randn(32, num_heads, dtype=dtype)
-    positions = torch.arange(MAX_LENGTH)
-    buckets = T5Attention._relative_position_bucket(positions[None, :] - positions[:, None], bidirectional, 32, 128)
-    return RelativePositionBias(table, bidirectional), table.double()[buckets].permute(2, 0, 1)
-
-
-def make_tables(lengths: list[int], block_size: int, layout: str) -> tuple[list[list[int]], int]:
-    """Block tables for sequences of these lengths, foreign blocks between them, and the number of blocks in all."""
-    counts = [-(-length // block_size) for length in lengths]
-    num_blocks = 2 * sum(counts) + 2 * len(counts) + 1
-    if layout == "scattered":
-        blocks = torch.randperm(num_blocks).tolist()
-        return [[blocks.pop() for _ in range(count)] for count in counts], num_blocks
-    tables, start = [], 1
-    for count in counts:
-        table = list(range(start, start + count))
-        if layout == "two runs":
-            middle = count // 2
-            table = table[middle:] + table[:middle]
-        tables.append(table)
-        start += count + 1
-    return tables, num_blocks
-
-
-def slots_of(table: list[int], length: int, block_size: int) -> list[int]:
-    return [table[position // block_size] * block_size + position % block_size for position in range(length)]
-
-
-@dataclass
-class Paged:
-    """Sequences of random keys and values with a cache that holds their first tokens, and NaN in every other slot."""
-
-    keys: list[Tensor]  # each [length, kv heads, dim]
-    values: list[Tensor]
-    slots: list[list[int]]
-    tables: list[list[int]]
-    cache: Tensor  # [2, blocks, block size, kv heads, dim]
-    block_size: int
-
-    @classmethod
-    def make(
-        cls,
-        lengths: list[int],
-        cached: list[int],
-        block_size: int,
-        layout: str,
-        kv_heads: int,
-        dtype: torch.dtype = torch.float32,
-    ) -> Paged:
-        tables, num_blocks = make_tables(lengths, block_size, layout)
-        paged = cls(
-            keys=[torch.randn(length, kv_heads, HEAD_DIM, dtype=dtype) for length in lengths],
-            values=[torch.randn(length, kv_heads, HEAD_DIM, dtype=dtype) for length in lengths],
-            slots=[slots_of(table, length, block_size) for table, length in zip(tables, lengths, strict=True)],
-            tables=tables,
-            cache=torch.empty(0),
-            block_size=block_size,
-        )
-        paged.cache = torch.full((2, num_blocks, block_size, kv_heads, HEAD_DIM), float("nan"), dtype=dtype)
-        paged.cache = paged.filled(cached)
-        return paged
-
-    def filled(self, counts: list[int]) -> Tensor:
-        """What the cache holds once each sequence's first tokens are in it."""
-        cache = self.cache.clone()
-        flat = cache.flatten(1, 2)
-        for keys, values, slots, count in zip(self.keys, self.values, self.slots, counts, strict=True):
-            for token in range(count):
-                flat[0, slots[token]] = keys[token]
-                flat[1, slots[token]] = values[token]
-        return cache
-
-
-def plan(metadata: AttentionMetadata) -> AttentionMetadata:
-    TorchBackend().plan(metadata)
-    return metadata
-
-
-def assert_same(actual: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.fixture(autouse=True)
@@ -153,8 +56,8 @@ def test_encoder_tokens_attend_within_their_sequence(
     bias, dense = make_bias(bias_kind, heads, bidirectional=True)
     query = torch.randn(sum(lengths), heads, HEAD_DIM)
     key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM).unbind()
-    metadata = plan(AttentionMetadata.for_encoder(lengths))
-    out = TorchBackend().forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
     assert out.shape == query.shape
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
@@ -165,45 +68,14 @@ def test_encoder_tokens_attend_within_their_sequence(
 def test_encoder_takes_slices_of_a_stacked_projection() -> None:
     qkv = torch.randn(9, 3 * 4 * HEAD_DIM)
     query, key, value = (part.unflatten(-1, (4, HEAD_DIM)) for part in qkv.chunk(3, dim=-1))
-    metadata = plan(AttentionMetadata.for_encoder([4, 5]))
-    out = TorchBackend().forward(query, key, value, None, metadata, AttentionType.ENCODER, 1.0, None)
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder([4, 5]))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, 1.0, None)
     for rows in (slice(0, 4), slice(4, 9)):
         expected = attend_naively(query[rows], key[rows], value[rows], 1.0, causal=False)
         torch.testing.assert_close(out[rows].double(), expected, rtol=1e-5, atol=1e-5)
 
 
 # --- decoder self-attention ---
-
-DECODER_STEPS = {  # (length, queries) a sequence
-    "whole prompts": [(5, 5), (1, 1), (30, 30)],
-    "one token each": [(1, 1), (2, 1), (16, 1), (17, 1), (129, 1)],
-    "several at the end of a context": [(20, 3), (65, 16), (33, 2)],
-    "all kinds at once": [(19, 1), (6, 6), (130, 1), (40, 7), (1, 1)],
-}
-
-
-def decoder_metadata(paged: Paged, step: list[tuple[int, int]]) -> AttentionMetadata:
-    new_slots = [slot for slots, (length, n) in zip(paged.slots, step, strict=True) for slot in slots[length - n :]]
-    return plan(
-        AttentionMetadata(
-            block_size=paged.block_size,
-            query_start_loc=[0, *accumulate(queries for _, queries in step)],
-            seq_lens=[length for length, _ in step],
-            slot_mapping=torch.tensor(new_slots),
-            block_tables=paged.tables,
-        )
-    )
-
-
-def run_decoder_step(
-    paged: Paged, step: list[tuple[int, int]], query: Tensor, scale: float, bias: AttentionBias | None
-) -> Tensor:
-    def newest(tensors: list[Tensor]) -> Tensor:
-        return torch.cat([tensor[length - n :] for tensor, (length, n) in zip(tensors, step, strict=True)])
-
-    metadata = decoder_metadata(paged, step)
-    key, value = newest(paged.keys), newest(paged.values)
-    return TorchBackend().forward(query, key, value, paged.cache, metadata, AttentionType.DECODER, scale, bias)
 
 
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
@@ -227,7 +99,7 @@ def test_decoder_tokens_attend_to_their_past(
     after = paged.filled(lengths)
     bias, dense = make_bias(bias_kind, heads, bidirectional=False, dtype=dtype)
     query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM, dtype=dtype)
-    out = run_decoder_step(paged, step, query, scale, bias)
+    out = run_decoder_step(BACKEND, paged, step, query, scale, bias)
     assert_same(paged.cache, after)
     start = 0
     for (_, queries), keys, values in zip(step, paged.keys, paged.values, strict=True):
@@ -241,14 +113,14 @@ def test_prefill_then_decode_equals_prefill_of_all() -> None:
     length, prompt = 37, 20
     query = torch.randn(length, 4, HEAD_DIM)
     whole = Paged.make([length], [0], 8, "scattered", 4)
-    expected = run_decoder_step(whole, [(length, length)], query, SCALE, None)
+    expected = run_decoder_step(BACKEND, whole, [(length, length)], query, SCALE, None)
     paged = Paged.make([length], [0], 8, "scattered", 4)
     paged.keys, paged.values = whole.keys, whole.values
     pieces = []
     for end, queries in [(prompt, prompt), (prompt + 5, 5), *((end, 1) for end in range(prompt + 6, length + 1))]:
         now = Paged([paged.keys[0][:end]], [paged.values[0][:end]], paged.slots, paged.tables, paged.cache, 8)
         now.slots = [paged.slots[0][:end]]
-        pieces.append(run_decoder_step(now, [(end, queries)], query[end - queries : end], SCALE, None))
+        pieces.append(run_decoder_step(BACKEND, now, [(end, queries)], query[end - queries : end], SCALE, None))
     torch.testing.assert_close(torch.cat(pieces), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -256,9 +128,9 @@ def test_a_table_may_have_blocks_to_spare() -> None:
     step = [(9, 1), (4, 4)]
     paged = Paged.make([9, 4], [8, 0], 4, "contiguous", 4)
     query = torch.randn(5, 4, HEAD_DIM)
-    expected = run_decoder_step(paged, step, query, SCALE, None)
+    expected = run_decoder_step(BACKEND, paged, step, query, SCALE, None)
     paged.tables = [[*table, 0] for table in paged.tables]
-    assert_same(run_decoder_step(paged, step, query, SCALE, None), expected)
+    assert_same(run_decoder_step(BACKEND, paged, step, query, SCALE, None), expected)
 
 
 @pytest.mark.parametrize("attn_type", [AttentionType.ENCODER, AttentionType.DECODER])
@@ -267,9 +139,9 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
     lengths = [length for length, _ in step]
     paged = Paged.make(lengths, lengths, 8, "scattered", 4)
     if attn_type is AttentionType.DECODER:
-        metadata = decoder_metadata(paged, step)
+        metadata = decoder_metadata(BACKEND, paged, step)
     else:
-        metadata = plan(AttentionMetadata.for_encoder(lengths))
+        metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
     newest = [
         torch.cat([x[length - n :] for x, (length, n) in zip(side, step, strict=True)])
         for side in (paged.keys, paged.values)
@@ -278,7 +150,7 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
     causal = attn_type is AttentionType.DECODER
     for kind in [*BIASES, *BIASES]:  # each kind twice, the second time with other numbers
         bias, dense = make_bias(kind, 4, bidirectional=not causal)
-        out = TorchBackend().forward(query, *newest, paged.cache, metadata, attn_type, SCALE, bias)
+        out = BACKEND.forward(query, *newest, paged.cache, metadata, attn_type, SCALE, bias)
         rows = query.split([queries for _, queries in step])
         expected = torch.cat(
             [
@@ -290,55 +162,6 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
 
 
 # --- cross-attention ---
-
-
-@dataclass(frozen=True)
-class Request:
-    length: int  # encoder tokens
-    queries: int  # decoder tokens of all its sequences in this step
-    newcomer: bool
-
-
-CROSS_STEPS = {
-    "one newcomer": [Request(50, 4, True)],
-    "one running": [Request(50, 1, False)],
-    "newcomers only": [Request(3, 2, True), Request(150, 4, True), Request(16, 1, True)],
-    "running only": [Request(3, 1, False), Request(150, 1, False), Request(64, 1, False)],
-    "several sequences share a table": [Request(33, 5, False), Request(65, 3, False)],
-    "newcomers first": [Request(20, 3, True), Request(31, 2, True), Request(70, 1, False)],
-    "newcomers last": [Request(70, 1, False), Request(20, 3, True), Request(31, 2, True)],
-    "newcomers between": [Request(70, 2, False), Request(20, 3, True), Request(9, 1, False), Request(90, 2, True)],
-}
-
-
-def cross_metadata(paged: Paged, step: list[Request]) -> AttentionMetadata:
-    return plan(
-        AttentionMetadata(
-            block_size=paged.block_size,
-            cross_query_start_loc=[0, *accumulate(request.queries for request in step)],
-            cross_seq_lens=[request.length for request in step],
-            cross_block_tables=paged.tables,
-            newcomers=[index for index, request in enumerate(step) if request.newcomer],
-        )
-    )
-
-
-def run_cross_step(paged: Paged, step: list[Request], query: Tensor, scale: float = SCALE) -> Tensor:
-    new = [index for index, request in enumerate(step) if request.newcomer]
-    key = torch.cat([paged.keys[index] for index in new]) if new else None
-    value = torch.cat([paged.values[index] for index in new]) if new else None
-    metadata = cross_metadata(paged, step)
-    return TorchBackend().forward(query, key, value, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
-
-
-def assert_cross_attention(out: Tensor, query: Tensor, paged: Paged, step: list[Request], scale: float) -> None:
-    start = 0
-    for request, keys, values in zip(step, paged.keys, paged.values, strict=True):
-        rows = slice(start, start + request.queries)
-        # whole, not causal: queries stand beside the keys, not at their end
-        expected = torch.cat([attend_naively(q[None], keys, values, scale, causal=False) for q in query[rows]])
-        torch.testing.assert_close(out[rows].double(), expected, rtol=1e-5, atol=1e-5)
-        start += request.queries
 
 
 @pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
@@ -354,13 +177,13 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     paged = Paged.make(lengths, cached, block_size, layout, kv_heads, dtype)
     after = paged.filled(lengths)
     query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM, dtype=dtype)
-    out = run_cross_step(paged, step, query, scale)
+    out = run_cross_step(BACKEND, paged, step, query, scale)
     assert_same(paged.cache, after)  # every newcomer's slots, and no other
     assert_cross_attention(out, query, paged, step, scale)
 
     later = [Request(request.length, 1, False) for request in step]
     query = torch.randn(len(later), heads, HEAD_DIM, dtype=dtype)
-    out = run_cross_step(paged, later, query, scale)
+    out = run_cross_step(BACKEND, paged, later, query, scale)
     assert_same(paged.cache, after)
     assert_cross_attention(out, query, paged, later, scale)
 
@@ -378,7 +201,7 @@ def test_results_do_not_depend_on_where_blocks_lie(heads: int, kv_heads: int) ->
             moved = Paged.make([r.length for r in cross_step], [0] * 4, block_size, layout, kv_heads)
             moved.keys, moved.values = paged.keys, paged.values
             moved.cache = moved.filled([0 if r.newcomer else r.length for r in cross_step])
-            cross_results.append(run_cross_step(moved, cross_step, cross_query))
+            cross_results.append(run_cross_step(BACKEND, moved, cross_step, cross_query))
 
             torch.manual_seed(3)
             paged = Paged.make([n for n, _ in self_step], [0] * 5, block_size, "contiguous", kv_heads)
@@ -386,7 +209,7 @@ def test_results_do_not_depend_on_where_blocks_lie(heads: int, kv_heads: int) ->
             moved = Paged.make([n for n, _ in self_step], [0] * 5, block_size, layout, kv_heads)
             moved.keys, moved.values = paged.keys, paged.values
             moved.cache = moved.filled([n - queries for n, queries in self_step])
-            self_results.append(run_decoder_step(moved, self_step, self_query, SCALE, None))
+            self_results.append(run_decoder_step(BACKEND, moved, self_step, self_query, SCALE, None))
     for results in (cross_results, self_results):
         for result in results[1:]:
             torch.testing.assert_close(result, results[0], rtol=1e-5, atol=1e-5)
@@ -398,10 +221,10 @@ def test_decode_makes_no_copy_of_the_cross_cache(heads: int, kv_heads: int, layo
     step = [Request(1024, 1, False), Request(1500, 1, False)]
     paged = Paged.make([1024, 1500], [1024, 1500], 16, layout, kv_heads, torch.float64)
     query = torch.randn(2, heads, HEAD_DIM, dtype=torch.float64)
-    metadata = cross_metadata(paged, step)
+    metadata = cross_metadata(BACKEND, paged, step)
     arguments = (query, None, None, paged.cache, metadata, AttentionType.ENCODER_DECODER, SCALE, None)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        TorchBackend().forward(*arguments)
+        BACKEND.forward(*arguments)
     allocations = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     allocations = [size for size in allocations if size > 0]
     scores = heads * 1500 * query.itemsize
@@ -418,7 +241,7 @@ def test_half_precision_is_near(dtype: torch.dtype, layout: str, bias_kind: str)
     cached = [0 if request.newcomer else request.length for request in cross_step]
     paged = Paged.make([request.length for request in cross_step], cached, 8, layout, 2, dtype)
     query = torch.randn(8, 4, HEAD_DIM, dtype=dtype)
-    out = run_cross_step(paged, cross_step, query)
+    out = run_cross_step(BACKEND, paged, cross_step, query)
     assert out.dtype is dtype
     expected = [
         attend_naively(q[None], paged.keys[index], paged.values[index], SCALE, causal=False)
@@ -433,7 +256,7 @@ def test_half_precision_is_near(dtype: torch.dtype, layout: str, bias_kind: str)
         bias = bias.to(dtype)
     paged = Paged.make([n for n, _ in self_step], [n - queries for n, queries in self_step], 8, layout, 2, dtype)
     query = torch.randn(sum(queries for _, queries in self_step), 4, HEAD_DIM, dtype=dtype)
-    out = run_decoder_step(paged, self_step, query, SCALE, bias)
+    out = run_decoder_step(BACKEND, paged, self_step, query, SCALE, bias)
     assert out.dtype is dtype
     start = 0
     for (_, queries), keys, values in zip(self_step, paged.keys, paged.values, strict=True):
@@ -448,7 +271,7 @@ def test_unscaled_scores_beyond_half_precision_do_not_overflow() -> None:
     paged.keys = [paged.keys[0].sign() * 64]
     paged.cache = paged.filled([40])
     query = paged.keys[0][:1] * 1.5
-    out = run_cross_step(paged, [Request(40, 1, False)], query, scale=2**-10)
+    out = run_cross_step(BACKEND, paged, [Request(40, 1, False)], query, scale=2**-10)
     expected = attend_naively(query, paged.keys[0], paged.values[0], 2**-10, causal=False)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-2)
 

@@ -12,20 +12,24 @@ from transept.errors import ParameterError
 
 logger = logging.getLogger(__name__)
 
-# name -> class, imported on first use; in order of preference for "auto"
-_BACKENDS = {"torch": "transept.core.attention.backends.torch:TorchBackend"}
+# name -> class, imported on first use
+_BACKENDS = {
+    "torch": "transept.core.attention.backends.torch:TorchBackend",
+    "triton": "transept.core.attention.backends.triton:TritonBackend",
+}
+_AUTO = {"cpu": ("torch",), "cuda": ("triton", "torch")}  # device type -> what "auto" takes, in order of preference
 
 
 def select_backend(
     name: str, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int
 ) -> AttentionBackend:
-    """The backend of that name, or for ``"auto"`` the first in order of preference that serves.
+    """The backend of that name, or for ``"auto"`` the first in the device's order of preference that serves.
 
     Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
     """
     if name != "auto" and name not in _BACKENDS:
         raise ParameterError(f'no attention backend "{name}"; known: auto, {", ".join(_BACKENDS)}')
-    asked = list(_BACKENDS) if name == "auto" else [name]
+    asked = _AUTO[device.type] if name == "auto" else (name,)
     refusals: list[str] = []
     for candidate in asked:
         module_name, _, class_name = _BACKENDS[candidate].partition(":")

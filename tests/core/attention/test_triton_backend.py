@@ -1,0 +1,158 @@
+"""The triton backend against a loop in float64; where there is no GPU, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import pytest
+import torch
+from paged_steps import (
+    BIASES,
+    CROSS_STEPS,
+    DECODER_STEPS,
+    HEAD_DIM,
+    SCALE,
+    Paged,
+    Request,
+    assert_cross_attention,
+    assert_same,
+    attend_naively,
+    make_bias,
+    plan,
+    run_cross_step,
+    run_decoder_step,
+)
+from torch import Tensor
+
+from transept.core.attention.backends.torch import TorchBackend
+from transept.core.attention.backends.triton import TritonBackend
+from transept.core.attention.biases import RelativePositionBias
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+
+BACKEND = TritonBackend()
+DTYPES = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}  # and their tolerances
+LENGTHS = [1, 63, 64, 65, 511, 512, 513, 1500]  # around the ends of tiles and of pieces
+pytestmark = pytest.mark.skipif(
+    bool(TritonBackend.reasons_against(torch.device("cpu"), torch.float32, 64, 16)),
+    reason="Triton is not installed, or a GPU is there and its interpreter is not asked for",
+)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def assert_near(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    assert out.dtype is dtype
+    torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "lengths"), [(2, 2, [90, 1]), (3, 1, [64, 65, 7])])
+@pytest.mark.parametrize("bias_kind", BIASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_encoder_tokens_attend_within_their_sequence(
+    heads: int, kv_heads: int, lengths: list[int], bias_kind: str, dtype: torch.dtype
+) -> None:
+    bias, dense = make_bias(bias_kind, heads, bidirectional=True, dtype=dtype)
+    sizes = [heads * HEAD_DIM, kv_heads * HEAD_DIM, kv_heads * HEAD_DIM]
+    stacked = torch.randn(sum(lengths), sum(sizes), dtype=dtype).split(sizes, dim=1)
+    query, key, value = (part.unflatten(-1, (-1, HEAD_DIM)) for part in stacked)  # slices, as models make them
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    for start, end in pairwise([0, *accumulate(lengths)]):
+        rows = slice(start, end)
+        expected = attend_naively(query[rows], key[rows], value[rows], SCALE, causal=False, bias=dense)
+        assert_near(out[rows], expected, dtype)
+
+
+@pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
+@pytest.mark.parametrize(("block_size", "heads", "kv_heads", "scale"), [(16, 2, 2, SCALE), (64, 4, 2, 1.0)])
+@pytest.mark.parametrize("bias_kind", BIASES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_decoder_tokens_attend_to_their_past(
+    step: list[tuple[int, int]],
+    block_size: int,
+    heads: int,
+    kv_heads: int,
+    scale: float,
+    bias_kind: str,
+    dtype: torch.dtype,
+) -> None:
+    lengths = [length for length, _ in step]
+    paged = Paged.make(
+        lengths, [length - queries for length, queries in step], block_size, "scattered", kv_heads, dtype
+    )
+    after = paged.filled(lengths)
+    bias, dense = make_bias(bias_kind, heads, bidirectional=False, dtype=dtype)
+    query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM, dtype=dtype)
+    out = run_decoder_step(BACKEND, paged, step, query, scale, bias)
+    assert_same(paged.cache, after)
+    start = 0
+    for (_, queries), keys, values in zip(step, paged.keys, paged.values, strict=True):
+        rows = slice(start, start + queries)
+        assert_near(out[rows], attend_naively(query[rows], keys, values, scale, causal=True, bias=dense), dtype)
+        start += queries
+
+
+@pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
+@pytest.mark.parametrize(
+    ("block_size", "dtype"), [(16, torch.float32), (64, torch.float16), (16, torch.bfloat16)], ids=str
+)
+def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
+    step: list[Request], block_size: int, dtype: torch.dtype
+) -> None:
+    lengths = [request.length for request in step]
+    cached = [0 if request.newcomer else request.length for request in step]
+    paged = Paged.make(lengths, cached, block_size, "scattered", 2, dtype)
+    after = paged.filled(lengths)
+    query = torch.randn(sum(request.queries for request in step), 2, HEAD_DIM, dtype=dtype)
+    out = run_cross_step(BACKEND, paged, step, query)
+    assert_same(paged.cache, after)
+    assert_cross_attention(out, query, paged, step, SCALE, DTYPES[dtype])
+
+
+@pytest.mark.parametrize("block_size", [16, 64])
+@pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind: str, dtype: torch.dtype) -> None:
+    """One query each, then the last 70 of the longest, whose first keys are beyond every tile's distance."""
+    bias = None
+    if bias_kind == "relative":
+        bias = RelativePositionBias(torch.randn(32, 2, dtype=dtype), bidirectional=False)
+    paged = Paged.make(LENGTHS, LENGTHS, block_size, "two runs", 2, dtype)
+    for step in ([(length, 1) for length in LENGTHS], [(length, min(70, length)) for length in LENGTHS]):
+        query = torch.randn(sum(queries for _, queries in step), 2, HEAD_DIM, dtype=dtype)
+        out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
+        wide = None if bias is None else RelativePositionBias(bias.table.double(), bidirectional=False)
+        cache = Paged(
+            [keys.double() for keys in paged.keys],
+            [values.double() for values in paged.values],
+            *(paged.slots, paged.tables, paged.cache.double(), block_size),
+        )
+        assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
+
+
+def test_a_sequence_does_not_depend_on_its_neighbours() -> None:
+    bias = RelativePositionBias(torch.randn(32, 2), bidirectional=False)
+    lengths = [40, 700, 130]
+    paged = Paged.make(lengths, lengths, 16, "scattered", 2)
+    query = torch.randn(3 + 70, 2, HEAD_DIM)
+    together = run_decoder_step(BACKEND, paged, [(40, 1), (700, 70), (130, 2)], query, SCALE, bias)
+    start = 0
+    for index, (length, queries) in enumerate([(40, 1), (700, 70), (130, 2)]):
+        alone = Paged(
+            *([side[index]] for side in (paged.keys, paged.values, paged.slots, paged.tables)), paged.cache, 16
+        )
+        rows = slice(start, start + queries)
+        out = run_decoder_step(BACKEND, alone, [(length, queries)], query[rows], SCALE, bias)
+        assert torch.equal(out, together[rows])
+        start += queries
+
+
+@pytest.mark.parametrize("head_dim", [16, 24, 80, 128])
+def test_every_head_size_is_served(head_dim: int) -> None:
+    query, key, value = torch.randn(3, 70, 2, head_dim)
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder([70]))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, 0.1, None)
+    assert_near(out, attend_naively(query, key, value, 0.1, causal=False), torch.float32)

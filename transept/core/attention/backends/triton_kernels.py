@@ -1,0 +1,261 @@
+"""Triton kernels of attention over flattened sequences, with keys in a row or in a paged cache.
+
+Called by `transept.core.attention.backends.triton`. Sums and the softmax are float32 whatever the inputs are. What
+comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key.
+
+All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. lengths
+holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its last positions.
+"""
+
+import triton
+import triton.language as tl
+
+PIECE = 512  # keys that one program of attend_pieces reads
+QUERIES, KEYS = 64, 64  # of a tile in attend_tiles; a tile in attend_pieces has as many keys
+
+NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2
+
+
+@triton.jit
+def _slots(first_key, columns, seen, table, BLOCK_SIZE: tl.constexpr, PAGED: tl.constexpr):
+    """Where the keys of some columns lie, int64."""
+    if PAGED:
+        blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
+        return blocks * BLOCK_SIZE + columns % BLOCK_SIZE
+    return (first_key + columns).to(tl.int64)
+
+
+@triton.jit
+def _bias(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS: tl.constexpr):
+    """The biases of keys at columns for queries at positions, which broadcast against each other.
+
+    bias: of one head, by distance from -FARTHEST to FARTHEST, beyond which it stays the same, or by both positions.
+    """
+    if BIAS == 1:
+        distance = tl.minimum(tl.maximum(columns - positions, -FARTHEST), FARTHEST)
+        return tl.load(bias + distance + FARTHEST, mask=mask, other=0.0).to(tl.float32)
+    return tl.load(bias + positions * bias_row + columns, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def attend_tiles(
+    query,
+    keys,
+    values,
+    out,
+    tiles,
+    query_start,
+    key_start,
+    lengths,
+    tables,
+    bias,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    value_row,
+    value_head,
+    out_row,
+    out_head,
+    table_row,
+    bias_head,
+    bias_row,
+    scale,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    PAGED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BIAS: tl.constexpr,
+    FARTHEST: tl.constexpr,
+    UPCAST: tl.constexpr,
+):
+    """Attention of QUERIES queries of one sequence and head over all its keys; the grid is (tiles, heads).
+
+    tiles: int32 [tiles, 2], each with its sequence and its first query there. GROUP: query heads of a key head.
+    UPCAST: widen what is multiplied to float32 first.
+    """
+    tile = tl.program_id(0)
+    head = tl.program_id(1)
+    sequence = tl.load(tiles + 2 * tile)
+    first = tl.load(tiles + 2 * tile + 1)
+    begin = tl.load(query_start + sequence)
+    num_queries = tl.load(query_start + sequence + 1) - begin
+    length = tl.load(lengths + sequence)
+    first_key = 0 if PAGED else tl.load(key_start + sequence)
+    queries = first + tl.arange(0, QUERIES)
+    real = queries < num_queries
+    positions = length - num_queries + queries
+    dims = tl.arange(0, PADDED_DIM)
+    whole = dims < DIM
+    rows = (begin + queries).to(tl.int64)
+    q = tl.load(
+        query + rows[:, None] * query_row + head * query_head + dims[None, :],
+        mask=real[:, None] & whole[None, :],
+        other=0.0,
+    )
+    if UPCAST:
+        q = q.to(tl.float32)
+    top = tl.full([QUERIES], float("-inf"), tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    sums = tl.zeros([QUERIES, PADDED_DIM], tl.float32)
+    stop = tl.minimum(length, length - num_queries + first + QUERIES) if CAUSAL else length
+    for key in range(0, stop, KEYS):
+        columns = key + tl.arange(0, KEYS)
+        seen = columns < length
+        slots = _slots(first_key, columns, seen, tables + sequence * table_row, BLOCK_SIZE, PAGED)
+        k = tl.load(
+            keys + slots[None, :] * key_row + head // GROUP * key_head + dims[:, None],
+            mask=seen[None, :] & whole[:, None],
+            other=0.0,
+        )
+        v = tl.load(
+            values + slots[:, None] * value_row + head // GROUP * value_head + dims[None, :],
+            mask=seen[:, None] & whole[None, :],
+            other=0.0,
+        )
+        if UPCAST:
+            k = k.to(tl.float32)
+            v = v.to(tl.float32)
+        scores = tl.dot(q, k, input_precision="ieee") * scale
+        if BIAS != 0:
+            mask = real[:, None] & seen[None, :]
+            head_bias = bias + head * bias_head
+            scores += _bias(head_bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS)
+        visible = seen[None, :]
+        if CAUSAL:
+            visible = visible & (columns[None, :] <= positions[:, None])
+        scores = tl.where(visible, scores, float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, 1))
+        weights = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(top - higher)
+        total = total * shrink + tl.sum(weights, 1)
+        sums = sums * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+        top = higher
+    tl.store(
+        out + rows[:, None] * out_row + head * out_head + dims[None, :],
+        (sums / total[:, None]).to(out.dtype.element_ty),
+        mask=real[:, None] & whole[None, :],
+    )
+
+
+@triton.jit
+def attend_pieces(
+    query,
+    keys,
+    values,
+    out,
+    sums_out,
+    tops_out,
+    pairs,
+    lengths,
+    tables,
+    bias,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    value_row,
+    value_head,
+    out_row,
+    out_head,
+    table_row,
+    bias_head,
+    bias_row,
+    scale,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    KEYS: tl.constexpr,
+    PIECE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BIAS: tl.constexpr,
+    FARTHEST: tl.constexpr,
+):
+    """Attention of one query and head over PIECE keys of its sequence; the grid is (queries, heads, pieces).
+
+    pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key. WHOLE: there is one piece,
+    which goes to out; else sums_out [queries, heads, pieces, dim] and tops_out [queries, heads, pieces, 2] take the
+    piece's values weighted by exp(score - highest score), that highest score and the sum of the weights.
+    """
+    index = tl.program_id(0)
+    head = tl.program_id(1)
+    piece = tl.program_id(2)
+    row = tl.load(pairs + 2 * index).to(tl.int64)
+    sequence = tl.load(pairs + 2 * index + 1)
+    length = tl.load(lengths + sequence)
+    if piece * PIECE < length:
+        dims = tl.arange(0, PADDED_DIM)
+        whole = dims < DIM
+        q = tl.load(query + row * query_row + head * query_head + dims, mask=whole, other=0.0).to(tl.float32) * scale
+        top = float("-inf")
+        total = 0.0
+        sums = tl.zeros([PADDED_DIM], tl.float32)
+        for key in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, length), KEYS):
+            columns = key + tl.arange(0, KEYS)
+            seen = columns < length
+            slots = _slots(0, columns, seen, tables + sequence * table_row, BLOCK_SIZE, True)
+            mask = seen[:, None] & whole[None, :]
+            k = tl.load(
+                keys + slots[:, None] * key_row + head // GROUP * key_head + dims[None, :], mask=mask, other=0.0
+            )
+            v = tl.load(
+                values + slots[:, None] * value_row + head // GROUP * value_head + dims[None, :], mask=mask, other=0.0
+            )
+            scores = tl.sum(k.to(tl.float32) * q[None, :], 1)
+            if BIAS != 0:
+                scores += _bias(bias + head * bias_head, length - 1, columns, seen, bias_row, FARTHEST, BIAS)
+            scores = tl.where(seen, scores, float("-inf"))
+            higher = tl.maximum(top, tl.max(scores, 0))
+            weights = tl.exp(scores - higher)
+            shrink = tl.exp(top - higher)
+            total = total * shrink + tl.sum(weights, 0)
+            sums = sums * shrink + tl.sum(weights[:, None] * v.to(tl.float32), 0)
+            top = higher
+        if WHOLE:
+            tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
+        else:
+            place = ((index * tl.num_programs(1) + head) * tl.num_programs(2) + piece).to(tl.int64)
+            tl.store(sums_out + place * DIM + dims, sums, mask=whole)
+            tl.store(tops_out + 2 * place, top)
+            tl.store(tops_out + 2 * place + 1, total)
+
+
+@triton.jit
+def join_pieces(
+    sums_in,
+    tops_in,
+    out,
+    pairs,
+    lengths,
+    out_row,
+    out_head,
+    num_pieces,
+    DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    PIECE: tl.constexpr,
+):
+    """One softmax from those of attend_pieces' pieces; the grid is (queries, heads)."""
+    index = tl.program_id(0)
+    head = tl.program_id(1)
+    row = tl.load(pairs + 2 * index).to(tl.int64)
+    length = tl.load(lengths + tl.load(pairs + 2 * index + 1))
+    dims = tl.arange(0, PADDED_DIM)
+    whole = dims < DIM
+    top = float("-inf")
+    total = 0.0
+    sums = tl.zeros([PADDED_DIM], tl.float32)
+    for piece in range(tl.cdiv(length, PIECE)):
+        place = ((index * tl.num_programs(1) + head) * num_pieces + piece).to(tl.int64)
+        piece_top = tl.load(tops_in + 2 * place)
+        higher = tl.maximum(top, piece_top)
+        shrink = tl.exp(top - higher)
+        share = tl.exp(piece_top - higher)
+        total = total * shrink + share * tl.load(tops_in + 2 * place + 1)
+        sums = sums * shrink + share * tl.load(sums_in + place * DIM + dims, mask=whole, other=0.0)
+        top = higher
+    tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
