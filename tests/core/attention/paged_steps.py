@@ -13,6 +13,7 @@ from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of the backends for GPUs
 HEAD_DIM = 16
 MAX_LENGTH = 160  # of any sequence in the tables below
 BLOCK_SIZES = [1, 8, 16, 64]

@@ -16,9 +16,22 @@ def test_torch_serves_the_cpu(name: str) -> None:
     assert select_backend(name, *MODEL).name == "torch"
 
 
-def test_triton_serves_a_gpu() -> None:
+def test_triton_serves_a_gpu_where_xformers_does_not() -> None:
     pytest.importorskip("triton")
-    assert select_backend("auto", torch.device("cuda"), torch.bfloat16, 64, 16).name == "triton"
+    for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 80, 64), (torch.bfloat16, 64, 16)):
+        assert select_backend("auto", torch.device("cuda"), dtype, head_dim, block_size).name == "triton"
+
+
+def test_xformers_says_what_it_would_need() -> None:
+    with pytest.raises(ParameterError) as refusal:
+        select_backend("xformers", torch.device("cpu"), torch.float32, 80, 16)
+    for reason in (
+        "it runs on GPUs",
+        "it computes in float16 and bfloat16",
+        "heads have 80 dimensions, possible are 16, 32, 64, 128, 256",
+        "block_size is 16, it takes multiples of 64",
+    ):
+        assert reason in str(refusal.value)
 
 
 def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:

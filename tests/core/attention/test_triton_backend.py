@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from paged_steps import (
     BIASES,
     CROSS_STEPS,
     DECODER_STEPS,
+    DEVICE,
     HEAD_DIM,
     SCALE,
     Paged,
@@ -33,14 +35,15 @@ BACKEND = TritonBackend()
 DTYPES = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}  # and their tolerances
 LENGTHS = [1, 63, 64, 65, 511, 512, 513, 1500]  # around the ends of tiles and of pieces
 pytestmark = pytest.mark.skipif(
-    bool(TritonBackend.reasons_against(torch.device("cpu"), torch.float32, 64, 16)),
-    reason="Triton is not installed, or a GPU is there and its interpreter is not asked for",
+    bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
 )
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _on_device() -> Iterator[None]:
     torch.manual_seed(0)
+    with torch.device(DEVICE):
+        yield
 
 
 def assert_near(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:

@@ -16,8 +16,12 @@ logger = logging.getLogger(__name__)
 _BACKENDS = {
     "torch": "transept.core.attention.backends.torch:TorchBackend",
     "triton": "transept.core.attention.backends.triton:TritonBackend",
+    "xformers": "transept.core.attention.backends.xformers:XformersBackend",
 }
-_AUTO = {"cpu": ("torch",), "cuda": ("triton", "torch")}  # device type -> what "auto" takes, in order of preference
+_AUTO = {
+    "cpu": ("torch",),
+    "cuda": ("xformers", "triton", "torch"),
+}  # device type -> what "auto" takes, in order of preference
 
 
 def select_backend(

@@ -1,0 +1,223 @@
+"""The `xformers` backend: flash attention for encoders and prefill, triton_splitk over the paged cache for the rest.
+
+For GPUs in half precision. Operators are called by themselves, since xFormers' dispatch takes none of them once its C++
+extension cannot load, though these need only PyTorch and Triton. None takes a bias together with sequences of different
+lengths: calls with a bias, and prefill that continues a cached context, are the `triton` backend's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.triton import TritonBackend, TritonPlan
+from transept.core.attention.biases import AttentionBias
+from transept.core.attention.metadata import AttentionMetadata, AttentionType
+
+PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
+HEAD_DIMS = (16, 32, 64, 128, 256)
+DTYPES = (torch.float16, torch.bfloat16)
+NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
+
+
+class XformersPlan(TritonPlan):
+    """xFormers' masks for a step, each made when a first layer asks; what they copy to the GPU is copied once."""
+
+    @cached_property
+    def encoder_mask(self) -> Any:
+        """Of encoder self-attention."""
+        starts = self.metadata.encoder_start_loc
+        return _masks().BlockDiagonalMask.from_seqlens(
+            [stop - start for start, stop in pairwise(starts)], device=self.device
+        )
+
+    @cached_property
+    def self_calls(self) -> SelfCalls:
+        """The calls of decoder self-attention."""
+        metadata = self.metadata
+        counts = [stop - start for start, stop in pairwise(metadata.query_start_loc)]
+        single = [i for i, count in enumerate(counts) if count == 1]
+        whole = [i for i, count in enumerate(counts) if 1 < count == metadata.seq_lens[i]]
+        decode = prefill = None
+        if single:
+            decode = self._paged([1] * len(single), single, metadata.block_tables, metadata.seq_lens)
+        if whole:
+            prefill = _masks().BlockDiagonalCausalMask.from_seqlens([counts[i] for i in whole], device=self.device)
+        return SelfCalls(
+            decode=decode,
+            decode_rows=self._rows(single),
+            prefill=prefill,
+            prefill_rows=self._rows(whole),
+            continues=len(single) + len(whole) < len(counts),
+        )
+
+    @cached_property
+    def cross_mask(self) -> Any:
+        """Of cross-attention."""
+        metadata = self.metadata
+        counts = [stop - start for start, stop in pairwise(metadata.cross_query_start_loc)]
+        return self._paged(counts, range(len(counts)), metadata.cross_block_tables, metadata.cross_seq_lens)
+
+    def _paged(self, counts: list[int], which: Any, tables: list[list[int]], lengths: list[int]) -> Any:
+        """A mask under which some sequences' queries, counts[i] of the i-th, see all of their keys in the cache."""
+        size = self.metadata.block_size
+        longest = max(len(tables[i]) for i in which)
+        padded = [[*tables[i], *[0] * (longest - len(tables[i]))] for i in which]
+        mask = _masks().BlockDiagonalPaddedKeysMask.from_seqlens(
+            q_seqlen=counts, kv_seqlen=[lengths[i] for i in which], kv_padding=longest * size, device=self.device
+        )
+        return mask.make_paged(self._tensor(padded), size, _masks().PagedBlockDiagonalPaddedKeysMask)
+
+    def _rows(self, which: list[int]) -> Tensor | slice:
+        """The query rows of some sequences; a slice where they are all."""
+        starts = self.metadata.query_start_loc
+        if len(which) == len(starts) - 1:
+            return slice(None)
+        rows = [row for i in which for row in range(starts[i], starts[i + 1])]
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+
+@dataclass(frozen=True)
+class SelfCalls:
+    """Self-attention of a step: sequences with one query, whole prompts, and whether there are others."""
+
+    decode: Any
+    decode_rows: Tensor | slice
+    prefill: Any
+    prefill_rows: Tensor | slice
+    continues: bool
+
+
+class XformersBackend(AttentionBackend):
+    """fp16 and bf16, blocks of a multiple of 64 slots; a bias goes to the `triton` backend."""
+
+    name = "xformers"
+
+    def __init__(self) -> None:
+        self.triton = TritonBackend()
+
+    @classmethod
+    def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
+        """See AttentionBackend.reasons_against."""
+        reasons = []
+        if device.type != "cuda":
+            reasons.append("it runs on GPUs")
+        if dtype not in DTYPES:
+            reasons.append("it computes in float16 and bfloat16")
+        if head_dim not in HEAD_DIMS:
+            reasons.append(f"heads have {head_dim} dimensions, possible are {', '.join(map(str, HEAD_DIMS))}")
+        if block_size % PAGE:
+            reasons.append(f"block_size is {block_size}, it takes multiples of {PAGE}")
+        return [*reasons, *_missing()]
+
+    def plan(self, metadata: AttentionMetadata) -> None:
+        """Nothing yet: see XformersPlan."""
+        metadata.plan = XformersPlan(metadata)
+
+    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
+        """See AttentionBackend.write_cross."""
+        self.triton.write_cross(key, value, kv_cache, metadata)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        kv_cache: Tensor | None,
+        metadata: AttentionMetadata,
+        attn_type: AttentionType,
+        scale: float,
+        bias: AttentionBias | None,
+    ) -> Tensor:
+        """See AttentionBackend.forward."""
+        plan: XformersPlan = metadata.plan
+        plan.device = query.device
+        causal = attn_type is AttentionType.DECODER
+        if bias is not None or (causal and plan.self_calls.continues):
+            return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
+        if attn_type is AttentionType.ENCODER:
+            return _flash(query, key, value, plan.encoder_mask, scale)
+        assert kv_cache is not None
+        if not causal:
+            if key is not None and value is not None:
+                self.write_cross(key, value, kv_cache, metadata)
+            return _split_keys(query, kv_cache, plan.cross_mask, scale)
+        assert key is not None
+        assert value is not None
+        assert metadata.slot_mapping is not None
+        cache = kv_cache.flatten(1, 2)
+        cache[0].index_copy_(0, metadata.slot_mapping, key)
+        cache[1].index_copy_(0, metadata.slot_mapping, value)
+        calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        if calls.decode is not None:
+            out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)
+        if calls.prefill is not None:
+            rows = calls.prefill_rows
+            out[rows] = _flash(query[rows], key[rows], value[rows], calls.prefill, scale)
+        return out
+
+
+def _masks() -> Any:
+    return importlib.import_module("xformers.ops.fmha.attn_bias")
+
+
+def _missing() -> list[str]:
+    """What of xFormers cannot be used on this machine, a sentence each."""
+    if find_spec("xformers") is None or find_spec("triton") is None:
+        return ["xFormers and Triton are not both installed (pip install 'transept[gpu]')"]
+    import triton
+
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    if version >= NO_BLOCK_POINTERS:
+        wanted = ".".join(map(str, NO_BLOCK_POINTERS))
+        return [f"its triton_splitk needs Triton before {wanted}; installed is {triton.__version__}"]
+    logging.getLogger("xformers").setLevel(logging.ERROR)  # its warning that the C++ extension cannot load
+    try:
+        importlib.import_module("xformers.ops.fmha.triton_splitk")
+        flash = importlib.import_module("xformers.ops.fmha.flash")
+    except Exception as error:  # whatever a build for another PyTorch raises
+        return [f"xFormers cannot be imported: {error}"]
+    return [] if flash.FLASH_VERSION != "0.0.0" else ["neither its flash attention nor PyTorch's is there"]
+
+
+def _inputs(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) -> Any:
+    common = importlib.import_module("xformers.ops.fmha.common")
+    return common.Inputs(query[None], key[None], value[None], attn_bias=mask, scale=scale)
+
+
+def _expanded(key: Tensor, heads: int) -> Tensor:
+    """[..., kv_heads, dim] with each head repeated for the query heads that share it."""
+    return key if key.shape[-2] == heads else key.repeat_interleave(heads // key.shape[-2], dim=-2)
+
+
+def _flash(query: Tensor, key: Tensor | None, value: Tensor | None, mask: Any, scale: float) -> Tensor:
+    """Attention of sequences in rows: query, key and value [tokens, heads, dim]."""
+    assert key is not None
+    assert value is not None
+    flash = importlib.import_module("xformers.ops.fmha.flash")
+    heads = query.shape[1]
+    out: Tensor = flash.FwOp.apply(_inputs(query, _expanded(key, heads), _expanded(value, heads), mask, scale), False)[
+        0
+    ]
+    return out[0]
+
+
+def _split_keys(query: Tensor, kv_cache: Tensor, mask: Any, scale: float) -> Tensor:
+    """Attention over the paged cache [2, blocks, block_size, heads, dim] of queries [tokens, heads, dim]."""
+    splitk = importlib.import_module("xformers.ops.fmha.triton_splitk")
+    key, value = kv_cache.flatten(1, 2)
+    kv_heads, group = key.shape[1], query.shape[1] // key.shape[1]
+    if group > 1:  # [..., kv_heads, group, dim], where a key head stands for its whole group
+        query = query.unflatten(1, (kv_heads, group))
+        key, value = (each.unsqueeze(2).expand(-1, -1, group, -1) for each in (key, value))
+    out: Tensor = splitk.FwOp.apply(_inputs(query, key, value, mask, scale), False)[0]
+    return out[0].reshape(len(query), kv_heads * group, -1)
