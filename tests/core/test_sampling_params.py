@@ -155,6 +155,7 @@ def test_values_at_the_edge_of_their_range_are_taken(name, value):
         ({"num_beams": 1, "num_return_sequences": 2}, "n=2"),
         ({"num_beams": 2, "stop": "."}, "stop strings do not go with num_beams=2"),
         ({"num_beams": 2, "temperature": 0, "top_k": 4}, "top_k=4 has no meaning"),
+        ({"stop": "a", "detokenize": False}, "leave detokenize True"),
     ],
 )
 def test_contradictions_are_refused(options, message):
@@ -228,6 +229,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"ignore_eos": True},
         {"logprobs": 1},
         {"skip_special_tokens": False},
+        {"detokenize": False},
         {"patience": 2.0},
         {"logits_processors": (print,)},
     ],

@@ -128,6 +128,10 @@ def test_special_tokens_stay_out_of_the_text_unless_wanted(run):
     assert kept.output_text == "<|startoftranscript|> one<|startoftranscript|><|endoftext|>"
 
 
+def test_text_that_nobody_reads_is_not_made(run):
+    assert outcome(run([ONE, TWO, EOS], detokenize=False)) == (STOPPED, None, 3, "")
+
+
 def test_a_stop_string_can_be_a_special_token_that_is_kept(run):
     seq = run([ONE, START, TWO], stop="<|startoftranscript|>", skip_special_tokens=False)
     assert outcome(seq) == (STOPPED, "<|startoftranscript|>", 2, " one")

@@ -61,6 +61,7 @@ class SamplingParams:
         after penalties, bias and suppression, before temperature and truncation; a beam search takes them before all
         of these, and adds penalties and bias to the log probabilities, as transformers does.
     prompt_probe: what to read from the pass over the decoder prompt; the answer is RequestOutput.prompt_probe.
+    detokenize: make text of the tokens; without it every text is empty, and stop strings are not possible.
     skip_special_tokens: leave special tokens out of the text.
 
     Raises ParameterError for unknown, ill-valued or contradictory parameters.
@@ -97,6 +98,7 @@ class SamplingParams:
     seed: int | None = field(default=None, compare=False)  # rows that differ in it alone are sampled together
     logprobs: int | None = None
     prompt_probe: PromptProbe | None = field(default=None, compare=False)  # as seed
+    detokenize: bool = True
     skip_special_tokens: bool = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SamplingParams:
@@ -178,6 +180,10 @@ class SamplingParams:
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
             raise ParameterError(f"min_tokens={self.min_tokens} is over max_tokens={self.max_tokens}")
+        if self.stop and not self.detokenize:
+            raise ParameterError(
+                "stop strings are looked for in the text; leave detokenize True, or use stop_token_ids"
+            )
         if self.beam_search:
             self._check_beam_search()
         elif self.num_beams is not None and (self.num_return_sequences or 1) > 1:

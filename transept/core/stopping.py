@@ -62,6 +62,6 @@ class StopChecker:
             seq.status = SequenceStatus.STOPPED
 
     def _decode(self, token_ids: list[int], params: SamplingParams) -> str:
-        if self.tokenizer is None or not token_ids:
+        if self.tokenizer is None or not token_ids or not params.detokenize:
             return ""
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=params.skip_special_tokens))

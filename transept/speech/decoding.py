@@ -129,6 +129,7 @@ def _sampling_params(
         bad_words_ids=(),
         logits_processors=processors,
         prompt_probe=probe,
+        detokenize=False,
         **search,
     )
 

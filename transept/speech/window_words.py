@@ -73,7 +73,7 @@ def time_words(
         vocab_limit=model.tokens.end_of_text,
         cross_attention_heads=model.alignment_heads,
     )
-    params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe)
+    params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
     (output,) = yield Ask([model.request(features, [*opening, *text, model.tokens.end_of_text], params)])
     weights = output.prompt_probe.cross_attention
     return word_timings(

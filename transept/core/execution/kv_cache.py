@@ -30,7 +30,9 @@ class KVCache:
     ) -> None:
         def pool(num_blocks: int, where: torch.device) -> list[Tensor]:
             size = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)
-            return [torch.empty(size, dtype=dtype, device=where) for _ in range(shape.num_decoder_layers)]
+            # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
+            allocate = torch.empty if where.type == "cpu" else torch.zeros
+            return [allocate(size, dtype=dtype, device=where) for _ in range(shape.num_decoder_layers)]
 
         self.layers = pool(num_device_blocks, device)
         self.host_layers = pool(num_host_blocks, torch.device("cpu"))
