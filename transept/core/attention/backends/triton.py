@@ -93,16 +93,19 @@ class TritonPlan:
                 most_keys = max(most_keys, lengths[sequence])
             else:
                 tiles += [(sequence, first) for first in range(0, stop - start, QUERIES)]
-        longest = max(map(len, tables), default=0) if tables is not None else 0
-        padded = None if tables is None else [[*table, *[0] * (longest - len(table))] for table in tables]
         return Work(
             query_start=self._tensor(starts),
             lengths=self._tensor(lengths),
-            tables=None if padded is None else self._tensor(padded),
+            tables=None if tables is None else self.padded(tables),
             pairs=self._tensor(pairs),
             tiles=self._tensor(tiles),
             most_keys=most_keys,
         )
+
+    def padded(self, tables: list[list[int]]) -> Tensor:
+        """Block tables as one, int32 [tables, most blocks]."""
+        longest = max(map(len, tables), default=0)
+        return self._tensor([[*table, *[0] * (longest - len(table))] for table in tables])
 
     def _tensor(self, values: list[Any]) -> Tensor:
         return torch.tensor(values, dtype=torch.int32, device=self.device)
@@ -135,7 +138,7 @@ class TritonBackend(AttentionBackend):
         """See AttentionBackend.write_cross."""
         plan: TritonPlan = metadata.plan
         plan.device = kv_cache.device
-        _write(key, value, kv_cache, plan.cross_slots)
+        write(key, value, kv_cache, plan.cross_slots)
 
     def forward(
         self,
@@ -165,7 +168,7 @@ class TritonBackend(AttentionBackend):
             assert key is not None
             assert value is not None
             assert metadata.slot_mapping is not None
-            _write(key, value, kv_cache, metadata.slot_mapping)
+            write(key, value, kv_cache, metadata.slot_mapping)
         elif bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
         elif key is not None and value is not None:
@@ -175,7 +178,8 @@ class TritonBackend(AttentionBackend):
         return out
 
 
-def _write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+    """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache."""
     cache = kv_cache.flatten(1, 2)
     cache[0].index_copy_(0, slots, key)
     cache[1].index_copy_(0, slots, value)
@@ -226,17 +230,17 @@ def _attend(
         "FARTHEST": bias.shape[1] // 2 if bias is not None and form == kernels.BY_DISTANCE else 0,
     }
     biases = query if bias is None else bias
+    in_interpreter = not query.is_cuda
     if len(work.tiles):
         kernels.attend_tiles[len(work.tiles), heads](
-            *(query, keys, values, out, work.tiles, work.query_start, work.query_start, work.lengths, tables, biases),
+            *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
             *strides,
             scale,
             **constants,
             QUERIES=kernels.QUERIES,
             PAGED=work.tables is not None,
             CAUSAL=causal,
-            UPCAST=query.dtype is torch.bfloat16
-            and not query.is_cuda,  # the interpreter's product of bfloat16 is wrong
+            UPCAST=in_interpreter and query.dtype is torch.bfloat16,  # whose product is wrong there
         )
     if len(work.pairs):
         pieces = -(-work.most_keys // kernels.PIECE)

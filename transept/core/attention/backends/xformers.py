@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.backends.triton import TritonBackend, TritonPlan
+from transept.core.attention.backends.triton import TritonBackend, TritonPlan, write
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
@@ -70,12 +70,14 @@ class XformersPlan(TritonPlan):
     def _paged(self, counts: list[int], which: Any, tables: list[list[int]], lengths: list[int]) -> Any:
         """A mask under which some sequences' queries, counts[i] of the i-th, see all of their keys in the cache."""
         size = self.metadata.block_size
-        longest = max(len(tables[i]) for i in which)
-        padded = [[*tables[i], *[0] * (longest - len(tables[i]))] for i in which]
+        padded = self.padded([tables[i] for i in which])
         mask = _masks().BlockDiagonalPaddedKeysMask.from_seqlens(
-            q_seqlen=counts, kv_seqlen=[lengths[i] for i in which], kv_padding=longest * size, device=self.device
+            q_seqlen=counts,
+            kv_seqlen=[lengths[i] for i in which],
+            kv_padding=padded.shape[1] * size,
+            device=self.device,
         )
-        return mask.make_paged(self._tensor(padded), size, _masks().PagedBlockDiagonalPaddedKeysMask)
+        return mask.make_paged(padded, size, _masks().PagedBlockDiagonalPaddedKeysMask)
 
     def _rows(self, which: list[int]) -> Tensor | slice:
         """The query rows of some sequences; a slice where they are all."""
@@ -154,9 +156,7 @@ class XformersBackend(AttentionBackend):
         assert key is not None
         assert value is not None
         assert metadata.slot_mapping is not None
-        cache = kv_cache.flatten(1, 2)
-        cache[0].index_copy_(0, metadata.slot_mapping, key)
-        cache[1].index_copy_(0, metadata.slot_mapping, value)
+        write(key, value, kv_cache, metadata.slot_mapping)
         calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if calls.decode is not None:
             out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)
@@ -204,10 +204,8 @@ def _flash(query: Tensor, key: Tensor | None, value: Tensor | None, mask: Any, s
     assert key is not None
     assert value is not None
     flash = importlib.import_module("xformers.ops.fmha.flash")
-    heads = query.shape[1]
-    out: Tensor = flash.FwOp.apply(_inputs(query, _expanded(key, heads), _expanded(value, heads), mask, scale), False)[
-        0
-    ]
+    key, value = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
+    out: Tensor = flash.FwOp.apply(_inputs(query, key, value, mask, scale), False)[0]
     return out[0]
 
 
