@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from transept.errors import ParameterError
 from transept.speech.vad import (
-    FRAME,
     Span,
     VadOptions,
     pack,
     padded,
     silence_between,
-    speech_probabilities,
     speech_spans,
 )
+from transept.speech.vad_network import FRAME, speech_probabilities
 
 RATE = 16_000
 

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from transept.errors import ParameterError
 from transept.multimodal.audio import Waveform
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from transept.speech.vad_network import FRAME, speech_probabilities
 
 SAMPLE_RATE = 16_000  # Hz
-FRAME = 512  # samples; 32 ms, for which the model gives one probability
-CONTEXT = 64  # samples before a frame that the model looks at, too
-BLOCK_FRAMES = 512  # per call of the model; 16 s, about 15 MiB of activations
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
 
 LONG_PAUSE = 16_000  # samples; a pause of a second is as good as a longer one
@@ -84,7 +77,7 @@ def speech_spans(waveform: Waveform, options: VadOptions | None = None) -> list[
     """
     options = options or VadOptions()
     probabilities = speech_probabilities(waveform)
-    from silero_vad import get_speech_timestamps_from_probs  # after _load_network, which mends what importing it does
+    from silero_vad import get_speech_timestamps_from_probs  # after the network, which mends what this import does
 
     min_silence = options.min_silence_duration_ms
     found = get_speech_timestamps_from_probs(
@@ -152,55 +145,6 @@ def silence_between(spans: Sequence[Span], times: Sequence[float]) -> list[float
         )
         silence.append(end - begin - speech)
     return silence
-
-
-def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
-    """How likely each frame of 32 ms is to be speech: [-(-num_samples // FRAME)] float32.
-
-    What the model of silero-vad gives frame by frame, but with all of it except its recurrent layer run over many
-    frames at a time, which is ten times as fast.
-    """
-    import torch
-
-    network, recurrent = _load_network()
-    state, probabilities = None, [np.empty(0, np.float32)]
-    with torch.inference_mode():
-        for frames in _frame_blocks(waveform):
-            features = network.encoder(network.run_extractors(frames)).squeeze(-1)  # [frames, 128]
-            hidden, state = recurrent(features, state)
-            probabilities.append(network.decoder.decoder(hidden.unsqueeze(-1)).flatten().numpy())
-    return np.concatenate(probabilities)
-
-
-def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:
-    """Blocks of frames, each with its context before it: [up to BLOCK_FRAMES, CONTEXT + FRAME].
-
-    The recording has zeros before its first sample and after its last.
-    """
-    import torch
-
-    size = BLOCK_FRAMES * FRAME
-    for start in range(0, len(waveform), size):
-        samples = waveform[max(start - CONTEXT, 0) : start + size]
-        before = CONTEXT if start == 0 else 0
-        after = -(before + len(samples) - CONTEXT) % FRAME
-        yield torch.from_numpy(np.pad(samples, (before, after))).unfold(0, CONTEXT + FRAME, FRAME)
-
-
-@cache
-def _load_network() -> tuple[Any, Any]:
-    """The packaged network for 16 kHz, and its recurrent layer as one that runs over many frames in a call."""
-    import torch
-
-    threads = torch.get_num_threads()
-    from silero_vad import load_silero_vad
-
-    torch.set_num_threads(threads)  # importing silero_vad sets one thread for the whole process
-    network = load_silero_vad()._model
-    weights = {name: getattr(network.decoder.rnn, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    recurrent = torch.nn.LSTM(weights["weight_ih"].shape[1], weights["weight_hh"].shape[1])
-    recurrent.load_state_dict({f"{name}_l0": weight for name, weight in weights.items()})
-    return network, recurrent.eval()
 
 
 def _shortened(waveform: Waveform, spans: Iterable[Span], max_samples: float) -> Iterator[Span]:

@@ -36,9 +36,17 @@ def test_activations(name: str) -> None:
     x = NUMBERS.clone() if name != "gelu_new" else NUMBERS.clamp(-1e9, 1e9)  # the cube is finite
     expected = get_activation(name)(x.double())
     rows = torch.stack([x, x.flip(0)])
-    activate(rows.numpy(), ACTIVATIONS[name])
+    activate(rows.numpy(), np.empty(0, np.float32), ACTIVATIONS[name])
     torch.testing.assert_close(rows[0].double(), expected, rtol=1e-6, atol=4e-7)
     torch.testing.assert_close(rows[1], rows[0].flip(0), rtol=0, atol=0)
+
+
+def test_activation_of_a_sum() -> None:
+    torch.manual_seed(0)
+    x, bias = torch.randn(3, 1300), torch.randn(1300)
+    expected = F.gelu(x.double() + bias.double())
+    activate(x.numpy(), bias.numpy(), ACTIVATIONS["gelu"])
+    torch.testing.assert_close(x.double(), expected, rtol=1e-6, atol=4e-7)
 
 
 def normalized(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

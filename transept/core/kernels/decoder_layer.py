@@ -106,8 +106,8 @@ def decoder_layer(
 
     _begin(x, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm, inner)
     hidden = np.empty((rows, len(weights.fc1)), np.float32)
-    product(inner, weights.fc1, weights.fc1_bias, hidden)
-    activate(hidden, activation)
+    product(inner, weights.fc1, weights.fc1_bias[:0], hidden)
+    activate(hidden, weights.fc1_bias, activation)
     if weights.gate.size:
         gate = np.empty_like(hidden)
         product(inner, weights.gate, weights.gate_bias, gate)

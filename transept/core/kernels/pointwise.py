@@ -64,13 +64,15 @@ def tanh(x: np.float32) -> np.float32:
 
 
 @kernel(parallel=True)
-def activate(x: npt.NDArray[np.float32], kind: int) -> None:
-    """Apply an activation in place. x: [rows, columns]."""
+def activate(x: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], kind: int) -> None:
+    """Apply an activation to ``x + bias`` in place. x: [rows, columns], bias: [columns], or empty for none."""
     columns = x.shape[1]
     pieces = (columns + CHUNK - 1) // CHUNK
     for piece in prange(pieces * x.shape[0]):
         start = piece % pieces * CHUNK
         part = x[piece // pieces, start : min(start + CHUNK, columns)]
+        if bias.size:
+            _add_row(part, bias[start : start + CHUNK])
         # A loop each, in a function of its own: only so are they vector instructions.
         if kind == GELU:
             _gelu(part)
@@ -82,6 +84,12 @@ def activate(x: npt.NDArray[np.float32], kind: int) -> None:
             _silu(part)
         else:
             _tanh(part)
+
+
+@kernel()
+def _add_row(x: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> None:
+    for i in range(len(x)):
+        x[i] += other[i]
 
 
 @kernel()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from transept.core.kernels.few_rows import NO_BIAS, array_of
+from transept.core.kernels.launch import runs_on
+from transept.core.kernels.pointwise import ACTIVATIONS, activate
 from transept.core.layers.activations import get_activation
-from transept.core.layers.linear import ColumnParallelLinear, ParallelGroup, RowParallelLinear
+from transept.core.layers.linear import ColumnParallelLinear, ParallelGroup, RowParallelLinear, matmul
 
 
 class FeedForward(nn.Module):
@@ -34,7 +37,16 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape, in the wider dtype of x and fc2."""
-        hidden = self.activation(self.fc1(x))
+        hidden = self._activated(x)
         if self.gate is not None:
             hidden = hidden * self.gate(x)
         return self.fc2(hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype)))
+
+    def _activated(self, x: Tensor) -> Tensor:
+        """``act(fc1(x))``, on a CPU with the bias added as the activation is applied."""
+        if not runs_on(x) or self.activation_name not in ACTIVATIONS:
+            return self.activation(self.fc1(x))
+        hidden = matmul(x, self.fc1.weight)
+        bias = NO_BIAS if self.fc1.bias is None else array_of(self.fc1.bias)
+        activate(hidden.numpy(), bias, ACTIVATIONS[self.activation_name])
+        return hidden
