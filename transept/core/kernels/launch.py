@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; infinities and NaNs keep their meaning
+EXACT = {"contract"}  # a product may be added without being rounded before
 
 
 def kernel(*, parallel: bool = False, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function as it is first called, and keep the result on disk where a folder for that can be written.
 
-    exact: without FAST_MATH. Divisions by zero are infinite: a check would keep loops from becoming vector
-    instructions.
+    exact: with EXACT instead of FAST_MATH. Divisions by zero are infinite: a check would keep loops from becoming
+    vector instructions.
     """
-    options: dict[str, Any] = {"parallel": parallel, "error_model": "numpy", "fastmath": not exact and FAST_MATH}
+    options: dict[str, Any] = {"parallel": parallel, "error_model": "numpy", "fastmath": EXACT if exact else FAST_MATH}
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

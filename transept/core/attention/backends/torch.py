@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels import encoder_attention
 from transept.core.kernels.decoder_layer import DecodeStep
 from transept.core.kernels.few_rows import MOST_ROWS
 from transept.core.kernels.launch import runs_on
@@ -190,10 +191,16 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
 def _attend_encoder(
     query: Tensor, key: Tensor, value: Tensor, metadata: AttentionMetadata, scale: float, bias: AttentionBias | None
 ) -> Tensor:
+    out = torch.empty_like(query)
     lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
     masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
-    parts = zip(_split(query, lengths), _split(key, lengths), _split(value, lengths), masks, strict=True)
-    return _join([_attend(q, k, v, scale, mask) for q, k, v, mask in parts])
+    for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
+        q, k, v = query[start:end], key[start:end], value[start:end]
+        if mask is None and encoder_attention.serves(q):
+            encoder_attention.attend(q, k, v, scale, out[start:end])
+        else:
+            out[start:end] = _attend(_heads_first(q), _heads_first(k), _heads_first(v), scale, mask)[0]
+    return out
 
 
 def _attend_decoder(
@@ -295,16 +302,6 @@ def _mask(bias: AttentionBias | None, causal: bool, num_queries: int, num_keys: 
 def _heads_first(x: Tensor) -> Tensor:
     """[tokens, heads, dim] as the [1, heads, tokens, dim] that PyTorch wants."""
     return x.transpose(0, 1).unsqueeze(0)
-
-
-def _split(x: Tensor, counts: list[int]) -> tuple[Tensor, ...]:
-    """Each sequence's tokens of [tokens, heads, dim], as [1, heads, its tokens, dim]."""
-    return _heads_first(x).split(counts, dim=2)
-
-
-def _join(outs: list[Tensor]) -> Tensor:
-    """Each [1, its tokens, heads, dim]. Returns [tokens, heads, dim]."""
-    return outs[0][0] if len(outs) == 1 else torch.cat(outs, dim=1)[0]
 
 
 def _by_head(cache: Tensor) -> Tensor:

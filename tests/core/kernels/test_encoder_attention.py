@@ -1,0 +1,55 @@
+"""The encoder's attention against PyTorch's in float64."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from transept.core.kernels import encoder_attention
+from transept.core.kernels.encoder_attention import FEWEST_TOKENS
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    out = torch.full(query.shape, float("nan"))
+    encoder_attention.attend(query, key, value, scale, out)
+    return out
+
+
+def expected(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    q, k, v = (x.double().transpose(0, 1) for x in (query, key, value))
+    return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True).transpose(0, 1)
+
+
+@settings(deadline=None, max_examples=40)  # the first example compiles
+@given(
+    st.integers(FEWEST_TOKENS, 400), st.integers(1, 3), st.integers(1, 3), st.sampled_from([16, 32, 48, 64, 80, 128])
+)
+def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int) -> None:
+    torch.manual_seed(tokens)
+    heads = kv_heads * shared
+    projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
+    query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
+    out = attend(query, key, value, dim**-0.5)
+    torch.testing.assert_close(out.double(), expected(query, key, value, dim**-0.5), rtol=1e-5, atol=2e-6)
+
+
+def test_scores_that_exp_cannot_hold() -> None:
+    torch.manual_seed(0)
+    query, key, value = 10 * torch.randn(3, 1500, 2, 64)
+    out = attend(query, key, value, 1.0)  # scores to some thousands, which float32 holds to 2e-4
+    torch.testing.assert_close(out.double(), expected(query, key, value, 1.0), rtol=2e-3, atol=2e-2)
+
+
+def test_a_row_is_the_same_wherever_it_stands() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 131, 2, 32)
+    turned = attend(query.roll(7, dims=0), key, value, 0.2).roll(-7, dims=0)
+    assert torch.equal(turned, attend(query, key, value, 0.2))
+
+
+def test_which_sequences_it_serves() -> None:
+    assert encoder_attention.serves(torch.empty(FEWEST_TOKENS, 2, 64))
+    assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS - 1, 2, 64))
+    assert not encoder_attention.serves(torch.empty(100, 2, 40))
+    assert not encoder_attention.serves(torch.empty(100, 2, 64, dtype=torch.bfloat16))
