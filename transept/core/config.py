@@ -53,6 +53,7 @@ class EngineConfig:
     kv_cache_bytes: cache memory on the device. Default: 4 GiB, and at most a quarter of the machine's memory, on a
         CPU; half of what is free on a GPU. A CPU's pages are used only when they are written.
     swap_bytes: host memory for preempted requests; 0 recomputes them.
+    enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
     max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
 
     Raises ParameterError for an unknown option or a value out of range.
@@ -67,6 +68,7 @@ class EngineConfig:
     block_size: int = 64
     kv_cache_bytes: int | None = None
     swap_bytes: int = 0
+    enforce_eager: bool = False
     max_num_seqs: int = 64
     max_decoder_tokens: int | None = None
     max_encoder_tokens: int | None = None

@@ -24,6 +24,20 @@ class AttentionType(enum.Enum):
     ENCODER_DECODER = "encoder_decoder"  # the cross-attention cache; no mask within a sequence
 
 
+@dataclass(frozen=True)
+class DecodeTables:
+    """Where keys lie in a step of one token a sequence, in device tensors that are overwritten from step to step.
+
+    lengths, cross_lengths: int32 [sequences], of the keys of self- and cross-attention. tables, cross_tables: int32
+    [sequences, blocks], in which a sequence uses as many of the first as its length takes.
+    """
+
+    lengths: Tensor
+    tables: Tensor
+    cross_lengths: Tensor
+    cross_tables: Tensor
+
+
 @dataclass
 class AttentionMetadata:
     """One step, described in tokens.

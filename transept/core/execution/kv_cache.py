@@ -16,7 +16,8 @@ def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
 class KVCache:
     """Per decoder layer ``[2, num_blocks, block_size, num_kv_heads, head_dim]``, on the device and on the host.
 
-    Self- and cross-attention share the blocks; which block is whose is BlockSpaceManager's business.
+    Self- and cross-attention share the blocks; which block is whose is BlockSpaceManager's business. After them comes a
+    spare one on the device, for what is computed only to fill up a step.
     """
 
     def __init__(
@@ -34,7 +35,8 @@ class KVCache:
             allocate = torch.empty if where.type == "cpu" else torch.zeros
             return [allocate(size, dtype=dtype, device=where) for _ in range(shape.num_decoder_layers)]
 
-        self.layers = pool(num_device_blocks, device)
+        self.spare_block = num_device_blocks
+        self.layers = pool(num_device_blocks + 1, device)
         self.host_layers = pool(num_host_blocks, torch.device("cpu"))
 
     def swap_out(self, pairs: list[tuple[int, int]]) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
+from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRow
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Sampler, SamplingRow
@@ -27,11 +28,19 @@ CPU_ENCODER_CHUNK = 2048
 class ModelRunner:
     """Runs steps on one device."""
 
-    def __init__(self, model: ForConditionalGeneration, cache: KVCache, block_size: int, sampler: Sampler) -> None:
+    def __init__(
+        self,
+        model: ForConditionalGeneration,
+        cache: KVCache,
+        block_size: int,
+        sampler: Sampler,
+        graphs: DecodeGraphs | None = None,
+    ) -> None:
         self.model = model
         self.cache = cache
         self.block_size = block_size
         self.sampler = sampler
+        self.graphs = graphs
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
 
@@ -41,6 +50,8 @@ class ModelRunner:
         if not step:
             return StepOutput()  # blocks have moved, nothing is computed
         match_threads()
+        if self.graphs is not None and not any(group.is_newcomer for group in step):
+            return StepOutput(self.sampler(self.graphs(self._decode_rows(step)), _sampling_rows(step)))
         newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step)
@@ -48,12 +59,7 @@ class ModelRunner:
         probes = PromptProbes(step, metadata, self.cache.layers)
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         logits = self.model.compute_logits(self._last_rows(hidden, metadata))
-        rows = [
-            SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
-            for group in step
-            for seq_id, data in group.seq_data.items()
-        ]
-        return StepOutput(self.sampler(logits, rows), probes.read(hidden, self.model.compute_logits))
+        return StepOutput(self.sampler(logits, _sampling_rows(step)), probes.read(hidden, self.model.compute_logits))
 
     def _encode(self, newcomers: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all newcomers, [encoder_tokens, hidden], computed in chunks."""
@@ -102,6 +108,22 @@ class ModelRunner:
         metadata.slot_mapping = self._tensor(slots)
         return self._tensor(input_ids), self._tensor(positions), metadata
 
+    def _decode_rows(self, step: list[SequenceGroupMetadata]) -> list[DecodeRow]:
+        """The sequences of a step without newcomers."""
+        return [
+            DecodeRow(
+                token_id=data.last_token_id,
+                position=(position := data.num_tokens - 1),
+                slot=(table := group.block_tables[seq_id])[position // self.block_size] * self.block_size
+                + position % self.block_size,
+                block_table=table,
+                cross_block_table=group.cross_block_table,
+                cross_length=group.encoder_seq_data.num_tokens,
+            )
+            for group in step
+            for seq_id, data in group.seq_data.items()
+        ]
+
     def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
         """Of [num_tokens, hidden], each sequence's last row."""
         starts = metadata.query_start_loc
@@ -109,6 +131,14 @@ class ModelRunner:
 
     def _tensor(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def _sampling_rows(step: list[SequenceGroupMetadata]) -> list[SamplingRow]:
+    return [
+        SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
+        for group in step
+        for seq_id, data in group.seq_data.items()
+    ]
 
 
 def _chunks(newcomers: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:

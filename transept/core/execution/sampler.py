@@ -7,8 +7,11 @@ batch, and after preemption.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +33,19 @@ class SamplingRow:
     num_samples: int
 
 
+class Chosen(NamedTuple):
+    """What was chosen for some rows, still on the device: tokens and their log probabilities, [rows, samples] each.
+
+    top: the same for the likeliest tokens, [rows, logprobs], where those were asked for. forbidden: whether tokens may
+    be among them whose log probability is minus infinity.
+    """
+
+    tokens: Tensor
+    logprobs: Tensor
+    top: tuple[Tensor, Tensor] | None
+    forbidden: bool = False
+
+
 class Sampler:
     """Applies penalties, bias and suppression, then takes the likeliest token, draws, or lists a beam's candidates."""
 
@@ -46,16 +62,15 @@ class Sampler:
         alike: dict[tuple[SamplingParams, int], list[int]] = {}
         for index, row in enumerate(rows):
             alike.setdefault((row.params, row.num_samples), []).append(index)
-        sampled: dict[int, list[SampledToken]] = {}
+        chosen: list[Chosen] = []
         for (params, _), indices in alike.items():
             block = (logits if len(indices) == len(rows) else logits[indices]).float()
-            group = [rows[index] for index in indices]
-            for row, tokens in zip(group, self._choose(block, params, group), strict=True):
-                sampled[row.seq_id] = tokens
-        return sampled
+            chosen.append(self._choose(block, params, [rows[index] for index in indices]))
+        order = [rows[index].seq_id for indices in alike.values() for index in indices]
+        return dict(zip(order, _on_host(chosen), strict=True))
 
-    def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[SampledToken]]:
-        """The tokens of each row of [rows, vocabulary], whose parameters are equal. In place."""
+    def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
+        """Of each row of [rows, vocabulary], whose parameters are equal. In place."""
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
@@ -64,9 +79,10 @@ class Sampler:
             return _candidates(logprobs, params, rows[0].num_samples)
         self._process(logits, params, rows)
         if params.greedy and not params.logprobs and runs_on(logits):
-            return [[SampledToken(token, logprob, None)] for token, logprob in zip(*likeliest(logits), strict=True)]
-        drawn = logits.argmax(dim=-1, keepdim=True).tolist() if params.greedy else _draw(logits, params, rows)
-        return _with_logprobs(logits, drawn, params)
+            return Chosen(*likeliest(logits), None)
+        drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
+        logprobs = logits.log_softmax(dim=-1)
+        return Chosen(drawn, logprobs.gather(-1, drawn), _likeliest(logprobs, params.logprobs))
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Penalties, bias, what forbids tokens, then what forces one. In place on [rows, vocabulary]."""
@@ -156,7 +172,7 @@ def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]
             logits[i, torch.tensor(sorted(forbidden), device=logits.device)] = float("-inf")
 
 
-def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> list[list[int]]:
+def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Tensor:
     """Random tokens, num_samples for each row of [rows, vocabulary], by the Gumbel-max trick.
 
     The draw is ``argmax(logits - log E)`` with a number E from the exponential distribution for each token. Unlike a
@@ -171,7 +187,7 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> li
         torch.stack([_noise(row, row.data.sample_index + sample, scaled) for row in rows]).add_(scaled).argmax(dim=-1)
         for sample in range(rows[0].num_samples)
     ]
-    return torch.stack(drawn, dim=-1).tolist()
+    return torch.stack(drawn, dim=-1)
 
 
 def _noise(row: SamplingRow, sample: int, like: Tensor) -> Tensor:
@@ -205,40 +221,31 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
     return logits
 
 
-def _with_logprobs(logits: Tensor, drawn: list[list[int]], params: SamplingParams) -> list[list[SampledToken]]:
-    """Attach log probabilities. logits: [rows, vocabulary], processed; drawn: [rows][num_samples] token ids."""
-    all_logprobs = logits.log_softmax(dim=-1)
-    logprobs = all_logprobs.gather(-1, torch.tensor(drawn, device=logits.device)).tolist()
-    top: list[dict[int, float] | None] = [None] * len(drawn)
-    if params.logprobs:
-        values, indices = all_logprobs.topk(params.logprobs, dim=-1)
-        pairs = zip(indices.tolist(), values.tolist(), strict=True)
-        top = [dict(zip(ids, numbers, strict=True)) for ids, numbers in pairs]
-    return [
-        [
-            SampledToken(token, logprob, None if best is None else {**best, token: logprob})
-            for token, logprob in zip(row_tokens, row_logprobs, strict=True)
-        ]
-        for row_tokens, row_logprobs, best in zip(drawn, logprobs, top, strict=True)
-    ]
-
-
-def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> list[list[SampledToken]]:
-    """The likeliest tokens of each beam, best first; forbidden ones are left out.
-
-    logprobs: [rows, vocabulary], processed.
-    """
+def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> Chosen:
+    """The likeliest tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
     values, indices = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
-    num_top = params.logprobs or 0
-    top = logprobs.topk(num_top, dim=-1) if num_top else None
-    candidates: list[list[SampledToken]] = []
-    for row, (row_values, row_indices) in enumerate(zip(values.tolist(), indices.tolist(), strict=True)):
-        best = dict(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)) if top else None
-        candidates.append(
-            [
-                SampledToken(token, value, None if best is None else {**best, token: value})
-                for token, value in zip(row_indices, row_values, strict=True)
-                if value > float("-inf")
+    return Chosen(indices, values, _likeliest(logprobs, params.logprobs), forbidden=True)
+
+
+def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | None:
+    """So many of the likeliest tokens of [rows, vocabulary], and their log probabilities, [rows, count] each."""
+    if not count:
+        return None
+    values, indices = logprobs.topk(count, dim=-1)
+    return indices, values
+
+
+def _on_host(chosen: list[Chosen]) -> Iterator[list[SampledToken]]:
+    """Of each row its tokens, in order, without forbidden ones. Only here does a step wait for the device."""
+    parts = [[part.double() for part in (each.tokens, each.logprobs, *(each.top or ()))] for each in chosen]
+    numbers = iter(torch.cat([part.flatten() for each in parts for part in each]).tolist())  # exact in float64
+    for each, tensors in zip(chosen, parts, strict=True):
+        tokens, logprobs, *top = [[list(islice(numbers, part.shape[1])) for _ in part] for part in tensors]
+        for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
+            best = zip(*(part[row] for part in top), strict=True) if top else ()
+            asked = {int(token): value for token, value in best}
+            yield [
+                SampledToken(int(token), value, {**asked, int(token): value} if top else None)
+                for token, value in zip(row_tokens, row_logprobs, strict=True)
+                if not each.forbidden or value > float("-inf")
             ]
-        )
-    return candidates

@@ -12,6 +12,7 @@ from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.config import EngineConfig
+from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
@@ -44,7 +45,10 @@ class Worker:
         if device.type == "cpu" and dtype is torch.float32:
             narrow_weights(model)
         self.cache = KVCache(shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device)
-        self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device))
+        graphs = None
+        if device.type == "cuda" and not config.enforce_eager and backend.replayable:
+            graphs = DecodeGraphs(model, self.cache, config.block_size)
+        self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device), graphs)
 
     def execute(self, step: SchedulerOutputs) -> StepOutput:
         """Move the step's blocks, then run it."""

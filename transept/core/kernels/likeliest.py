@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from numba import prange
 from torch import Tensor
 
@@ -16,13 +17,13 @@ from transept.core.kernels.pointwise import exp
 PIECE = 4096  # logits
 
 
-def likeliest(logits: Tensor) -> tuple[list[int], list[float]]:
+def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
     """logits: [rows, vocabulary], float32 on the CPU. Returns of each row the token (the first of equals) and its log
-    probability.
+    probability, [rows, 1] each, int64 and float32.
     """
     tokens, logprobs = np.empty(len(logits), np.int64), np.empty(len(logits), np.float32)
     _likeliest(logits.contiguous().numpy(), tokens, logprobs)
-    return tokens.tolist(), logprobs.tolist()
+    return torch.from_numpy(tokens[:, None]), torch.from_numpy(logprobs[:, None])
 
 
 @kernel(parallel=True)

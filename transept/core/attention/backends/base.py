@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
 from transept.core.kernels.decoder_layer import DecodeStep
 
 
@@ -17,6 +17,7 @@ class AttentionBackend(ABC):
     """Computes attention for flattened tokens over the paged cache. Stateless: one object serves all layers."""
 
     name: ClassVar[str]
+    replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
 
     @classmethod
     @abstractmethod
@@ -26,6 +27,10 @@ class AttentionBackend(ABC):
     @abstractmethod
     def plan(self, metadata: AttentionMetadata) -> None:
         """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
+
+    def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
+        """Plan steps of one token a sequence whose keys lie where ``tables`` say at the time; only if `replayable`."""
+        raise NotImplementedError
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
         """The step for `transept.core.kernels.decoder_layer`, if that can compute it; bias: of self-attention.

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
 
 MOST_QUERIES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256
@@ -81,6 +81,19 @@ class TritonPlan:
         ]
         return torch.tensor(slots, dtype=torch.int64, device=self.device)
 
+    def read(self, tables: DecodeTables) -> None:
+        """Take one query a sequence, whose keys lie where ``tables`` say."""
+        self.device = tables.lengths.device
+        rows = torch.arange(len(tables.lengths), dtype=torch.int32, device=self.device)
+        pairs, none = torch.stack([rows, rows], dim=1), rows[:0]
+        size = self.metadata.block_size
+        for name, lengths, blocks in (
+            ("decoder", tables.lengths, tables.tables),
+            ("cross", tables.cross_lengths, tables.cross_tables),
+        ):
+            work = Work(rows, lengths, blocks, pairs=pairs, tiles=none, most_keys=blocks.shape[1] * size)
+            self.__dict__[name] = work  # in place of the cached property
+
     def _work(self, starts: list[int], lengths: list[int], tables: list[list[int]] | None, most_queries: int) -> Work:
         from transept.core.attention.backends.triton_kernels import QUERIES
 
@@ -115,6 +128,7 @@ class TritonBackend(AttentionBackend):
     """fp16, bf16 and fp32, any block size, both forms of bias."""
 
     name = "triton"
+    replayable = True
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
@@ -133,6 +147,11 @@ class TritonBackend(AttentionBackend):
     def plan(self, metadata: AttentionMetadata) -> None:
         """Nothing yet: see TritonPlan."""
         metadata.plan = TritonPlan(metadata)
+
+    def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
+        """See AttentionBackend.plan_decode."""
+        metadata.plan = TritonPlan(metadata)
+        metadata.plan.read(tables)
 
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.backends.triton import TritonBackend, TritonPlan, write
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
 
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)
@@ -29,8 +29,14 @@ DTYPES = (torch.float16, torch.bfloat16)
 NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
 
 
+@dataclass
 class XformersPlan(TritonPlan):
-    """xFormers' masks for a step, each made when a first layer asks; what they copy to the GPU is copied once."""
+    """xFormers' masks for a step, each made when a first layer asks; what they copy to the GPU is copied once.
+
+    by_triton: the step is the `triton` backend's.
+    """
+
+    by_triton: bool = False
 
     @cached_property
     def encoder_mask(self) -> Any:
@@ -103,6 +109,7 @@ class XformersBackend(AttentionBackend):
     """fp16 and bf16, blocks of a multiple of 64 slots; a bias goes to the `triton` backend."""
 
     name = "xformers"
+    replayable = True
 
     def __init__(self) -> None:
         self.triton = TritonBackend()
@@ -125,6 +132,11 @@ class XformersBackend(AttentionBackend):
         """Nothing yet: see XformersPlan."""
         metadata.plan = XformersPlan(metadata)
 
+    def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
+        """See AttentionBackend.plan_decode. The kernels are those of the `triton` backend: masks are made of lists."""
+        metadata.plan = XformersPlan(metadata, by_triton=True)
+        metadata.plan.read(tables)
+
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""
         self.triton.write_cross(key, value, kv_cache, metadata)
@@ -144,7 +156,7 @@ class XformersBackend(AttentionBackend):
         plan: XformersPlan = metadata.plan
         plan.device = query.device
         causal = attn_type is AttentionType.DECODER
-        if bias is not None or (causal and plan.self_calls.continues):
+        if bias is not None or plan.by_triton or (causal and plan.self_calls.continues):
             return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
         if attn_type is AttentionType.ENCODER:
             return _flash(query, key, value, plan.encoder_mask, scale)

@@ -1,0 +1,276 @@
+"""Large models on one GPU in half precision: Transept beside its bounds, and transformers for Whisper.
+
+    python -m benchmarks.gpu [--models whisper-large-v3 bart-large-cnn flan-t5-xl] [--runs 3] [--device cuda] [--toy]
+
+Models of the published shapes with random weights; the end-of-sequence token is forbidden, so that the work is the same
+every time. Whisper goes from features to token ids, the others from token ids to token ids, greedily. --toy takes
+shapes so small that the script can be tried on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.machine import best_seconds
+from transept import Engine, SamplingParams
+
+TOY = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
+TOY_T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_heads": 4}
+WINDOWS = 16  # that the encoder takes at a time
+NEW_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and how much it is given.
+
+    shape, toy: settings of its config class in transformers. concurrent: requests that run at a time.
+    """
+
+    family: str
+    shape: dict[str, Any]
+    toy: dict[str, Any]
+    concurrent: int
+    start: int
+    eos: int
+
+
+CASES = {
+    "whisper-large-v3": Case(
+        "Whisper",
+        {
+            "vocab_size": 51866, "num_mel_bins": 128, "d_model": 1280, "encoder_layers": 32, "decoder_layers": 32,
+            "encoder_attention_heads": 20, "decoder_attention_heads": 20, "encoder_ffn_dim": 5120,
+            "decoder_ffn_dim": 5120,
+        },
+        {**TOY, "encoder_attention_heads": 4, "decoder_attention_heads": 4}, 64, 50258, 50257,
+    ),
+    "bart-large-cnn": Case(
+        "Bart",
+        {"vocab_size": 50264, "forced_bos_token_id": None, "forced_eos_token_id": None, "normalize_before": False},
+        {**TOY, "encoder_attention_heads": 4, "decoder_attention_heads": 4}, 128, 2, 2,
+    ),
+    "flan-t5-xl": Case(
+        "T5",
+        {
+            "d_model": 2048, "d_kv": 64, "d_ff": 5120, "num_layers": 24, "num_heads": 32,
+            "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "decoder_start_token_id": 0,
+        },
+        TOY_T5, 128, 0, 1,
+    ),
+}  # fmt: skip
+
+
+def checkpoint(case: Case, toy: bool, dtype: torch.dtype, device: str, scratch: Path) -> Path:
+    """A directory of random weights."""
+    import transformers
+
+    config = getattr(transformers, f"{case.family}Config")(**{**case.shape, **(case.toy if toy else {})})
+    torch.manual_seed(0)
+    with torch.device(device):
+        network = getattr(transformers, f"{case.family}ForConditionalGeneration")(config).to(dtype)
+    network.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=case.start, eos_token_id=case.eos, pad_token_id=case.eos
+    )
+    network.save_pretrained(scratch)
+    return scratch
+
+
+def rates(device: str, dtype: torch.dtype) -> tuple[float, float]:
+    """Floating-point operations a second of a large product, and bytes a second of a large copy, read and written."""
+    size = 8192 if device != "cpu" else 1024
+    a, b = torch.randn(2, size, size, device=device, dtype=dtype)
+    array = torch.empty(1 << (30 if device != "cpu" else 26), device=device, dtype=torch.uint8)
+    product = best_seconds(lambda: finish(device, a @ b))
+    copy = best_seconds(lambda: finish(device, array.clone()))
+    return 2 * size**3 / product, 2 * array.numel() / copy
+
+
+def finish(device: str, value: Any) -> Any:
+    """Wait for the device."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return value
+
+
+def median_ms(function: Callable[[], object], repeats: int) -> float:
+    """Median time of a call, after two that are not timed."""
+    times = []
+    for _ in range(repeats + 2):
+        begin = time.perf_counter()
+        function()
+        times.append((time.perf_counter() - begin) * 1000)
+    return statistics.median(times[2:])
+
+
+def params(case: Case) -> SamplingParams:
+    return SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, suppress_tokens=[case.eos])
+
+
+def num_bytes(module: torch.nn.Module) -> int:
+    """Of its parameters, each counted once."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+
+
+def whisper_prompts(engine: Engine, case: Case, count: int) -> list[Any]:
+    """Windows of random features."""
+    torch.manual_seed(0)
+    frames = 2 * engine.model_config.max_source_positions
+    start = {"prompt_tokens": [case.start]}
+    return [
+        {
+            "encoder_prompt": {
+                "multi_modal_data": {"audio_features": torch.randn(engine.model_config.num_mel_bins, frames)}
+            },
+            "decoder_prompt": start,
+        }
+        for _ in range(count)
+    ]
+
+
+def text_prompts(case: Case, count: int) -> list[Any]:
+    """Documents of 260 to 440 random tokens."""
+    draws = random.Random(0)
+    start = {"prompt_tokens": [case.start]}
+    return [
+        {
+            "encoder_prompt": {"prompt_tokens": [draws.randrange(4, 30000) for _ in range(draws.randint(260, 440))]},
+            "decoder_prompt": start,
+        }
+        for _ in range(count)
+    ]
+
+
+def seconds_of(engine: Engine, prompts: list[Any], case: Case, device: str) -> float:
+    """Time of all prompts."""
+    engine.block_manager.reset()
+    begin = time.perf_counter()
+    finish(device, engine.generate(prompts, params(case), progress=False))
+    return time.perf_counter() - begin
+
+
+def encoder_ms(engine: Engine, prompts: list[Any], device: str, runs: int) -> float:
+    """Milliseconds that the encoder takes for one window of WINDOWS."""
+    inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
+    runner = engine.worker.runner
+    with torch.inference_mode():
+        return median_ms(lambda: finish(device, runner._encode(inputs)), max(runs, 5)) / len(inputs)
+
+
+def decode_step_ms(engine: Engine, prompts: list[Any], case: Case, device: str) -> float:
+    """Milliseconds of a step in which all prompts decode."""
+    engine.block_manager.reset()
+    for index, prompt in enumerate(prompts):
+        engine.add_request(str(index), prompt, params(case))
+    try:
+        while engine.scheduler.queue:
+            engine.step()
+        return median_ms(lambda: finish(device, engine.step()), NEW_TOKENS // 4)
+    finally:
+        for index in range(len(prompts)):
+            engine.abort_request(str(index))
+
+
+def transformers_seconds(directory: Path, case: Case, device: str, features: torch.Tensor, batch: int) -> float:
+    """Time of transformers' generate on windows of features, with SDPA in float16."""
+    import transformers
+
+    network = transformers.WhisperForConditionalGeneration.from_pretrained(
+        directory, dtype=torch.float16 if device != "cpu" else torch.float32, attn_implementation="sdpa"
+    ).to(device)
+    start = torch.full((batch, 1), case.start, device=device)
+
+    @torch.inference_mode()
+    def run(windows: torch.Tensor) -> None:
+        network.generate(
+            windows.to(device, network.dtype),
+            decoder_input_ids=start[: len(windows)],
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
+            do_sample=False,
+        )
+
+    run(features[:batch])
+    begin = time.perf_counter()
+    for first in range(0, len(features), batch):
+        run(features[first : first + batch])
+    finish(device, None)
+    return time.perf_counter() - begin
+
+
+def whisper(case: Case, engine: Engine, directory: Path, device: str, toy: bool, runs: int) -> None:
+    """Print Whisper's figures."""
+    model, config = engine.worker.runner.model, engine.model_config
+    rate, bandwidth = rates(device, model.encoder.embed_positions.dtype)
+    prompts = whisper_prompts(engine, case, 4 if toy else 256)
+    concurrent = min(case.concurrent, len(prompts))
+    length, d = config.max_source_positions, config.d_model
+    layer = 2 * length * (4 * d * d + 2 * d * config.encoder_ffn_dim) + 4 * length * length * d
+    bound = config.encoder_layers * layer / rate * 1000
+    print(f"encoder: {encoder_ms(engine, prompts, device, runs):.2f} ms a window; bound {bound:.2f} (arithmetic)")
+    keys = 2 * config.decoder_layers * length * d * model.encoder.embed_positions.element_size()
+    bound = (num_bytes(model.decoder) + concurrent * keys) / bandwidth * 1000
+    step = decode_step_ms(engine, prompts[:concurrent], case, device)
+    print(f"decode step, {concurrent} sequences: {step:.2f} ms; bound {bound:.2f} (memory)")
+    ours = min(seconds_of(engine, prompts, case, device) for _ in range(runs))
+    features = torch.stack([prompt["encoder_prompt"]["multi_modal_data"]["audio_features"] for prompt in prompts])
+    theirs = transformers_seconds(directory, case, device, features, concurrent)
+    print(f"{len(prompts)} windows: {ours:.2f} s, transformers {theirs:.2f} s: {theirs / ours:.2f}x")
+
+
+def text(case: Case, engine: Engine, device: str, toy: bool, runs: int) -> None:
+    """Print a text model's figure."""
+    model = engine.worker.runner.model
+    prompts = text_prompts(case, 4 if toy else 4 * case.concurrent)
+    seconds = min(seconds_of(engine, prompts, case, device) for _ in range(runs))
+    _, bandwidth = rates(device, next(model.parameters()).dtype)
+    steps = NEW_TOKENS * -(-len(prompts) // case.concurrent)
+    shape = engine.shape
+    numbers = 2 * shape.num_decoder_layers * shape.num_kv_heads * shape.head_dim  # that a token leaves in the cache
+    a_token = numbers * next(model.parameters()).element_size()
+    keys = sum(len(prompt["encoder_prompt"]["prompt_tokens"]) + NEW_TOKENS // 2 for prompt in prompts) * a_token
+    bound = (steps * num_bytes(torch.nn.ModuleList([model.decoder, model.head])) + NEW_TOKENS * keys) / bandwidth
+    rate = len(prompts) * NEW_TOKENS / seconds
+    print(
+        f"{len(prompts)} documents, {case.concurrent} at a time: {seconds:.2f} s, {rate:.0f} new tokens/s; "
+        f"decoding's bound {len(prompts) * NEW_TOKENS / bound:.0f} new tokens/s (memory)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--models", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--toy", action="store_true")
+    arguments = parser.parse_args()
+    device, dtype = arguments.device, torch.bfloat16 if arguments.device != "cpu" else torch.float32
+    name = torch.cuda.get_device_name() if device != "cpu" else "a CPU"
+    versions = {module: __import__(module).__version__ for module in ("torch", "transformers")}
+    print(f"{name}, {dtype}, {json.dumps(versions)}")
+    for model in arguments.models:
+        case = CASES[model]
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = checkpoint(case, arguments.toy, dtype, device, Path(scratch))
+            engine = Engine(directory, device=device, max_num_seqs=case.concurrent)
+            print(f"\n{model}, attention by {engine.worker.runner.backend.name}")
+            if case.family == "Whisper":
+                whisper(case, engine, directory, device, arguments.toy, arguments.runs)
+            else:
+                text(case, engine, device, arguments.toy, arguments.runs)
+            del engine
+
+
+if __name__ == "__main__":
+    main()

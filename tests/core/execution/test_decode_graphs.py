@@ -1,0 +1,62 @@
+"""Decode steps over tensors that stay where they are give what steps made anew give.
+
+With a GPU they are replayed CUDA graphs. Without one the recorded step is computed from the same buffers, by Triton's
+interpreter.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from transept import Engine, SamplingParams
+from transept.core.attention.backends.triton import TritonBackend
+from transept.core.execution.decode_graphs import DecodeGraphs
+
+CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
+WORDS = ["grapheme", "ox", "transept", "a", "engine"]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.skipif(
+    bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
+)
+
+
+def replaying(name: str, **options: object) -> Engine:
+    engine = Engine(
+        CHECKPOINTS / name, device=DEVICE, dtype="float32", attention_backend="triton", block_size=16, **options
+    )
+    runner = engine.worker.runner
+    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+    return engine
+
+
+@pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -> None:
+    params = SamplingParams(temperature=0.0, num_beams=beams, max_tokens=9)
+    expected = Engine(CHECKPOINTS / name, device=DEVICE, dtype="float32", attention_backend="torch").generate(
+        WORDS, params, progress=False
+    )
+    engine = replaying(name, max_num_seqs=6)  # some wait, so the steps change their shape
+    for ours, theirs in zip(engine.generate(WORDS, params, progress=False), expected, strict=True):
+        for one, other in zip(ours.outputs, theirs.outputs, strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.cumulative_logprob == pytest.approx(other.cumulative_logprob, abs=1e-4)
+    engine.block_manager.check_integrity()
+
+
+def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=9)
+    engine = replaying("bart-g2p")
+    together = engine.generate(WORDS, params, progress=False)
+    for word, output in zip(WORDS, together, strict=True):
+        (alone,) = engine.generate(word, params, progress=False)
+        assert alone.outputs[0].token_ids == output.outputs[0].token_ids
+        assert alone.outputs[0].cumulative_logprob == pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-5)
+
+
+def test_lengths_and_tables_change_between_replays() -> None:
+    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 40, 9, 25, 17)]
+    engine, fresh = replaying("t5-g2p"), Engine(CHECKPOINTS / "t5-g2p", device=DEVICE, dtype="float32")
+    ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
+    assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]

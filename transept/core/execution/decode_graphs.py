@@ -1,0 +1,151 @@
+"""Decode steps of fixed shapes over tensors that stay where they are, so that a GPU replays them as CUDA graphs.
+
+A step of one token a sequence is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here
+the step's numbers are written into one buffer, copied to the device at once, and the kernels recorded for a step of
+that shape are replayed. Steps are filled up to a few shapes; the rows that fill up a step write into the cache's spare
+block, and nobody reads what becomes of them. Used by `transept.core.execution.model_runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transept.core.attention.metadata import AttentionMetadata, DecodeTables
+from transept.core.execution.kv_cache import KVCache
+from transept.core.model import ForConditionalGeneration
+
+SMALL = 8  # sequences; up to so many a shape is a power of two, beyond a multiple of it
+
+
+@dataclass(frozen=True)
+class DecodeRow:
+    """One sequence of a step that decodes: its newest token, that token's position and cache slot, and where its keys
+    and those of its encoder tokens lie.
+    """
+
+    token_id: int
+    position: int
+    slot: int
+    block_table: Sequence[int]
+    cross_block_table: Sequence[int]
+    cross_length: int
+
+
+class DecodeGraphs:
+    """The steps recorded so far, one for each shape: sequences, blocks of the longest, and encoder blocks.
+
+    The model's attention backend must be `replayable`.
+    """
+
+    def __init__(self, model: ForConditionalGeneration, cache: KVCache, block_size: int) -> None:
+        self.model = model
+        self.cache = cache
+        self.block_size = block_size
+        self._recordings: dict[tuple[int, int, int], _Recording] = {}
+
+    def __call__(self, rows: list[DecodeRow]) -> Tensor:
+        """The logits, [rows, vocabulary], of which the next call may make something else."""
+        shape = (
+            _filled_up(len(rows)),
+            _power_of_two(max(len(row.block_table) for row in rows)),
+            _power_of_two(max(len(row.cross_block_table) for row in rows)),
+        )
+        if shape not in self._recordings:
+            self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, *shape)
+        return self._recordings[shape](rows)
+
+
+class _Recording:
+    """A step of one shape."""
+
+    def __init__(
+        self,
+        model: ForConditionalGeneration,
+        cache: KVCache,
+        block_size: int,
+        num_rows: int,
+        num_blocks: int,
+        num_cross_blocks: int,
+    ) -> None:
+        device = cache.layers[0].device
+        self.shape = (num_rows, num_blocks, num_cross_blocks)
+        self.spare_block = cache.spare_block
+        self.block_size = block_size
+        self.sizes = [num_rows] * 5 + [num_rows * num_blocks, num_rows * num_cross_blocks]
+        self.host = torch.zeros(sum(self.sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
+        self.numbers = self.host.to(device)
+        self.parts = [part.numpy() for part in self.host.split(self.sizes)]
+        token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
+        metadata = AttentionMetadata(block_size=block_size)
+        model.context.attention_backend.plan_decode(
+            metadata,
+            DecodeTables(lengths, tables.view(num_rows, -1), cross_lengths, cross_tables.view(num_rows, -1)),
+        )
+
+        def step() -> Tensor:
+            metadata.slot_mapping = slots.long()
+            hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
+            return model.compute_logits(hidden)
+
+        self._write([])
+        self.replay = _record(step, device)
+
+    def __call__(self, rows: list[DecodeRow]) -> Tensor:
+        """See DecodeGraphs."""
+        self._write(rows)
+        return self.replay()[: len(rows)]
+
+    def _write(self, rows: list[DecodeRow]) -> None:
+        """Write the rows' numbers into the buffer, fill it up, and copy it to the device."""
+        filled, used = self.shape[0], len(rows)
+        spare_slot = self.spare_block * self.block_size
+        token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.parts
+        token_ids[used:], positions[used:], slots[used:] = 0, 0, spare_slot
+        lengths[used:], cross_lengths[used:] = 1, 1
+        for index, row in enumerate(rows):
+            token_ids[index], positions[index], slots[index] = row.token_id, row.position, row.slot
+            lengths[index], cross_lengths[index] = row.position + 1, row.cross_length
+        for part, own in (
+            (tables, [row.block_table for row in rows]),
+            (cross_tables, [row.cross_block_table for row in rows]),
+        ):
+            by_row = part.reshape(filled, -1)
+            by_row[used:] = self.spare_block
+            for index, table in enumerate(own):
+                by_row[index, : len(table)] = table
+        self.numbers.copy_(self.host, non_blocking=True)
+
+
+def _record(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+    """A function that computes a step again, from what its tensors hold by then.
+
+    On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
+    """
+    if device.type != "cuda":
+        return step
+    ahead = torch.cuda.Stream(device)
+    ahead.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
+        step()
+    torch.cuda.current_stream(device).wait_stream(ahead)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        logits = step()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return logits
+
+    return replay
+
+
+def _filled_up(count: int) -> int:
+    return _power_of_two(count) if count <= SMALL else -(-count // SMALL) * SMALL
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << (count - 1).bit_length()
