@@ -56,3 +56,11 @@ def test_silence() -> None:
     waveform = np.zeros(32_000, np.float32)
     assert torch.equal(recording_log_mel(waveform, 80), torch.full((80, 200), -1.5))
     assert recording_log_mel(waveform[:0], 80).shape == (80, 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
+def test_a_gpu_computes_the_same() -> None:
+    waveform = noise(70 * 16_000)  # more than a minute, which is computed at a time
+    features = recording_log_mel(waveform, 128, "cuda")
+    assert features.is_cuda
+    torch.testing.assert_close(features.cpu(), recording_log_mel(waveform, 128), rtol=0, atol=1e-3)

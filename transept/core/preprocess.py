@@ -186,12 +186,12 @@ def _take_apart(prompt: Any) -> _Single:
 
 
 def _content_key(encoder_input: Mapping[str, Any]) -> bytes | None:
-    """A hash of the encoder's input; None for values that are no arrays on the host."""
+    """A hash of the encoder's input; None for values that NumPy does not hold."""
     digest = hashlib.blake2b(digest_size=16)
     for name, value in sorted(encoder_input.items()):
         try:
-            array = np.ascontiguousarray(value)
-        except (TypeError, RuntimeError):  # PyTorch's, for a dtype that NumPy lacks and for a tensor on a GPU
+            array = np.ascontiguousarray(value.cpu() if hasattr(value, "cpu") else value)
+        except TypeError:  # PyTorch's, for a dtype that NumPy lacks
             return None
         digest.update(f"{name} {array.dtype} {array.shape} ".encode())
         digest.update(array.data)

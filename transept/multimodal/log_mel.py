@@ -14,6 +14,7 @@ from transept.errors import MediaError
 from transept.multimodal.audio import SAMPLE_RATE, Waveform
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 N_FFT = 400  # samples; 25 ms at 16 kHz
@@ -50,10 +51,10 @@ def log_mel_spectrogram(waveform: Waveform, num_mels: int, num_samples: int) -> 
     return features.add_(4.0).div_(4.0)
 
 
-def recording_log_mel(waveform: Waveform, num_mels: int) -> Tensor:
+def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | str = "cpu") -> Tensor:
     """Features of a recording of any length, to be cut into windows.
 
-    waveform: float32 [num_samples] at 16 kHz, taken as followed by silence.
+    waveform: float32 [num_samples] at 16 kHz, taken as followed by silence. device: where they are computed, and stay.
     Returns float32 [num_mels, num_samples // HOP_LENGTH], equal to what openai-whisper's ``log_mel_spectrogram`` gives
     for the recording with 30 s of padding, without the frames of the padding: the top 8 decades are those of the whole
     recording. Computed by the minute, so that the memory needed is that of the result.
@@ -61,18 +62,18 @@ def recording_log_mel(waveform: Waveform, num_mels: int) -> Tensor:
     import torch
 
     num_frames, num_computed = len(waveform) // HOP_LENGTH, _signal_frames(waveform)
-    features = torch.empty(num_mels, num_frames)
+    features = torch.empty(num_mels, num_frames, device=device)
     loudest = LOWEST
     for first in range(0, num_computed, CHUNK_FRAMES):
         last = min(first + CHUNK_FRAMES, num_computed)
-        log_mel = _log_mel(_samples_of_frames(waveform, first, last), num_mels, center=False)
+        log_mel = _log_mel(_samples_of_frames(waveform, first, last), num_mels, center=False, device=device)
         loudest = max(loudest, log_mel.max().item())
         features[:, first:last] = log_mel[:, : max(0, num_frames - first)]
     return features.clamp_(min=loudest - DECADES).add_(4.0).div_(4.0)
 
 
 @lru_cache(maxsize=8)
-def mel_filters(num_mels: int) -> Tensor:
+def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
     """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
 
     Those of ``librosa.filters.mel``, by way of transformers, which an engine has loaded anyway.
@@ -82,7 +83,7 @@ def mel_filters(num_mels: int) -> Tensor:
 
     slaney = {"norm": "slaney", "mel_scale": "slaney"}
     filters = mel_filter_bank(N_FFT // 2 + 1, num_mels, 0.0, SAMPLE_RATE / 2, SAMPLE_RATE, **slaney)
-    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32))
+    return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32)).to(device)
 
 
 def _signal_frames(waveform: Waveform) -> int:
@@ -103,13 +104,13 @@ def _samples_of_frames(waveform: Waveform, first: int, last: int) -> Waveform:
     return samples
 
 
-def _log_mel(samples: Waveform, num_mels: int, *, center: bool) -> Tensor:
+def _log_mel(samples: Waveform, num_mels: int, *, center: bool, device: torch.device | str = "cpu") -> Tensor:
     """log10 of the mel spectrogram, float32 [num_mels, frames]; center: with reflected edges."""
     import torch
 
-    signal = torch.from_numpy(samples)
-    window = torch.hann_window(N_FFT, dtype=signal.dtype)
+    signal = torch.from_numpy(samples).to(device)
+    window = torch.hann_window(N_FFT, dtype=signal.dtype, device=device)
     # [bins, frames]
     spectrum = torch.stft(signal, N_FFT, HOP_LENGTH, window=window, center=center, return_complex=True)
     power = spectrum.real.square() + spectrum.imag.square()
-    return (mel_filters(num_mels) @ power).clamp_(min=10.0**LOWEST).log10_()
+    return (mel_filters(num_mels, device) @ power).clamp_(min=10.0**LOWEST).log10_()

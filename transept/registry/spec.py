@@ -83,8 +83,9 @@ class SpeechSpec:
         ParameterError for a language or a task that the model does not have.
     language_prompt(config): the decoder prompt after which the next token names the language.
     tokens(config): its control tokens.
-    features: (waveform, config) -> the encoder's features of a whole recording, or a reference to it. waveform: float32
-        [samples], of any length. Returns float32 [channels, frames], of which a window is a slice.
+    features: (waveform, config, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
+        float32 [samples], of any length. device: the model's, such as ``"cuda"``, where they are best computed. Returns
+        float32 [channels, frames], of which a window is a slice.
     frames_per_second: of the features.
     features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
     language_names: lower-case English name, common other names among them, to language code.

@@ -28,8 +28,8 @@ UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
 class SpeechModel:
     """What is known of the model.
 
-    spec: its SpeechSpec. tokens: its control tokens. languages: code to token id, empty for a model of one language.
-    fps: frames of its features in a second. window_frames: of one window.
+    spec: its SpeechSpec. device: the engine's. tokens: its control tokens. languages: code to token id, empty for a
+    model of one language. fps: frames of its features in a second. window_frames: of one window.
     max_positions: decoder positions, for prompt and output together.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer.
     """
@@ -45,6 +45,7 @@ class SpeechModel:
             )
         self.spec = engine.spec.speech
         self.config: Any = engine.model_config
+        self.device = engine.config.device
         self.generation_config: Any = engine.generation_config
         self.tokenizer: Any = engine.tokenizer
         self.tokens = self.spec.tokens(self.config)
@@ -85,7 +86,7 @@ class SpeechModel:
 
     def features(self, waveform: Waveform) -> Tensor:
         """Features of a whole recording, float32 [channels, frames]."""
-        features: Tensor = resolve(self.spec.features)(waveform, self.config)
+        features: Tensor = resolve(self.spec.features)(waveform, self.config, self.device)
         return features
 
     def request(

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 FRAMES_PER_TOKEN = 2  # the stride of the encoder's second convolution; 20 ms a token
 
 
-def recording_features(waveform: Waveform, config: Any) -> Tensor:
+def recording_features(waveform: Waveform, config: Any, device: str) -> Tensor:
     """Features of a recording of any length, to be cut into windows: float32 [num_mel_bins, frames of 10 ms]."""
-    return recording_log_mel(waveform, config.num_mel_bins)
+    return recording_log_mel(waveform, config.num_mel_bins, device)
 
 
 def map_features(data: Any, config: Any) -> MappedInput:
