@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from benchmarks.machine import best_seconds
+from benchmarks.text import BART_LARGE_CNN
 from transept import Engine, SamplingParams
 
 TOY = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
@@ -58,7 +59,7 @@ CASES = {
     ),
     "bart-large-cnn": Case(
         "Bart",
-        {"vocab_size": 50264, "forced_bos_token_id": None, "forced_eos_token_id": None, "normalize_before": False},
+        BART_LARGE_CNN,
         {**TOY, "encoder_attention_heads": 4, "decoder_attention_heads": 4}, 128, 2, 2,
     ),
     "flan-t5-xl": Case(

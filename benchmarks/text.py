@@ -52,10 +52,15 @@ class Model:
     pad: int
 
 
+BART_LARGE_CNN = {
+    "vocab_size": 50264, "forced_bos_token_id": None, "forced_eos_token_id": None, "normalize_before": False
+}  # fmt: skip
+
+
 def bart_large_cnn() -> Any:
     from transformers import BartConfig
 
-    return BartConfig(vocab_size=50264, forced_bos_token_id=None, forced_eos_token_id=None, normalize_before=False)
+    return BartConfig(**BART_LARGE_CNN)
 
 
 def t5_base() -> Any:

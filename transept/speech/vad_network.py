@@ -1,4 +1,4 @@
-"""The network of silero-vad's package over many frames at a time, which is many times as fast as one after the other.
+"""The network of silero-vad's package over many frames at a time instead of one after the other.
 
 Called by `transept.speech.vad`. Of its layers only the recurrent one needs the frame before. The others are computed as
 products of matrices: a frame is too short for PyTorch's convolutions.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FRAME = 512  # samples; 32 ms, for which the network gives one probability
 CONTEXT = 64  # samples before a frame that the network looks at, too
-BLOCK_FRAMES = 512  # at a time; 16 s, about 15 MiB of activations
+BLOCK_FRAMES = 512  # at a time; 16 s
 
 
 def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:

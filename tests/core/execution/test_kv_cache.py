@@ -118,11 +118,10 @@ def test_out_and_in_again_gives_back_what_was_there(cache: KVCache) -> None:
 def test_block_bytes_are_the_storage_of_all_layers(dtype: torch.dtype) -> None:
     cache = KVCache(SHAPE, BLOCK_SIZE, DEVICE_BLOCKS, HOST_BLOCKS, dtype, CPU)
     size = block_bytes(SHAPE, BLOCK_SIZE, dtype)
-    assert sum(layer.untyped_storage().nbytes() for layer in cache.layers) == size * (
-        DEVICE_BLOCKS + 1
-    )  # and a spare one
+    on_device = DEVICE_BLOCKS + 1  # with the spare one
+    assert sum(layer.untyped_storage().nbytes() for layer in cache.layers) == size * on_device
     assert sum(layer.untyped_storage().nbytes() for layer in cache.host_layers) == size * HOST_BLOCKS
-    assert {tuple(layer.shape) for layer in cache.layers} == {(2, DEVICE_BLOCKS + 1, BLOCK_SIZE, 2, 4)}
+    assert {tuple(layer.shape) for layer in cache.layers} == {(2, on_device, BLOCK_SIZE, 2, 4)}
 
 
 def test_a_host_without_blocks_is_left_alone() -> None:

@@ -92,10 +92,7 @@ class ModelRunner:
                 first = 0 if group.is_newcomer else length - 1
                 input_ids += data.token_ids if group.is_newcomer else (data.last_token_id,)
                 positions += range(first, length)
-                slots += (
-                    table[position // self.block_size] * self.block_size + position % self.block_size
-                    for position in range(first, length)
-                )
+                slots += (self._slot(table, position) for position in range(first, length))
                 query_lens.append(length - first)
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
@@ -113,16 +110,19 @@ class ModelRunner:
         return [
             DecodeRow(
                 token_id=data.last_token_id,
-                position=(position := data.num_tokens - 1),
-                slot=(table := group.block_tables[seq_id])[position // self.block_size] * self.block_size
-                + position % self.block_size,
-                block_table=table,
+                position=data.num_tokens - 1,
+                slot=self._slot(group.block_tables[seq_id], data.num_tokens - 1),
+                block_table=group.block_tables[seq_id],
                 cross_block_table=group.cross_block_table,
                 cross_length=group.encoder_seq_data.num_tokens,
             )
             for group in step
             for seq_id, data in group.seq_data.items()
         ]
+
+    def _slot(self, table: list[int], position: int) -> int:
+        """Where a token of a sequence lies in the cache."""
+        return table[position // self.block_size] * self.block_size + position % self.block_size
 
     def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
         """Of [num_tokens, hidden], each sequence's last row."""

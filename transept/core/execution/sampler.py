@@ -70,7 +70,7 @@ class Sampler:
         return dict(zip(order, _on_host(chosen), strict=True))
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
-        """Of each row of [rows, vocabulary], whose parameters are equal. In place."""
+        """What is chosen for each row of [rows, vocabulary]; their parameters are equal. In place."""
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
@@ -236,7 +236,7 @@ def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | N
 
 
 def _on_host(chosen: list[Chosen]) -> Iterator[list[SampledToken]]:
-    """Of each row its tokens, in order, without forbidden ones. Only here does a step wait for the device."""
+    """Of each row its tokens, in order, without forbidden ones: one copy from the device for all."""
     parts = [[part.double() for part in (each.tokens, each.logprobs, *(each.top or ()))] for each in chosen]
     numbers = iter(torch.cat([part.flatten() for each in parts for part in each]).tolist())  # exact in float64
     for each, tensors in zip(chosen, parts, strict=True):

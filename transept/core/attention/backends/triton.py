@@ -85,14 +85,11 @@ class TritonPlan:
         """Take one query a sequence, whose keys lie where ``tables`` say."""
         self.device = tables.lengths.device
         rows = torch.arange(len(tables.lengths), dtype=torch.int32, device=self.device)
-        pairs, none = torch.stack([rows, rows], dim=1), rows[:0]
-        size = self.metadata.block_size
-        for name, lengths, blocks in (
-            ("decoder", tables.lengths, tables.tables),
-            ("cross", tables.cross_lengths, tables.cross_tables),
-        ):
-            work = Work(rows, lengths, blocks, pairs=pairs, tiles=none, most_keys=blocks.shape[1] * size)
-            self.__dict__[name] = work  # in place of the cached property
+        pairs, size = torch.stack([rows, rows], dim=1), self.metadata.block_size
+        self.decoder, self.cross = (
+            Work(rows, lengths, blocks, pairs=pairs, tiles=rows[:0], most_keys=blocks.shape[1] * size)
+            for lengths, blocks in ((tables.lengths, tables.tables), (tables.cross_lengths, tables.cross_tables))
+        )
 
     def _work(self, starts: list[int], lengths: list[int], tables: list[list[int]] | None, most_queries: int) -> Work:
         from transept.core.attention.backends.triton_kernels import QUERIES
