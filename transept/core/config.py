@@ -50,8 +50,10 @@ class EngineConfig:
     quantization: None is the only choice so far.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
-    kv_cache_bytes: cache memory on the device. Default: 4 GiB, and at most a quarter of the machine's memory, on a
-        CPU; half of what is free on a GPU. A CPU's pages are used only when they are written.
+    kv_cache_bytes: cache memory on the device. Default: on a CPU 4 GiB, and at most a quarter of the machine's memory,
+        whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
+    gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
+        Weights and the activations of the largest step, which is run to measure them, are part of it.
     swap_bytes: host memory for preempted requests; 0 recomputes them.
     enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
     max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
@@ -67,6 +69,7 @@ class EngineConfig:
     plugin: str | None = None
     block_size: int = 64
     kv_cache_bytes: int | None = None
+    gpu_memory_utilization: float = 0.9
     swap_bytes: int = 0
     enforce_eager: bool = False
     max_num_seqs: int = 64
@@ -90,9 +93,15 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
+        share = self.gpu_memory_utilization
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")
 
     def on_this_machine(self) -> EngineConfig:
-        """The same with device, dtype and kv_cache_bytes decided. Raises ParameterError for a device that is absent."""
+        """The same with device and dtype decided, and on a CPU kv_cache_bytes.
+
+        Raises ParameterError for a device that is absent.
+        """
         import torch
 
         device = self.device
@@ -105,9 +114,9 @@ class EngineConfig:
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
         kv_cache_bytes = self.kv_cache_bytes
-        if kv_cache_bytes is None:
+        if kv_cache_bytes is None and not on_gpu:
             quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-            kv_cache_bytes = torch.cuda.mem_get_info(device)[0] // 2 if on_gpu else min(4 << 30, quarter)
+            kv_cache_bytes = min(4 << 30, quarter)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:

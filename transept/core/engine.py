@@ -59,14 +59,12 @@ class Engine:
 
         model_class: type[ForConditionalGeneration] = resolve(self.spec.model_class)
         self.shape: ModelShape = model_class.shape(self.model_config)
-        self.worker = Worker(model_class, self.model_config, checkpoint, weight_map, config, eos_token_ids)
+        limits = config.scheduler_config(self.shape.max_source_positions, self.shape.max_target_positions)
+        self.worker = Worker(model_class, self.model_config, checkpoint, weight_map, config, limits, eos_token_ids)
         self.block_manager = BlockSpaceManager(
             config.block_size, self.worker.num_device_blocks, self.worker.num_host_blocks
         )
-        self.scheduler = Scheduler(
-            config.scheduler_config(self.shape.max_source_positions, self.shape.max_target_positions),
-            self.block_manager,
-        )
+        self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(
             self.spec,
             self.model_config,

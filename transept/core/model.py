@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
+from transept.errors import PluginError
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,20 @@ class ForConditionalGeneration(nn.Module):
     @abstractmethod
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from its config alone."""
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """Features of the longest input, as the input mapper would make them, of any content; empty for text.
+
+        The engine measures with them how much of a GPU's memory a step takes. Raises PluginError where an encoder takes
+        no text and this method is not overridden.
+        """
+        if not cls.shape(config).encoder_takes_text:
+            raise PluginError(
+                f"{cls.__name__} does not say how large its features are, so that the memory of a step cannot be "
+                f"measured. Give kv_cache_bytes, or have its plugin override longest_features"
+            )
+        return {}
 
     @abstractmethod
     def encode(

@@ -5,6 +5,7 @@ interpreter.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import torch
 from transept import Engine, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.execution.decode_graphs import DecodeGraphs
+from transept.plugins.bart.model import BartForConditionalGeneration
 
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine"]
@@ -60,3 +62,20 @@ def test_lengths_and_tables_change_between_replays() -> None:
     engine, fresh = replaying("t5-g2p"), Engine(CHECKPOINTS / "t5-g2p", device=DEVICE, dtype="float32")
     ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
+
+
+def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    class ReadsLists(BartForConditionalGeneration):
+        def decode(self, *inputs: Any) -> torch.Tensor:
+            assert inputs[-1].seq_lens
+            return super().decode(*inputs)
+
+    params = SamplingParams(temperature=0.0, max_tokens=9)
+    engine = replaying("bart-g2p")
+    expected = engine.generate(WORDS, params, progress=False)
+    engine.worker.runner.model.__class__ = ReadsLists
+    engine.worker.runner.graphs = DecodeGraphs(engine.worker.runner.model, engine.worker.cache, 16)
+    ours = engine.generate(WORDS, params, progress=False)
+    assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
+    (line,) = caplog.messages
+    assert line.startswith("ReadsLists decodes without CUDA graphs")

@@ -8,6 +8,7 @@ block, and nobody reads what becomes of them. Used by `transept.core.execution.m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
 from transept.core.execution.kv_cache import KVCache
 from transept.core.model import ForConditionalGeneration
+
+logger = logging.getLogger(__name__)
 
 SMALL = 8  # sequences; up to so many a shape is a power of two, beyond a multiple of it
 
@@ -47,15 +50,25 @@ class DecodeGraphs:
         self.block_size = block_size
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
 
-    def __call__(self, rows: list[DecodeRow]) -> Tensor:
-        """The logits, [rows, vocabulary], of which the next call may make something else."""
+    def __call__(self, rows: list[DecodeRow]) -> Tensor | None:
+        """The logits, [rows, vocabulary], of which the next call may make something else.
+
+        None where the model cannot be recorded, which is told in the log: its steps must be made anew.
+        """
         shape = (
             _filled_up(len(rows)),
             _power_of_two(max(len(row.block_table) for row in rows)),
             _power_of_two(max(len(row.cross_block_table) for row in rows)),
         )
         if shape not in self._recordings:
-            self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, *shape)
+            try:
+                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, *shape)
+            except Exception as error:  # what a plugin's decode, or CUDA about it, raises
+                logger.warning(
+                    "%s decodes without CUDA graphs, its kernels launched one by one: %s: %s",
+                    *(type(self.model).__name__, type(error).__name__, error),
+                )
+                return None
         return self._recordings[shape](rows)
 
 
@@ -126,6 +139,7 @@ def _record(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Te
     On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
     """
     if device.type != "cuda":
+        step()
         return step
     ahead = torch.cuda.Stream(device)
     ahead.wait_stream(torch.cuda.current_stream(device))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,9 @@ class KVCache:
 
     Self- and cross-attention share the blocks; which block is whose is BlockSpaceManager's business. After them comes a
     spare one on the device, for what is computed only to fill up a step.
+
+    On a GPU blocks move on a stream of their own, host blocks being pinned memory, while encoders run: `wait` comes
+    before the first kernel that reads or writes a block.
     """
 
     def __init__(
@@ -29,33 +35,65 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        def pool(num_blocks: int, where: torch.device) -> list[Tensor]:
-            size = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)
-            # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
-            allocate = torch.empty if where.type == "cpu" else torch.zeros
-            return [allocate(size, dtype=dtype, device=where) for _ in range(shape.num_decoder_layers)]
-
+        size = (block_size, shape.num_kv_heads, shape.head_dim)
+        on_gpu, layers = device.type == "cuda", range(shape.num_decoder_layers)
+        # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
+        allocate = torch.zeros if on_gpu else torch.empty
         self.spare_block = num_device_blocks
-        self.layers = pool(num_device_blocks + 1, device)
-        self.host_layers = pool(num_host_blocks, torch.device("cpu"))
+        self.layers = [allocate(2, num_device_blocks + 1, *size, dtype=dtype, device=device) for _ in layers]
+        self.host_layers = [torch.empty(2, num_host_blocks, *size, dtype=dtype, pin_memory=on_gpu) for _ in layers]
+        self._stream = torch.cuda.Stream(device) if on_gpu else None
 
     def swap_out(self, pairs: list[tuple[int, int]]) -> None:
         """Copy device blocks to host blocks; pairs of (device block, host block)."""
-        _copy_blocks(self.layers, self.host_layers, pairs)
+        if pairs:
+            with self._own_stream():
+                _swap(self.layers, self.host_layers, pairs)
 
     def swap_in(self, pairs: list[tuple[int, int]]) -> None:
         """Copy host blocks to device blocks; pairs of (host block, device block)."""
-        _copy_blocks(self.host_layers, self.layers, pairs)
+        if pairs:
+            with self._own_stream():
+                _swap(self.host_layers, self.layers, pairs)
 
     def copy(self, pairs: list[tuple[int, int]]) -> None:
         """Copy device blocks to device blocks, before a forked sequence writes into its own."""
-        _copy_blocks(self.layers, self.layers, pairs)
+        if pairs:
+            with self._own_stream():
+                sources, targets = torch.tensor(pairs, device=self.layers[0].device).T
+                for layer in self.layers:
+                    layer[:, targets] = layer[:, sources]
+
+    def wait(self) -> None:
+        """Let what follows begin after all moves so far."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
+        """Where moves are queued: after what has been computed so far, beside what follows."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
 
 
-def _copy_blocks(sources: list[Tensor], targets: list[Tensor], pairs: list[tuple[int, int]]) -> None:
-    if not pairs:
-        return
-    source_blocks, target_blocks = (torch.tensor(column) for column in zip(*pairs, strict=True))
+def _swap(sources: list[Tensor], targets: list[Tensor], pairs: list[tuple[int, int]]) -> None:
+    runs = list(_runs(pairs))
     for source, target in zip(sources, targets, strict=True):
-        moved = source[:, source_blocks.to(source.device)]
-        target[:, target_blocks.to(target.device)] = moved.to(target.device)
+        for first, to, count in runs:
+            for part in range(2):  # keys, values
+                target[part, to : to + count].copy_(source[part, first : first + count], non_blocking=True)
+
+
+def _runs(pairs: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring pairs taken together: first source, first target, and how many."""
+    start = 0
+    for index in range(1, len(pairs) + 1):
+        offset = index - start
+        goes_on = index < len(pairs) and pairs[index] == (pairs[start][0] + offset, pairs[start][1] + offset)
+        if not goes_on:
+            yield *pairs[start], offset
+            start = index

@@ -51,12 +51,17 @@ class ModelRunner:
             return StepOutput()  # blocks have moved, nothing is computed
         match_threads()
         if self.graphs is not None and not any(group.is_newcomer for group in step):
-            return StepOutput(self.sampler(self.graphs(self._decode_rows(step)), _sampling_rows(step)))
+            self.cache.wait()
+            logits = self.graphs(self._decode_rows(step))
+            if logits is not None:
+                return StepOutput(self.sampler(logits, _sampling_rows(step)))
+            self.graphs = None
         newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step)
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.cache.layers)
+        self.cache.wait()
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         logits = self.model.compute_logits(self._last_rows(hidden, metadata))
         return StepOutput(self.sampler(logits, _sampling_rows(step)), probes.read(hidden, self.model.compute_logits))

@@ -11,14 +11,15 @@ from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
-from transept.core.config import EngineConfig
+from transept.core.config import EngineConfig, SchedulerConfig
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.kv_cache import KVCache, block_bytes
+from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.narrow import narrow_weights
-from transept.core.model import ForConditionalGeneration, ModelShape
+from transept.core.model import ForConditionalGeneration
 from transept.core.scheduler import SchedulerOutputs
 from transept.core.sequence import StepOutput
 
@@ -32,23 +33,36 @@ class Worker:
         model_config: Any,
         checkpoint: Checkpoint,
         weight_map: WeightMap,
-        config: EngineConfig,  # as it is on this machine: nothing "auto", nothing None
+        config: EngineConfig,  # as it is on this machine
+        limits: SchedulerConfig,
         eos_token_ids: tuple[int, ...],
     ) -> None:
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
-        self.num_device_blocks, self.num_host_blocks = num_blocks(shape, config, dtype)
         backend = select_backend(config.attention_backend, device, dtype, shape.head_dim, config.block_size)
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         load_weights(model, checkpoint, weight_map)
         if device.type == "cpu" and dtype is torch.float32:
             narrow_weights(model)
-        self.cache = KVCache(shape, config.block_size, self.num_device_blocks, self.num_host_blocks, dtype, device)
+        sampler = Sampler(eos_token_ids, device)
+
+        def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:
+            return KVCache(shape, config.block_size, num_blocks, num_host_blocks, dtype, device)
+
+        kv_cache_bytes = config.kv_cache_bytes
+        if kv_cache_bytes is None:
+            step = largest_step(shape, limits, config.block_size, model_class.longest_features(model_config))
+            runner = ModelRunner(model, cache_of(1, 0), config.block_size, sampler)
+            kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
+            del runner
+        size = block_bytes(shape, config.block_size, dtype)
+        self.num_device_blocks, self.num_host_blocks = kv_cache_bytes // size, config.swap_bytes // size
+        self.cache = cache_of(self.num_device_blocks, self.num_host_blocks)
         graphs = None
         if device.type == "cuda" and not config.enforce_eager and backend.replayable:
             graphs = DecodeGraphs(model, self.cache, config.block_size)
-        self.runner = ModelRunner(model, self.cache, config.block_size, Sampler(eos_token_ids, device), graphs)
+        self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
 
     def execute(self, step: SchedulerOutputs) -> StepOutput:
         """Move the step's blocks, then run it."""
@@ -56,13 +70,6 @@ class Worker:
         self.cache.swap_in(step.blocks_to_swap_in)
         self.cache.copy(step.blocks_to_copy)
         return self.runner.execute(step.metadata)
-
-
-def num_blocks(shape: ModelShape, config: EngineConfig, dtype: torch.dtype) -> tuple[int, int]:
-    """How many blocks the byte budgets for device and host hold."""
-    assert config.kv_cache_bytes is not None
-    size = block_bytes(shape, config.block_size, dtype)
-    return config.kv_cache_bytes // size, config.swap_bytes // size
 
 
 def _build(

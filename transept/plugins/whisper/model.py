@@ -107,6 +107,11 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
             encoder_takes_text=False,
         )
 
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """See ForConditionalGeneration.longest_features."""
+        return {"input_features": torch.zeros(config.num_mel_bins, 2 * config.max_source_positions)}
+
     def encode(
         self,
         encoder_input_ids: Tensor | None,

@@ -1,0 +1,80 @@
+"""The step that a GPU's memory is measured with runs, and is as large as steps may be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from random_whisper import save_random_whisper
+from transformers import WhisperConfig
+
+from transept import Engine, SamplingParams
+from transept.core.execution.kv_cache import KVCache, block_bytes
+from transept.core.execution.memory_profile import largest_step
+from transept.core.execution.model_runner import ModelRunner
+from transept.core.model import ForConditionalGeneration
+from transept.errors import ParameterError, PluginError
+from transept.plugins.whisper.model import WhisperForConditionalGeneration
+
+CMUDICT = Path(__file__).parents[1] / "data" / "cmudict"
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_whisper(tmp_path_factory.mktemp("whisper"))
+
+
+@pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p", "whisper"])
+def test_the_largest_step_uses_up_its_budgets_and_runs(name: str, whisper: Path) -> None:
+    engine = Engine(
+        whisper if name == "whisper" else CMUDICT / name,
+        device="cpu",
+        block_size=16,
+        max_num_seqs=3,
+        max_decoder_tokens=30,
+        max_encoder_tokens=100,
+    )
+    limits = engine.scheduler.config
+    runner = engine.worker.runner
+    features = type(runner.model).longest_features(engine.model_config)
+    step = largest_step(engine.shape, limits, 16, features)
+    encoder = [group.encoder_seq_data.num_tokens for group in step if group.runs_encoder]
+    longest = min(engine.shape.max_source_positions or 100, 100)
+    assert encoder == [longest] * min(3, 100 // longest)
+    assert sum(data.num_tokens for group in step for data in group.seq_data.values()) == 30
+
+    one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
+    output = ModelRunner(runner.model, one_block, 16, runner.sampler).execute(step)
+    assert len(output.sampled) == 3
+
+
+def test_an_encoder_without_text_or_features_is_told_what_to_do(whisper: Path) -> None:
+    class SilentPlugin(WhisperForConditionalGeneration):
+        @classmethod
+        def longest_features(cls, config: Any) -> dict[str, torch.Tensor]:
+            return ForConditionalGeneration.longest_features.__func__(cls, config)
+
+    with pytest.raises(PluginError, match=r"SilentPlugin .* kv_cache_bytes"):
+        SilentPlugin.longest_features(WhisperConfig.from_pretrained(whisper))
+
+
+@pytest.mark.parametrize("share", [0, 1.5, True, "0.9"])
+def test_a_share_of_the_memory_is_checked(share: object) -> None:
+    with pytest.raises(ParameterError, match="gpu_memory_utilization must be a number over 0 and up to 1"):
+        Engine(CMUDICT / "bart-g2p", gpu_memory_utilization=share)
+
+
+@needs_gpu
+def test_the_cache_takes_the_share_of_the_memory_that_it_may() -> None:
+    engine = Engine(CMUDICT / "bart-g2p", device="cuda", gpu_memory_utilization=0.5)
+    size = block_bytes(engine.shape, engine.config.block_size, getattr(torch, engine.config.dtype))
+    total = torch.cuda.mem_get_info()[1]
+    assert 0.4 * total < engine.worker.num_device_blocks * size < 0.5 * total
+    assert engine.generate("transept", SamplingParams(temperature=0.0, max_tokens=9))[0].outputs[0].token_ids
+
+
+@needs_gpu
+def test_too_small_a_share_says_what_takes_the_memory() -> None:
+    with pytest.raises(ParameterError, match="nothing is left for the cache"):
+        Engine(CMUDICT / "bart-g2p", device="cuda", gpu_memory_utilization=1e-5)

@@ -1,0 +1,89 @@
+"""How much memory of a GPU is left for the cache, found by running the largest step there can be.
+
+Called by `transept.core.execution.worker` when the cache's size is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from transept.core.config import SchedulerConfig
+from transept.core.execution.model_runner import ModelRunner
+from transept.core.model import ModelShape
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import EncoderInputs, SequenceData, SequenceGroupMetadata
+from transept.errors import ParameterError
+
+UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the model sets no bound
+
+
+def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilization: float) -> int:
+    """Bytes for the cache: the share of the GPU's memory that may be used, less other programs', weights, activations.
+
+    runner: with a cache of a block, on a GPU. step: see `largest_step`.
+    Raises ParameterError when the step does not fit, or leaves nothing.
+    """
+    device = runner.device
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    try:
+        runner.execute(step)
+    except torch.cuda.OutOfMemoryError as error:
+        raise ParameterError(
+            f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "
+            f"or max_decoder_tokens ({str(error).partition(chr(10))[0]})"
+        ) from None
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    others = total - free - torch.cuda.memory_reserved(device)
+    left = int(total * utilization) - others - peak
+    if left <= 0:
+        raise ParameterError(
+            f"nothing is left for the cache: of the GPU's {_gib(total)} a share of {utilization} may be used, other "
+            f"programs hold {_gib(others)}, and a step of {_described(step)} takes {_gib(peak)} with the weights. "
+            f"Raise gpu_memory_utilization, or lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"
+        )
+    return left
+
+
+def largest_step(
+    shape: ModelShape, limits: SchedulerConfig, block_size: int, features: Mapping[str, Tensor]
+) -> list[SequenceGroupMetadata]:
+    """Newcomers that use up a step's budgets. They share one cache block, so what they compute means nothing.
+
+    features: those of the longest input, for an encoder that takes no text.
+    """
+    source = min(shape.max_source_positions or UNBOUNDED_SOURCE, limits.max_encoder_tokens)
+    target = limits.max_decoder_tokens // limits.max_num_seqs
+    if shape.max_target_positions is not None:
+        target = min(target, shape.max_target_positions)
+    encoder = EncoderInputs(None, [] if features else [0] * source, source, features)
+    return [
+        SequenceGroupMetadata(
+            request_id=str(index),
+            is_newcomer=True,
+            runs_encoder=(index + 1) * source <= limits.max_encoder_tokens,
+            seq_data={index: SequenceData([0] * target, [], 0)},
+            sampling_params=SamplingParams(temperature=1.0, seed=0),
+            num_samples=1,
+            block_tables={index: [0] * -(-target // block_size)},
+            encoder_seq_data=encoder,
+            cross_block_table=[0] * -(-source // block_size),
+        )
+        for index in range(limits.max_num_seqs)
+    ]
+
+
+def _described(step: list[SequenceGroupMetadata]) -> str:
+    encoder = sum(group.encoder_seq_data.num_tokens for group in step if group.runs_encoder)
+    decoder = sum(data.num_tokens for group in step for data in group.seq_data.values())
+    return f"{len(step)} sequences, {encoder} encoder tokens and {decoder} decoder tokens"
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"
