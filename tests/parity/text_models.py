@@ -145,12 +145,12 @@ class Row:
     draw: Callable[[Any], None] = wide
     edit: Callable[[Any, Path], None] = nothing
 
-    def parity(self, directory: Path) -> Parity:
+    def parity(self, directory: Path, device: str = "cpu") -> Parity:
         torch.manual_seed(0)
         model = self.model_class(self.config)
         self.draw(model)
         model.generation_config.update(**self.settings)
-        parity = Parity(model, directory)
+        parity = Parity(model, directory, device=device)
         self.edit(model, directory)
         return parity
 

@@ -29,7 +29,7 @@ ROLES = ("pad", "bos", "eos", "decoder_start", "unk")  # of tokens that prompts 
 
 
 class Parity:
-    """A transformers model beside the same checkpoint in Transept, on the CPU in float32.
+    """A transformers model beside the same checkpoint in Transept, both in float32.
 
     reference: a small transformers encoder/decoder of the family, with random weights; it is put into float32 and
         evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
@@ -39,6 +39,7 @@ class Parity:
         text: for one that takes features, such as speech, the checks raise ParameterError.
     directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
         files before: name another architecture in config.json, rename weights, add a tokenizer.
+    device: where Transept runs; the reference runs on the CPU.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
     tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
         makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
@@ -51,11 +52,12 @@ class Parity:
         reference: Any,
         directory: str | Path,
         *,
+        device: str = "cpu",
         decoder_prompt: Sequence[int] | None = None,
         tolerance: float = 1e-4,
     ) -> None:
         self.reference = Reference(reference)
-        self.subject = Subject(Path(directory))
+        self.subject = Subject(Path(directory), device)
         self.tolerance = tolerance
         self._given_decoder_prompt = decoder_prompt
         reference.save_pretrained(directory)

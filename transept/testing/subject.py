@@ -54,10 +54,11 @@ class Recording:
 
 
 class Subject:
-    """A checkpoint directory, on the CPU in float32."""
+    """A checkpoint directory, on a device in float32."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, device: str) -> None:
         self.directory = directory
+        self.device = device
 
     @cached_property
     def engine(self) -> Engine:
@@ -72,7 +73,7 @@ class Subject:
 
     def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
         """One request alone, and what the model computed for it."""
-        with _recording(self.engine.worker.runner.model) as recording:
+        with _recording(self.engine.worker.runner) as recording:
             (output,) = self.run([request])
         return output, recording
 
@@ -104,7 +105,7 @@ class Subject:
     def _engine(self, **options: Any) -> Engine:
         from transept.core.engine import Engine
 
-        return Engine(self.directory, device="cpu", dtype="float32", **options)
+        return Engine(self.directory, device=self.device, dtype="float32", **options)
 
 
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:
@@ -148,23 +149,26 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
 
 
 @contextmanager
-def _recording(model: Any) -> Iterator[Recording]:
-    """Keep what encode and compute_logits of a ForConditionalGeneration return."""
+def _recording(runner: Any) -> Iterator[Recording]:
+    """Keep what encode and compute_logits of a runner's model return, which replayed CUDA graphs would not tell."""
+    model, graphs = runner.model, runner.graphs
     encode, compute_logits = model.encode, model.compute_logits
     recording = Recording([], [])
 
     def recording_encode(*arguments: Any, **features: Any) -> Tensor:
         hidden: Tensor = encode(*arguments, **features)
-        recording.encoder_hidden.append(hidden.clone())
+        recording.encoder_hidden.append(hidden.cpu().clone())
         return hidden
 
     def recording_logits(hidden: Tensor) -> Tensor:
         logits: Tensor = compute_logits(hidden)
-        recording.logits.append(logits.clone())  # the sampler writes into them
+        recording.logits.append(logits.cpu().clone())  # the sampler writes into them
         return logits
 
     model.encode, model.compute_logits = recording_encode, recording_logits
+    runner.graphs = None
     try:
         yield recording
     finally:
+        runner.graphs = graphs
         del model.encode, model.compute_logits  # what is left is the class's own
