@@ -1,10 +1,11 @@
-"""Whisper on a CPU in float32: Transept, transformers and CTranslate2 (through faster-whisper's model class).
+"""Whisper on a CPU: Transept, transformers and CTranslate2 (through faster-whisper's model class).
 
     python -m benchmarks.whisper [--runs 5] [--models tiny.en base] [--sets librivox prompts-en]
+        [--weights float32 int8]
 
-Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily,
-without timestamps. The engines take turns, each in a process of its own; ratios are medians over the turns. Peak memory
-is that of the engine's process.
+In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. Each engine goes from waveforms to token
+ids, its own feature extraction included, on the same weights, greedily, without timestamps. The engines take turns,
+each in a process of its own; ratios are medians over the turns. Peak memory is that of the engine's process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -60,10 +62,10 @@ def windows(folder: str) -> list[np.ndarray]:
     return [waveform[start : start + WINDOW] for waveform in waveforms for start in range(0, len(waveform), WINDOW)]
 
 
-def transept_runner(directory: Path) -> Runner:
+def transept_runner(directory: Path, weights: str) -> Runner:
     from transept import Engine, SamplingParams
 
-    engine = Engine(directory)
+    engine = Engine(directory, quantization=None if weights == "float32" else weights)
     params = SamplingParams(temperature=0.0)
 
     def run(waveforms: list[np.ndarray]) -> list[list[int]]:
@@ -74,7 +76,7 @@ def transept_runner(directory: Path) -> Runner:
     return run
 
 
-def transformers_runner(directory: Path) -> Runner:
+def transformers_runner(directory: Path, weights: str) -> Runner:
     from transformers import WhisperFeatureExtractor
 
     sys.path.insert(0, str(REPOSITORY / "tests" / "parity"))
@@ -85,12 +87,12 @@ def transformers_runner(directory: Path) -> Runner:
     return lambda waveforms: reference_token_ids(model, waveforms, extractor=extractor)
 
 
-def ctranslate2_runner(directory: Path) -> Runner:
+def ctranslate2_runner(directory: Path, weights: str) -> Runner:
     import ctranslate2
     from faster_whisper import WhisperModel
 
     threads = torch.get_num_threads()
-    whisper = WhisperModel(str(directory), device="cpu", compute_type="float32", cpu_threads=threads)
+    whisper = WhisperModel(str(directory), device="cpu", compute_type=COMPUTE_TYPES[weights], cpu_threads=threads)
     start, language, task, end = (
         whisper.hf_tokenizer.token_to_id(f"<|{name}|>")
         for name in ("startoftranscript", "en", "transcribe", "notimestamps")
@@ -116,19 +118,24 @@ def ctranslate2_runner(directory: Path) -> Runner:
 
 
 CTRANSLATE2_BATCH = 16  # windows; what faster-whisper's batched pipeline takes, and no slower than all at once
-ENGINES: dict[str, Callable[[Path], Runner]] = {
-    "transept": transept_runner,
-    "transformers": transformers_runner,
-    "ctranslate2": ctranslate2_runner,
+COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}  # CTranslate2's names
+ENGINES: dict[str, dict[str, Callable[[Path, str], Runner]]] = {
+    "float32": {
+        "transept": transept_runner,
+        "transformers": transformers_runner,
+        "ctranslate2": ctranslate2_runner,
+    },
+    "int8": {"transept": transept_runner, "ctranslate2": ctranslate2_runner},
 }
+WEIGHT_BYTES = {"float32": 2, "int8": 1}  # Whisper's numbers were published in float16, and lose nothing in it
 
 
-def bounds(directory: Path, ids: list[list[int]], rate: float, bandwidth: float) -> tuple[float, float]:
+def bounds(directory: Path, ids: list[list[int]], weights: str, rate: float, bandwidth: float) -> tuple[float, float]:
     """Seconds that the arithmetic and the memory traffic of a set need at least.
 
-    Arithmetic: the encoder, and the cross-attention's keys and values, at the rate of a large matrix product. Memory:
-    the decoder's weights once a step, in as few steps as the longest output has tokens, and each sequence's
-    cross-attention cache once a token.
+    Arithmetic: the encoder, and the cross-attention's keys and values, at the rate of a large matrix product in
+    float32; in int8 linear layers at twice that rate. Memory: the decoder's weights once a step, in as few steps as the
+    longest output has tokens, and each sequence's cross-attention cache once a token.
     """
     from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
     from transept.plugins.whisper.weights import whisper_config
@@ -136,23 +143,25 @@ def bounds(directory: Path, ids: list[list[int]], rate: float, bandwidth: float)
     config = whisper_config(CTranslate2Checkpoint(directory))
     d, positions, layers = config.d_model, config.max_source_positions, config.encoder_layers
     stem = 2 * 2 * positions * config.num_mel_bins * 3 * d + 2 * positions * d * 3 * d
-    layer = 2 * positions * 12 * d * d + 4 * positions * positions * d
-    cross = config.decoder_layers * 2 * positions * 2 * d * d
-    arithmetic = len(ids) * (stem + layers * layer + cross) / rate
-    weights = 4 * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
+    attention = layers * 4 * positions * positions * d
+    linear = 2 * positions * 12 * d * d * layers + config.decoder_layers * 2 * positions * 2 * d * d
+    arithmetic = len(ids) * (stem + attention + linear / (2 if weights == "int8" else 1)) / rate
+    stored = WEIGHT_BYTES[weights] * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
     cache = 4 * config.decoder_layers * 2 * positions * d
     tokens = [len(row) + 1 for row in ids]
-    return arithmetic, (max(tokens) * weights + sum(tokens) * cache) / bandwidth
+    return arithmetic, (max(tokens) * stored + sum(tokens) * cache) / bandwidth
 
 
-def compare(model: str, directory: Path, folder: str, runs: int) -> None:
+def compare(model: str, directory: Path, folder: str, weights: str, runs: int) -> None:
     """Print one table: a row an engine."""
     waveforms = windows(folder)
     seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
-    turns = take_turns({name: partial(load, directory) for name, load in ENGINES.items()}, waveforms, runs)
+    turns = take_turns(
+        {name: partial(load, directory, weights) for name, load in ENGINES[weights].items()}, waveforms, runs
+    )
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(directory, turns["transept"].outputs, rate, bandwidth)
-    print(f"\n{model}, {folder}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
+    arithmetic, memory = bounds(directory, turns["transept"].outputs, weights, rate, bandwidth)
+    print(f"\n{model}, {folder}, {weights}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, seconds, "audio s")
 
@@ -162,14 +171,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--models", nargs="+", choices=("tiny.en", "base"), default=["tiny.en", "base"])
     parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
+    parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     with tempfile.TemporaryDirectory() as scratch:
         for model in arguments.models:
             directory = checkpoint(model, Path(scratch))
-            for folder in arguments.sets:
-                compare(model, directory, folder, arguments.runs)
+            for folder, weights in product(arguments.sets, arguments.weights):
+                compare(model, directory, folder, weights, arguments.runs)
 
 
 if __name__ == "__main__":

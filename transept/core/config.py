@@ -10,6 +10,7 @@ from typing import Any
 from transept.errors import ParameterError, suggest
 
 DTYPES = ("float32", "bfloat16", "float16")
+QUANTIZATIONS = ("int8", "fp8")
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
 
@@ -47,7 +48,8 @@ class EngineConfig:
     model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name.
     device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
     attention_backend: a backend's name, or ``"auto"``.
-    quantization: None is the only choice so far.
+    quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
+        ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
     kv_cache_bytes: cache memory on the device. Default: on a CPU 4 GiB, and at most a quarter of the machine's memory,
@@ -87,8 +89,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.dtype not in ("auto", *DTYPES):
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
-        if self.quantization is not None:
-            raise ParameterError(f"quantization={self.quantization!r} is not there yet; leave it None")
+        if self.quantization not in (None, *QUANTIZATIONS):
+            hint = suggest(str(self.quantization), QUANTIZATIONS)
+            raise ParameterError(f"no quantization {self.quantization!r}; known: {', '.join(QUANTIZATIONS)}.{hint}")
         for name, low in (("block_size", 1), ("kv_cache_bytes", 1), ("swap_bytes", 0), ("max_num_seqs", 1)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
@@ -113,6 +116,10 @@ class EngineConfig:
         if on_gpu and not torch.cuda.is_available():
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
+        if not on_gpu and self.quantization == "fp8":
+            raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
+        if not on_gpu and self.quantization and dtype != "float32":
+            raise ParameterError(f'quantization="{self.quantization}" on a CPU wants dtype="float32", not "{dtype}"')
         kv_cache_bytes = self.kv_cache_bytes
         if kv_cache_bytes is None and not on_gpu:
             quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
@@ -46,9 +47,10 @@ class Engine:
     """
 
     def __init__(self, model: str | Path, **options: Any) -> None:
-        config = EngineConfig(model=str(model), **options).on_this_machine()
+        config = EngineConfig(model=str(model), **options)
         checkpoint = open_checkpoint(locate(config.model))
-        self.config = config
+        config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)
+        self.config = config = config.on_this_machine()
         self.spec: ModelSpec = find_model(discover(), checkpoint.architectures, config.model, config.plugin)
         weight_map = _weight_map(self.spec, checkpoint)
         self.model_config = load_config(checkpoint, weight_map)

@@ -21,12 +21,14 @@ class Checkpoint(ABC):
     architectures: names by which the checkpoint asks for a model family: config.json's ``architectures``, or the spec
         name of a CTranslate2 model.bin, such as ``("WhisperSpec",)``.
     config_dict: config.json as read; empty when there is none.
+    quantization: what its weights were rounded to, as EngineConfig says it.
     """
 
     path: Path
     format: str
     architectures: tuple[str, ...]
     config_dict: dict[str, Any]
+    quantization: str | None = None
 
     @abstractmethod
     def tensors(self) -> Iterator[tuple[str, Tensor]]:

@@ -7,6 +7,9 @@ Layout (CTranslate2, python/ctranslate2/specs/model_spec.py and src/models/model
     u32 count, then per alias: string alias, string name of the variable that it stands for
 
 A string is a u16 length, which counts a final NUL, and its bytes.
+
+A variable in int8 or int16 is its numbers times a scale, one for each row or one for all, which are another variable
+with ``_scale`` after the name.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from transept.errors import CheckpointError, suggest
 
 WEIGHTS = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
+SCALE = "_scale"
 DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
 
 
@@ -60,14 +64,31 @@ class CTranslate2Checkpoint(Checkpoint):
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
         self.variables = table.variables()
+        # by where what they scale lies, since an alias has no scale of its own
+        self._scales = {
+            variable.offset: name + SCALE for name, variable in self.variables.items() if name + SCALE in self.variables
+        }
+        if any(
+            variable.dtype is torch.int8 and variable.offset in self._scales for variable in self.variables.values()
+        ):
+            self.quantization = "int8"
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every variable and every alias by its name; scalars have shape []."""
+        """Every variable and every alias by its name, scales multiplied in; scalars have shape []."""
         for name in self.variables:
-            yield name, self.tensor(name)
+            if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables):
+                yield name, self.tensor(name)
 
     def tensor(self, name: str) -> Tensor:
-        """One variable by its name. Raises CheckpointError when there is none."""
+        """One variable by its name, its scale multiplied in. Raises CheckpointError when there is none."""
+        tensor, scale_name = self._stored(name), self._scales.get(self._variable(name).offset)
+        if scale_name is None:
+            return tensor
+        scale = self._stored(scale_name).float()
+        return tensor.float() / scale.view(-1, *[1] * (tensor.dim() - 1))  # what the numbers were multiplied by
+
+    def _stored(self, name: str) -> Tensor:
+        """A variable as it is in the file."""
         variable = self._variable(name)
         count = prod(variable.shape)
         if count == 0:

@@ -18,7 +18,7 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.layers.linear import ParallelGroup
-from transept.core.layers.narrow import narrow_weights
+from transept.core.layers.narrow import QUANTIZED, narrow_weights, quantize_weights
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduler import SchedulerOutputs
 from transept.core.sequence import StepOutput
@@ -43,7 +43,9 @@ class Worker:
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         load_weights(model, checkpoint, weight_map)
-        if device.type == "cpu" and dtype is torch.float32:
+        if config.quantization is not None:
+            quantize_weights(model, QUANTIZED[device.type][config.quantization])
+        elif device.type == "cpu" and dtype is torch.float32:
             narrow_weights(model)
         sampler = Sampler(eos_token_ids, device)
 

@@ -6,18 +6,22 @@ from Python for each norm, product and sum, with the caches full of weights, cos
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
+from numba.extending import overload
 
 from transept.core.kernels.few_rows import product
 from transept.core.kernels.float16 import Matrix
+from transept.core.kernels.int8 import Packed, multiply
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.paged_attention import Pieces, attend_rows
 from transept.core.kernels.pointwise import activate, add, normalize
 
 Floats = npt.NDArray[np.float32]
+Weight = Matrix | Packed
 
 
 class DecodeStep(NamedTuple):
@@ -34,33 +38,56 @@ class DecodeStep(NamedTuple):
 
 
 class DecoderWeights(NamedTuple):
-    """A layer's weights [out, in], all float32 or all float16, and biases [out] and norms in float32; one
+    """A layer's weights [out, in], all float32, all float16 or all int8, and biases [out] and norms in float32; one
     that it does not have is empty.
 
     qkv holds queries, keys and values of self-attention, query the queries of cross-attention alone. gate is multiplied
     with the activated fc1.
     """
 
-    self_norm: Matrix
-    self_norm_bias: Matrix
-    qkv: Matrix
-    qkv_bias: Matrix
-    self_out: Matrix
-    self_out_bias: Matrix
-    cross_norm: Matrix
-    cross_norm_bias: Matrix
-    query: Matrix
-    query_bias: Matrix
-    cross_out: Matrix
-    cross_out_bias: Matrix
-    ffn_norm: Matrix
-    ffn_norm_bias: Matrix
-    fc1: Matrix
-    fc1_bias: Matrix
-    gate: Matrix
-    gate_bias: Matrix
-    fc2: Matrix
-    fc2_bias: Matrix
+    self_norm: Floats
+    self_norm_bias: Floats
+    qkv: Weight
+    qkv_bias: Floats
+    self_out: Weight
+    self_out_bias: Floats
+    cross_norm: Floats
+    cross_norm_bias: Floats
+    query: Weight
+    query_bias: Floats
+    cross_out: Weight
+    cross_out_bias: Floats
+    ffn_norm: Floats
+    ffn_norm_bias: Floats
+    fc1: Weight
+    fc1_bias: Floats
+    gate: Weight
+    gate_bias: Floats
+    fc2: Weight
+    fc2_bias: Floats
+
+
+def times(x: Floats, weight: Weight, bias: Floats, out: Floats) -> None:
+    """Inside a kernel: write ``x @ weight.T + bias`` to out."""
+    raise NotImplementedError
+
+
+def num_outputs(weight: Weight) -> int:
+    """Inside a kernel: the rows of a weight."""
+    raise NotImplementedError
+
+
+@overload(times, strict=False)
+def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
+    by = product if isinstance(weight, types.Array) else multiply
+    return lambda x, weight, bias, out: by(x, weight, bias, out)
+
+
+@overload(num_outputs, strict=False)
+def _num_outputs(weight: Any) -> Any:
+    if isinstance(weight, types.Array):
+        return lambda weight: len(weight)
+    return lambda weight: weight.num_outputs
 
 
 @kernel()
@@ -81,38 +108,38 @@ def decoder_layer(
     """
     rows = len(x)
     kv_heads, dim = cache.shape[2], cache.shape[3]
-    heads = weights.query.shape[0] // dim
+    heads = num_outputs(weights.query) // dim
     x, inner, out = x.copy(), np.empty_like(x), np.empty_like(x)
     query = np.empty((rows, heads, dim), np.float32)
     attended = np.empty((rows, heads, dim), np.float32)
 
     _begin(x, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm, inner)
-    qkv = np.empty((rows, len(weights.qkv)), np.float32)
-    product(inner, weights.qkv, weights.qkv_bias, qkv)
+    qkv = np.empty((rows, num_outputs(weights.qkv)), np.float32)
+    times(inner, weights.qkv, weights.qkv_bias, qkv)
     by_head = qkv.reshape(rows, heads + 2 * kv_heads, dim)
     query[:] = by_head[:, :heads]
     for row in range(rows):
         cache[0, step.slots[row]] = by_head[row, heads : heads + kv_heads]
         cache[1, step.slots[row]] = by_head[row, heads + kv_heads :]
     attend_rows(query, cache, step.self_keys, self_scale, step.bias, attended)
-    product(attended.reshape(rows, heads * dim), weights.self_out, weights.self_out_bias, out)
+    times(attended.reshape(rows, heads * dim), weights.self_out, weights.self_out_bias, out)
     _end(x, out, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm)
 
     _begin(x, weights.cross_norm, weights.cross_norm_bias, epsilon, pre_norm, inner)
-    product(inner, weights.query, weights.query_bias, query.reshape(rows, heads * dim))
+    times(inner, weights.query, weights.query_bias, query.reshape(rows, heads * dim))
     attend_rows(query, cache, step.cross_keys, cross_scale, np.empty((0, 0), np.float32), attended)
-    product(attended.reshape(rows, heads * dim), weights.cross_out, weights.cross_out_bias, out)
+    times(attended.reshape(rows, heads * dim), weights.cross_out, weights.cross_out_bias, out)
     _end(x, out, weights.cross_norm, weights.cross_norm_bias, epsilon, pre_norm)
 
     _begin(x, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm, inner)
-    hidden = np.empty((rows, len(weights.fc1)), np.float32)
-    product(inner, weights.fc1, weights.fc1_bias[:0], hidden)
+    hidden = np.empty((rows, num_outputs(weights.fc1)), np.float32)
+    times(inner, weights.fc1, weights.fc1_bias[:0], hidden)
     activate(hidden, weights.fc1_bias, activation)
-    if weights.gate.size:
+    if num_outputs(weights.gate):
         gate = np.empty_like(hidden)
-        product(inner, weights.gate, weights.gate_bias, gate)
+        times(inner, weights.gate, weights.gate_bias, gate)
         hidden *= gate
-    product(hidden, weights.fc2, weights.fc2_bias, out)
+    times(hidden, weights.fc2, weights.fc2_bias, out)
     _end(x, out, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm)
     return x
 

@@ -33,7 +33,7 @@ def _tile(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, a_stride, _, _, depth, _, _, out_stride = arguments
-        a, b, out = (_address(context, builder, signature, arguments, index) for index in (0, 3, 6))
+        a, b, out = (address_of(context, builder, signature, arguments, index) for index in (0, 3, 6))
         multiply_add = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
             builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fmuladd.v{LANES}f32"
         )
@@ -42,11 +42,11 @@ def _tile(
         def add(step: Any, sums: list[Any]) -> list[Any]:
             row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
             halves = [_load(builder, row_of_b, INT(first)) for first in (0, LANES)]
-            column = [_spread(builder, builder.load(builder.gep(row, [step]))) for row in rows]
+            column = [spread(builder, builder.load(builder.gep(row, [step]))) for row in rows]
             products = [(number, half) for number in column for half in halves]
             return [builder.call(multiply_add, [*pair, total]) for pair, total in zip(products, sums, strict=True)]
 
-        sums = _loop(builder, depth, 1, [ir.Constant(VECTOR, None)] * (2 * ROWS), add)
+        sums = loop(builder, depth, 1, [ir.Constant(VECTOR, None)] * (2 * ROWS), add)
         for index, total in enumerate(sums):
             place = builder.add(builder.mul(out_stride, INT(index // 2)), INT(index % 2 * LANES))
             builder.store(total, builder.bitcast(builder.gep(out, [place]), VECTOR.as_pointer()), align=4)
@@ -62,7 +62,7 @@ def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = _address(context, builder, signature, arguments, 0)
+        first = address_of(context, builder, signature, arguments, 0)
 
         def higher(one: Any, other: Any) -> Any:
             return builder.select(builder.fcmp_ordered(">", one, other), one, other)
@@ -72,7 +72,7 @@ def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
             return [higher(half, top) for half, top in zip(halves, tops, strict=True)]
 
         lowest = ir.Constant(VECTOR, [ir.Constant(FLOAT, float("-inf"))] * LANES)
-        tops = higher(*_loop(builder, arguments[2], COLUMNS, [lowest, lowest], advance))
+        tops = higher(*loop(builder, arguments[2], COLUMNS, [lowest, lowest], advance))
         top = builder.extract_element(tops, INT(0))
         for lane in range(1, LANES):
             top = higher(builder.extract_element(tops, INT(lane)), top)
@@ -85,7 +85,7 @@ tile: Any = intrinsic(_tile)
 highest: Any = intrinsic(_highest)
 
 
-def _address(context: Any, builder: Any, signature: Any, arguments: Any, index: int) -> Any:
+def address_of(context: Any, builder: Any, signature: Any, arguments: Any, index: int) -> Any:
     """Of the array that is argument number `index`, where the argument after it says that it begins."""
     data = context.make_array(signature.args[index])(context, builder, arguments[index]).data
     return builder.gep(data, [arguments[index + 1]])
@@ -95,14 +95,14 @@ def _load(builder: Any, address: Any, offset: Any) -> Any:
     return builder.load(builder.bitcast(builder.gep(address, [offset]), VECTOR.as_pointer()), align=4)
 
 
-def _spread(builder: Any, number: Any) -> Any:
+def spread(builder: Any, number: Any) -> Any:
     """A vector of one number."""
-    nothing = ir.Constant(VECTOR, ir.Undefined)
+    nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
     return builder.shuffle_vector(builder.insert_element(nothing, number, INT(0)), nothing, zeros)
 
 
-def _loop(
+def loop(
     builder: Any, stop: Any, step: int, values: list[Any], advance: Callable[[Any, list[Any]], list[Any]]
 ) -> list[Any]:
     """What ``for index in range(0, stop, step): values = advance(index, values)`` leaves in values; stop > 0."""

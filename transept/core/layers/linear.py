@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transept.core.kernels import few_rows
 from transept.core.kernels.few_rows import ALL, MOST_ROWS
 from transept.core.kernels.launch import runs_on
+from transept.core.layers.quantization import QuantizedWeight
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class StackedParameter(nn.Parameter):
         return parameter
 
 
-def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
+def matmul(x: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
     """``x @ weight.T + bias``, for few rows on a CPU by a kernel of ours.
 
     x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. A weight that is stored
     narrower than x is widened to its dtype. Returns [tokens, out], contiguous.
     """
+    if isinstance(weight, QuantizedWeight):
+        return weight.multiply(x, bias, outputs)
     if x.shape[0] <= MOST_ROWS and runs_on(x):
         return few_rows.linear(x, weight, bias, outputs)
     return F.linear(x, weight[outputs].to(x.dtype), None if bias is None else bias[outputs])
@@ -62,8 +65,11 @@ def matmul(x: Tensor, weight: Tensor, bias: Tensor | None = None, outputs: slice
 class Linear(nn.Module):
     """``y = x Wᵀ + b``; weight [out, in], bias [out]. The base of the parallel layers.
 
-    stacked: part name -> rows, when the weight is several matrices on top of each other.
+    stacked: part name -> rows, when the weight is several matrices on top of each other. The weight may become a
+    QuantizedWeight after it is loaded.
     """
+
+    weight: StackedParameter | QuantizedWeight
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, stacked: dict[str, int] | None = None

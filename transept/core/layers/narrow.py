@@ -1,12 +1,13 @@
-"""Weights that lose nothing in float16 are stored in it: what decodes on a CPU is bound by reading them.
+"""How weights are stored once they are loaded: in float16 where it loses nothing, or in 8 bits where that is asked for.
 
-Whisper's weights were published in float16, and so are many others; a checkpoint in float32 may well hold such numbers.
-Every sum is still float32, and the same to the last bit.
+What decodes on a CPU is bound by reading weights. Whisper's were published in float16, and so are many others; a
+checkpoint in float32 may well hold such numbers. Every sum is still float32, and the same to the last bit.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,14 @@ from torch import Tensor, nn
 from transept.core.kernels.float16 import widens_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear
+from transept.core.layers.quantization import ALIGNED, CpuInt8, GpuFp8, GpuInt8, QuantizedWeight
 from transept.core.layers.transformer import DecoderLayer
+
+# device type -> the values of quantization= there
+QUANTIZED: Mapping[str, Mapping[str, type[QuantizedWeight]]] = {
+    "cpu": {"int8": CpuInt8},
+    "cuda": {"int8": GpuInt8, "fp8": GpuFp8},
+}
 
 
 def narrow_weights(model: nn.Module) -> None:
@@ -25,17 +33,47 @@ def narrow_weights(model: nn.Module) -> None:
     """
     if not widens_float16():
         return
-    users: dict[int, list[nn.Module]] = defaultdict(list)
+    weights = _weights(model)
+    for module in model.modules():
+        if isinstance(module, DecoderLayer):
+            linears = {id(linear.weight) for linear in module.modules() if isinstance(linear, Linear)}
+            _narrow([weight for weight, _ in weights if id(weight) in linears])
+    for weight, readers in weights:
+        kinds = {type(reader) for reader in readers}
+        if VocabParallelHead in kinds and kinds <= {VocabParallelEmbedding, VocabParallelHead}:
+            _narrow([weight])
+
+
+def quantize_weights(model: nn.Module, weight_class: type[QuantizedWeight]) -> None:
+    """Round the weights of all linear layers and of the vocabulary matrix to 8 bits.
+
+    model: with its weights loaded. weight_class: one of QUANTIZED for the model's device. What other modules read too
+    stays as it is, and so do, on a GPU, weights of sizes that its products do not take.
+    """
+    for weight, readers in _weights(model):
+        embeds = all(isinstance(reader, VocabParallelEmbedding) for reader in readers)
+        if embeds or (weight_class is not CpuInt8 and weight.shape[1] % ALIGNED):
+            continue
+        quantized = weight_class(weight)
+        for reader in readers:
+            del reader.weight
+            reader.weight = quantized  # type: ignore[assignment]  # it is no Parameter, and need not be one
+
+
+def _weights(model: nn.Module) -> list[tuple[nn.Parameter, list[nn.Module]]]:
+    """The weights of linear layers, embeddings and heads, with those that read each; none that another module reads."""
+    readers: dict[int, list[nn.Module]] = defaultdict(list)
+    weights: dict[int, nn.Parameter] = {}
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            users[id(parameter)].append(module)
-        if isinstance(module, DecoderLayer):
-            _narrow([linear.weight for linear in module.modules() if isinstance(linear, Linear)])
-    for module in model.modules():
-        if isinstance(module, VocabParallelHead) and all(
-            isinstance(user, VocabParallelEmbedding | VocabParallelHead) for user in users[id(module.weight)]
-        ):
-            _narrow([module.weight])
+            readers[id(parameter)].append(module)
+            weights[id(parameter)] = parameter
+    known = (Linear, VocabParallelEmbedding, VocabParallelHead)
+    return [
+        (weight, readers[key])
+        for key, weight in weights.items()
+        if all(isinstance(module, known) and module.weight is weight for module in readers[key])
+    ]
 
 
 def _narrow(weights: list[nn.Parameter]) -> None:

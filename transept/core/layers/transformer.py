@@ -14,15 +14,18 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.decoder_layer import DecoderWeights, Floats, decoder_layer
+from transept.core.kernels.decoder_layer import DecoderWeights, Floats, Weight, decoder_layer
 from transept.core.kernels.few_rows import ALL, NO_BIAS, array_of
-from transept.core.kernels.float16 import Matrix
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.pointwise import ACTIVATIONS
+from transept.core.kernels.tiles import COLUMNS
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
+from transept.core.layers.quantization import CpuInt8, QuantizedWeight
+
+KERNEL_STORAGE = {torch.float32, torch.float16, CpuInt8}  # of weights that `decoder_layer` reads
 
 
 @dataclass(frozen=True)
@@ -111,23 +114,24 @@ class DecoderLayer(nn.Module):
     def _kernel_arguments(self) -> tuple[Any, ...] | None:
         """What `decoder_layer` is given beside the step; None for layers that it does not serve."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
-        linears = [module for module in self.modules() if isinstance(module, Linear)]
-        stored = {linear.weight.dtype for linear in linears}
-        if self.ffn.activation_name not in ACTIVATIONS or stored not in ({torch.float32}, {torch.float16}):
+        query = self.cross_attn.qkv_proj
+        stored = {_stored(module) for module in self.modules() if isinstance(module, Linear)}
+        if self.ffn.activation_name not in ACTIVATIONS or len(stored) > 1 or not stored <= KERNEL_STORAGE:
+            return None
+        if stored == {CpuInt8} and query.q_size % COLUMNS:
             return None
         if not all(isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms):
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
-        query = self.cross_attn.qkv_proj
-        no_gate = (array_of(self.ffn.fc1.weight)[:0], NO_BIAS)
+        no_gate = _arrays(self.ffn.fc1, slice(0))
         gate = no_gate if self.ffn.gate is None else _arrays(self.ffn.gate)
         parts = (
             *(_norm_arrays(norms[0]), _arrays(self.self_attn.qkv_proj), _arrays(self.self_attn.out_proj)),
             *(_norm_arrays(norms[1]), _arrays(query, slice(query.q_size)), _arrays(self.cross_attn.out_proj)),
             *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), gate, _arrays(self.ffn.fc2)),
         )
-        weights = DecoderWeights(*chain.from_iterable(parts))
+        weights = DecoderWeights(*chain.from_iterable(parts))  # type: ignore[arg-type]
         scales = (self.self_attn.attn.scale, self.cross_attn.attn.scale)
         return weights, *scales, norms[0].eps, self.pre_norm, ACTIVATIONS[self.ffn.activation_name]
 
@@ -159,10 +163,20 @@ class DecoderLayer(nn.Module):
         return out
 
 
-def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Matrix, Matrix]:
+def _stored(linear: Linear) -> torch.dtype | type[QuantizedWeight]:
+    """How its weight is."""
+    weight = linear.weight
+    return type(weight) if isinstance(weight, QuantizedWeight) else weight.dtype
+
+
+def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Weight, Floats]:
     """Its weight and bias, which is empty where there is none."""
-    bias = NO_BIAS if linear.bias is None else array_of(linear.bias)
-    return array_of(linear.weight)[outputs], bias[outputs]
+    weight = linear.weight
+    bias = NO_BIAS if linear.bias is None else linear.bias.detach().numpy()
+    if isinstance(weight, QuantizedWeight):
+        assert isinstance(weight, CpuInt8)
+        return weight.packed.outputs(outputs), bias[outputs]
+    return array_of(weight)[outputs], bias[outputs]
 
 
 def _norm_arrays(norm: Any) -> tuple[Floats, Floats]:

@@ -1,0 +1,168 @@
+"""``x @ weight.T`` for a weight in int8, with a scale for each output.
+
+Called by `transept.core.layers.quantization` and `decoder_layer`. Each row of x is rounded to as many steps as a sum of
+32 bits has room for, at most 65,535 (4,095 are left where a row has 8192 numbers), and the sums are integers: what
+comes out of a row is the same to the last bit whatever rows are beside it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import prange
+from torch import Tensor
+
+from transept.core.kernels.few_rows import NO_BIAS
+from transept.core.kernels.int8_tiles import tile_1, tile_2, tile_4, tile_6
+from transept.core.kernels.launch import kernel
+from transept.core.kernels.tiles import COLUMNS
+
+Floats = npt.NDArray[np.float32]
+LARGEST = 127  # of a weight in int8
+BLOCK = 48  # rows of a piece of work where there are many
+PANELS = 8  # of a piece of work where there are few rows
+TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
+
+
+class Packed(NamedTuple):
+    """A weight [out, in] as tiles read it.
+
+    values: int8 [panels, pairs, COLUMNS, 2], the last panel and pair filled up with zeros. scales: float32
+    [panels * COLUMNS], of one step of an output's weights. num_outputs: out.
+    """
+
+    values: npt.NDArray[np.int8]
+    scales: Floats
+    num_outputs: int
+
+    def outputs(self, chosen: slice) -> Packed:
+        """Some of the outputs; the slice begins where a panel does."""
+        first, stop, _ = chosen.indices(self.num_outputs)
+        if first % COLUMNS:
+            raise ValueError(f"output {first} is not the first of a panel of {COLUMNS}")
+        panels = slice(first // COLUMNS, -(-stop // COLUMNS))
+        return Packed(self.values[panels], self.scales[first : panels.stop * COLUMNS], stop - first)
+
+
+def pack(weight: Tensor) -> Packed:
+    """Round a weight, [out, in], each output by its largest number."""
+    num_out, num_in = weight.shape
+    filled = torch.zeros(-(-num_out // COLUMNS) * COLUMNS, -(-num_in // 2) * 2, dtype=torch.int8)
+    scales = torch.zeros(len(filled))
+    scales[:num_out] = weight.abs().amax(1).float() / LARGEST
+    filled[:num_out, :num_in] = round_to(weight, scales[:num_out])
+    values = filled.view(-1, COLUMNS, filled.shape[1] // 2, 2).transpose(1, 2).contiguous()
+    return Packed(values.numpy(), scales.numpy(), num_out)
+
+
+def round_to(weight: Tensor, scales: Tensor) -> Tensor:
+    """The nearest multiples of each output's step, int8 [out, in]."""
+    steps = torch.where(scales > 0, scales, 1.0)
+    return (weight / steps[:, None]).round_().to(torch.int8)
+
+
+def rows_of(packed: Packed, indices: Tensor, num_in: int) -> Tensor:
+    """Some rows of the weight, float32 [indices, in]."""
+    values, scales = torch.from_numpy(packed.values), torch.from_numpy(packed.scales)
+    rows = values[indices // COLUMNS, :, indices % COLUMNS].flatten(1)[:, :num_in]
+    return rows * scales[indices][:, None]
+
+
+@kernel(parallel=True)
+def multiply(x: Floats, weight: Packed, bias: Floats, out: Floats) -> None:
+    """Write ``x @ weight.T + bias`` to out. bias: [out], or empty."""
+    num_rows = len(x)
+    panels, depth = weight.values.shape[0], 2 * weight.values.shape[1]
+    rounded = np.empty((num_rows, depth), np.int16)
+    steps = np.empty(num_rows, np.float32)
+    most = min(32767, (2**31 - 1) // (LARGEST * depth))
+    for row in prange(num_rows):
+        steps[row] = _round(x[row], rounded[row], most)
+    by_rows = num_rows > 2 * BLOCK
+    pieces = (num_rows + BLOCK - 1) // BLOCK if by_rows else (panels + PANELS - 1) // PANELS
+    for piece in prange(pieces):
+        if by_rows:
+            _multiply(rounded, steps, weight, bias, out, piece * BLOCK, min((piece + 1) * BLOCK, num_rows), 0, panels)
+        else:
+            first = piece * PANELS
+            _multiply(rounded, steps, weight, bias, out, 0, num_rows, first, min(first + PANELS, panels))
+
+
+@kernel(exact=True)
+def _round(row: Floats, out: npt.NDArray[np.int16], most: int) -> np.float32:
+    """Round a row to multiples of a step, at most so many of them either way. Returns the step."""
+    top = np.int32(0)
+    bits = row.view(np.int32)
+    for i in range(len(row)):
+        top = max(top, np.int32(bits[i] & np.int32(0x7FFFFFFF)))  # the order of positive floats is that of their bits
+    highest = np.int32(top).view(np.float32)
+    factor = np.float32(most) / highest if top > 0 else np.float32(0)
+    shifted = np.empty(len(row), np.float32)
+    for i in range(len(row)):
+        shifted[i] = row[i] * factor + TO_INTEGER
+    bits = shifted.view(np.int32)
+    for i in range(len(row)):
+        out[i] = np.int16(bits[i])
+    for i in range(len(row), len(out)):
+        out[i] = 0
+    return highest / np.float32(most)
+
+
+@kernel(exact=True)  # the scales in this order, whatever the number of rows
+def _multiply(
+    rounded: npt.NDArray[np.int16],
+    steps: Floats,
+    weight: Packed,
+    bias: Floats,
+    out: Floats,
+    first_row: int,
+    stop_row: int,
+    first_panel: int,
+    stop_panel: int,
+) -> None:
+    """Some rows of some panels."""
+    depth = rounded.shape[1]
+    numbers, packed, flat = rounded.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
+    apart = np.empty((6, COLUMNS), np.float32)  # for the last panel, where it is filled up
+    apart_flat = apart.reshape(-1)
+    for panel in range(first_panel, stop_panel):
+        column = panel * COLUMNS
+        columns = min(COLUMNS, weight.num_outputs - column)
+        place, stride, target = column, out.shape[1], flat
+        row = first_row
+        while row < stop_row:
+            left = stop_row - row
+            if columns < COLUMNS:
+                place, stride, target = 0, COLUMNS, apart_flat
+            else:
+                place = row * stride + column
+            start, b = row * depth, panel * depth * COLUMNS
+            if left >= 6:
+                count = 6
+                tile_6(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
+            elif left >= 4:
+                count = 4
+                tile_4(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
+            elif left >= 2:
+                count = 2
+                tile_2(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
+            else:
+                count = 1
+                tile_1(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
+            if columns < COLUMNS:
+                out[row : row + count, column : column + columns] = apart[:count, :columns]
+            if bias.size:
+                for r in range(row, row + count):
+                    for o in range(column, column + columns):
+                        out[r, o] += bias[o]
+            row += count
+
+
+def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
+    """x: float32 [rows, in] on the CPU. bias: [out]. Returns [rows, out]."""
+    out = torch.empty(x.shape[0], weight.num_outputs)
+    multiply(x.contiguous().numpy(), weight, NO_BIAS if bias is None else bias.numpy(), out.numpy())
+    return out
