@@ -1,10 +1,11 @@
 """Large models on one GPU in half precision: Transept beside its bounds, and transformers for Whisper.
 
     python -m benchmarks.gpu [--models whisper-large-v3 bart-large-cnn flan-t5-xl] [--runs 3] [--device cuda] [--toy]
+        [--quantization int8|fp8] [--kv-cache-dtype fp8]
 
 Models of the published shapes with random weights; the end-of-sequence token is forbidden, so that the work is the same
 every time. Whisper goes from features to token ids, the others from token ids to token ids, greedily. --toy takes
-shapes so small that the script can be tried on a CPU.
+shapes so small that the script can be tried on a CPU. Bounds are those of weights and caches in half precision.
 """
 
 from __future__ import annotations
@@ -255,6 +256,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--quantization", choices=("int8", "fp8"))
+    parser.add_argument("--kv-cache-dtype", choices=("auto", "fp8"), default="auto")
     arguments = parser.parse_args()
     device, dtype = arguments.device, torch.bfloat16 if arguments.device != "cpu" else torch.float32
     name = torch.cuda.get_device_name() if device != "cpu" else "a CPU"
@@ -264,8 +267,17 @@ def main() -> None:
         case = CASES[model]
         with tempfile.TemporaryDirectory() as scratch:
             directory = checkpoint(case, arguments.toy, dtype, device, Path(scratch))
-            engine = Engine(directory, device=device, max_num_seqs=case.concurrent)
-            print(f"\n{model}, attention by {engine.worker.runner.backend.name}")
+            engine = Engine(
+                directory,
+                device=device,
+                max_num_seqs=case.concurrent,
+                quantization=arguments.quantization,
+                kv_cache_dtype=arguments.kv_cache_dtype,
+            )
+            backend = engine.worker.runner.backend.name
+            print(
+                f"\n{model}, weights {arguments.quantization or dtype}, cache {arguments.kv_cache_dtype}, by {backend}"
+            )
             if case.family == "Whisper":
                 whisper(case, engine, directory, device, arguments.toy, arguments.runs)
             else:

@@ -10,6 +10,7 @@ from typing import Any
 from transept.errors import ParameterError, suggest
 
 DTYPES = ("float32", "bfloat16", "float16")
+KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
@@ -52,6 +53,8 @@ class EngineConfig:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
+    kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, the dtype, or ``"fp8"`` (e4m3), which
+        halves what cross-attention reads on a GPU.
     kv_cache_bytes: cache memory on the device. Default: on a CPU 4 GiB, and at most a quarter of the machine's memory,
         whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
@@ -70,6 +73,7 @@ class EngineConfig:
     quantization: str | None = None
     plugin: str | None = None
     block_size: int = 64
+    kv_cache_dtype: str = "auto"
     kv_cache_bytes: int | None = None
     gpu_memory_utilization: float = 0.9
     swap_bytes: int = 0
@@ -89,6 +93,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.dtype not in ("auto", *DTYPES):
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
+        if self.kv_cache_dtype not in KV_CACHE_DTYPES:
+            hint = suggest(str(self.kv_cache_dtype), KV_CACHE_DTYPES)
+            raise ParameterError(f"no kv_cache_dtype {self.kv_cache_dtype!r}; known: auto, fp8.{hint}")
         if self.quantization not in (None, *QUANTIZATIONS):
             hint = suggest(str(self.quantization), QUANTIZATIONS)
             raise ParameterError(f"no quantization {self.quantization!r}; known: {', '.join(QUANTIZATIONS)}.{hint}")

@@ -8,7 +8,14 @@ import torch
 from transept.core.attention.backends.selector import select_backend
 from transept.errors import ParameterError
 
-MODEL = (torch.device("cpu"), torch.float32, 64, 16)  # device, dtype, head size, block size
+MODEL = (
+    torch.device("cpu"),
+    torch.float32,
+    64,
+    16,
+    torch.float32,
+)  # device, dtype, head size, block size, cache's dtype
+GPU = torch.device("cuda")
 
 
 @pytest.mark.parametrize("name", ["auto", "torch"])
@@ -19,12 +26,12 @@ def test_torch_serves_the_cpu(name: str) -> None:
 def test_triton_serves_a_gpu_where_xformers_does_not() -> None:
     pytest.importorskip("triton")
     for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 80, 64), (torch.bfloat16, 64, 16)):
-        assert select_backend("auto", torch.device("cuda"), dtype, head_dim, block_size).name == "triton"
+        assert select_backend("auto", GPU, dtype, head_dim, block_size, dtype).name == "triton"
 
 
 def test_xformers_says_what_it_would_need() -> None:
     with pytest.raises(ParameterError) as refusal:
-        select_backend("xformers", torch.device("cpu"), torch.float32, 80, 16)
+        select_backend("xformers", torch.device("cpu"), torch.float32, 80, 16, torch.float32)
     for reason in (
         "it runs on GPUs",
         "it computes in float16 and bfloat16",
@@ -36,7 +43,7 @@ def test_xformers_says_what_it_would_need() -> None:
 
 def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
-        assert select_backend("auto", torch.device("cuda"), torch.bfloat16, 512, 16).name == "torch"
+        assert select_backend("auto", GPU, torch.bfloat16, 512, 16, torch.bfloat16).name == "torch"
     assert "triton: heads have 512 dimensions, at most 256 are possible" in caplog.text
 
 
@@ -45,7 +52,7 @@ def test_triton_without_a_gpu_wants_its_interpreter(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ParameterError, match=r"triton: .*it runs on GPUs; elsewhere only with TRITON_INTERPRET=1"):
         select_backend("triton", *MODEL)
     with pytest.raises(ParameterError, match="it computes in float16, bfloat16, float32"):
-        select_backend("triton", torch.device("cuda"), torch.float64, 64, 16)
+        select_backend("triton", GPU, torch.float64, 64, 16, torch.float64)
 
 
 def test_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,3 +65,11 @@ def test_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ParameterError, match=f'no attention backend "{name}"; known: auto, .*torch'):
         select_backend(name, *MODEL)
+
+
+def test_only_triton_reads_fp8() -> None:
+    pytest.importorskip("triton")
+    assert select_backend("auto", GPU, torch.bfloat16, 64, 64, torch.float8_e4m3fn).name == "triton"
+    for name in ("torch", "xformers"):
+        with pytest.raises(ParameterError, match="it reads no keys and values in fp8"):
+            select_backend(name, GPU, torch.bfloat16, 64, 64, torch.float8_e4m3fn)

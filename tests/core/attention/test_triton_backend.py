@@ -27,7 +27,7 @@ from paged_steps import (
 from torch import Tensor
 
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.backends.triton import TritonBackend
+from transept.core.attention.backends.triton import FP8, TritonBackend, write
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
@@ -134,6 +134,39 @@ def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind:
             *(paged.slots, paged.tables, paged.cache.double(), block_size),
         )
         assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
+
+
+def in_fp8(paged: Paged, dtype: torch.dtype) -> None:
+    """Let the cache hold fp8, and the sequences numbers that it holds."""
+    paged.keys, paged.values = ([each.to(FP8).to(dtype) for each in side] for side in (paged.keys, paged.values))
+    paged.cache = paged.cache.to(FP8)
+
+
+@pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_cache_in_fp8(bias_kind: str, dtype: torch.dtype) -> None:
+    bias, dense = make_bias(bias_kind, 4, bidirectional=False, dtype=dtype)
+    step = DECODER_STEPS["all kinds at once"]
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, [length - queries for length, queries in step], 16, "scattered", 2, dtype)
+    in_fp8(paged, dtype)
+    query = torch.randn(sum(queries for _, queries in step), 4, HEAD_DIM, dtype=dtype)
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
+    start = 0
+    for (_, queries), keys, values in zip(step, paged.keys, paged.values, strict=True):
+        rows = slice(start, start + queries)
+        assert_near(out[rows], attend_naively(query[rows], keys, values, SCALE, causal=True, bias=dense), dtype)
+        start += queries
+
+
+def test_numbers_beyond_fp8_become_its_largest() -> None:
+    cache = torch.zeros(2, 3, 4, 2, HEAD_DIM, dtype=FP8)
+    key = torch.full((2, 2, HEAD_DIM), 1e4)
+    write(key, -key, cache, torch.tensor([5, 9]))
+    written = cache.float().flatten(1, 2)
+    assert torch.equal(written[0, [5, 9]], torch.full_like(key, 448.0))
+    assert torch.equal(written[1, [5, 9]], torch.full_like(key, -448.0))
+    assert written.abs().sum() == 2 * 2 * key.numel() / 2 * 448.0
 
 
 def test_a_sequence_does_not_depend_on_its_neighbours() -> None:

@@ -124,6 +124,18 @@ def test_block_bytes_are_the_storage_of_all_layers(dtype: torch.dtype) -> None:
     assert {tuple(layer.shape) for layer in cache.layers} == {(2, on_device, BLOCK_SIZE, 2, 4)}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn], ids=str)
+def test_blocks_of_any_dtype_move(dtype: torch.dtype) -> None:
+    cache = KVCache(SHAPE, BLOCK_SIZE, DEVICE_BLOCKS, HOST_BLOCKS, dtype, CPU)
+    for layer in cache.layers:
+        layer.copy_(torch.randn(layer.shape))
+    device = blocks_of([layer.float() for layer in cache.layers])
+    cache.swap_out([(1, 2), (2, 3)])
+    cache.copy([(5, 1)])
+    cache.swap_in([(2, 6)])
+    assert_blocks([layer.float() for layer in cache.layers], moved(device, device, [(5, 1), (1, 6)]))
+
+
 def test_a_host_without_blocks_is_left_alone() -> None:
     cache = KVCache(SHAPE, BLOCK_SIZE, 2, 0, torch.float32, CPU)
     cache.swap_out([])

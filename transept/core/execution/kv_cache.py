@@ -62,7 +62,8 @@ class KVCache:
             with self._own_stream():
                 sources, targets = torch.tensor(pairs, device=self.layers[0].device).T
                 for layer in self.layers:
-                    layer[:, targets] = layer[:, sources]
+                    numbers = layer.view(torch.uint8) if layer.dtype.itemsize == 1 else layer
+                    numbers[:, targets] = numbers[:, sources]
 
     def wait(self) -> None:
         """Let what follows begin after all moves so far."""

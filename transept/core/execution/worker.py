@@ -39,7 +39,10 @@ class Worker:
     ) -> None:
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
-        backend = select_backend(config.attention_backend, device, dtype, shape.head_dim, config.block_size)
+        cache_dtype = torch.float8_e4m3fn if config.kv_cache_dtype == "fp8" else dtype
+        backend = select_backend(
+            config.attention_backend, device, dtype, shape.head_dim, config.block_size, cache_dtype
+        )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         load_weights(model, checkpoint, weight_map)
@@ -50,7 +53,7 @@ class Worker:
         sampler = Sampler(eos_token_ids, device)
 
         def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:
-            return KVCache(shape, config.block_size, num_blocks, num_host_blocks, dtype, device)
+            return KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
 
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
@@ -58,7 +61,7 @@ class Worker:
             runner = ModelRunner(model, cache_of(1, 0), config.block_size, sampler)
             kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
-        size = block_bytes(shape, config.block_size, dtype)
+        size = block_bytes(shape, config.block_size, cache_dtype)
         self.num_device_blocks, self.num_host_blocks = kv_cache_bytes // size, config.swap_bytes // size
         self.cache = cache_of(self.num_device_blocks, self.num_host_blocks)
         graphs = None

@@ -17,6 +17,7 @@ class AttentionBackend(ABC):
     """Computes attention for flattened tokens over the paged cache. Stateless: one object serves all layers."""
 
     name: ClassVar[str]
+    reads_fp8: ClassVar[bool] = False  # whether keys and values in the cache may be float8_e4m3fn
     replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
 
     @classmethod

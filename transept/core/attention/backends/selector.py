@@ -25,9 +25,11 @@ _AUTO = {
 
 
 def select_backend(
-    name: str, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int
+    name: str, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int, cache_dtype: torch.dtype
 ) -> AttentionBackend:
     """The backend of that name, or for ``"auto"`` the first in the device's order of preference that serves.
+
+    dtype: of what is computed. cache_dtype: of keys and values in the cache.
 
     Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
     """
@@ -39,6 +41,8 @@ def select_backend(
         module_name, _, class_name = _BACKENDS[candidate].partition(":")
         backend_class: type[AttentionBackend] = getattr(importlib.import_module(module_name), class_name)
         reasons = backend_class.reasons_against(device, dtype, head_dim, block_size)
+        if cache_dtype is not dtype and not backend_class.reads_fp8:
+            reasons.append("it reads no keys and values in fp8")
         if not reasons:
             passed_over = f" ({'; '.join(refusals)})" if refusals else ""
             logger.info("attention backend %s on %s, %s%s", candidate, device, dtype, passed_over)

@@ -23,6 +23,7 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType, D
 
 MOST_QUERIES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256
+FP8, LARGEST_FP8 = torch.float8_e4m3fn, 448.0
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -125,6 +126,7 @@ class TritonBackend(AttentionBackend):
     """fp16, bf16 and fp32, any block size, both forms of bias."""
 
     name = "triton"
+    reads_fp8 = True
     replayable = True
 
     @classmethod
@@ -197,6 +199,9 @@ class TritonBackend(AttentionBackend):
 def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
     """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache."""
     cache = kv_cache.flatten(1, 2)
+    if kv_cache.dtype is FP8:
+        key, value = (each.clamp(-LARGEST_FP8, LARGEST_FP8).to(FP8).view(torch.uint8) for each in (key, value))
+        cache = cache.view(torch.uint8)  # whose numbers can be copied by index everywhere
     cache[0].index_copy_(0, slots, key)
     cache[1].index_copy_(0, slots, value)
 

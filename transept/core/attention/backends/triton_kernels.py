@@ -3,8 +3,9 @@
 Called by `transept.core.attention.backends.triton`. Sums and the softmax are float32 whatever the inputs are. What
 comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key.
 
-All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. lengths
-holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its last positions.
+All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. Keys and
+values may be fp8. lengths holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its
+last positions.
 """
 
 import triton
@@ -116,9 +117,8 @@ def attend_tiles(
             mask=seen[:, None] & whole[None, :],
             other=0.0,
         )
-        if UPCAST:
-            k = k.to(tl.float32)
-            v = v.to(tl.float32)
+        k = k.to(q.dtype)
+        v = v.to(q.dtype)
         scores = tl.dot(q, k, input_precision="ieee") * scale
         if BIAS != 0:
             mask = real[:, None] & seen[None, :]
