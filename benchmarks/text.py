@@ -1,11 +1,12 @@
-"""BART and T5 on a CPU in float32: Transept, transformers and CTranslate2.
+"""BART and T5 on a CPU: Transept, transformers and CTranslate2.
 
-    python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32]
+    python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32] [--weights float32 int8]
 
 Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
 different roundings do not change the likeliest token, and kept in the temporary directory. Each engine goes from token
 ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
-that all do equal work. The engines take turns, each in a process of its own; ratios are medians over the turns.
+that all do equal work. In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. The engines take
+turns, each in a process of its own; ratios are medians over the turns.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +152,11 @@ def documents(name: str, count: int) -> list[list[int]]:
     ]
 
 
-def transept_runner(name: str, directory: Path) -> Runner:
+def transept_runner(name: str, directory: Path, weights: str) -> Runner:
     from transept import Engine, SamplingParams
 
-    engine, model = Engine(directory), MODELS[name]
+    engine = Engine(directory, quantization=None if weights == "float32" else weights)
+    model = MODELS[name]
     params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, suppress_tokens=[model.eos])
     start = {"prompt_tokens": [model.start]}
 
@@ -165,7 +168,7 @@ def transept_runner(name: str, directory: Path) -> Runner:
     return run
 
 
-def transformers_runner(name: str, directory: Path) -> Runner:
+def transformers_runner(name: str, directory: Path, weights: str) -> Runner:
     import transformers
 
     model = MODELS[name]
@@ -184,13 +187,13 @@ def transformers_runner(name: str, directory: Path) -> Runner:
     return run
 
 
-def ctranslate2_runner(name: str, directory: Path) -> Runner:
+def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
     import ctranslate2
 
     model = MODELS[name]
     vocabulary = texts(model)
     translator = ctranslate2.Translator(
-        str(directory / "ctranslate2"), compute_type="float32", intra_threads=torch.get_num_threads()
+        str(directory / "ctranslate2"), compute_type=COMPUTE_TYPES[weights], intra_threads=torch.get_num_threads()
     )
 
     def run(inputs: list[list[int]]) -> list[list[int]]:
@@ -208,41 +211,50 @@ def ctranslate2_runner(name: str, directory: Path) -> Runner:
 
 
 CTRANSLATE2_BATCH = 16  # documents, of similar lengths since it sorts them
-ENGINES: dict[str, Callable[[str, Path], Runner]] = {
-    "transept": transept_runner,
-    "transformers": transformers_runner,
-    "ctranslate2": ctranslate2_runner,
+COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}  # CTranslate2's names
+ENGINES: dict[str, dict[str, Callable[[str, Path, str], Runner]]] = {
+    "float32": {
+        "transept": transept_runner,
+        "transformers": transformers_runner,
+        "ctranslate2": ctranslate2_runner,
+    },
+    "int8": {"transept": transept_runner, "ctranslate2": ctranslate2_runner},
 }
 
 
-def bounds(model: Model, lengths: list[int], rate: float, bandwidth: float) -> tuple[float, float]:
+def bounds(model: Model, lengths: list[int], weights: str, rate: float, bandwidth: float) -> tuple[float, float]:
     """Seconds that the arithmetic and the memory traffic need at least.
 
-    Arithmetic: encoder, and cross-attention's keys and values, at the rate of a large matrix product. Memory: each
-    sequence's caches once a token. The decoder's weights are read once a step, all documents being decoded together:
-    the time of that, or of the arithmetic on them, whichever is longer.
+    Arithmetic: encoder, and cross-attention's keys and values, at the rate of a large matrix product in float32; in
+    int8 linear layers at twice that rate. Memory: each sequence's caches once a token. The decoder's weights are read
+    once a step, all documents being decoded together: the time of that, or of the arithmetic on them, whichever is
+    longer.
     """
     d, inner, layers, tokens = model.d_model, model.inner, model.layers, sum(lengths)
     ffn = 2 * d * model.d_ff
     encoder = layers * (4 * d * inner + ffn)
     attention = layers * 4 * inner * sum(length**2 for length in lengths)
     cross = layers * 2 * d * inner
-    arithmetic = (2 * tokens * (encoder + cross) + attention) / rate
+    linear_rate, weight_bytes = (2 * rate, 1) if weights == "int8" else (rate, FLOAT)
+    arithmetic = 2 * tokens * (encoder + cross) / linear_rate + attention / rate
     own = len(lengths) * NEW_TOKENS / 2  # tokens in the self-attention caches, on average
     memory = NEW_TOKENS * layers * 2 * inner * FLOAT * (tokens + own) / bandwidth
     decoder = layers * (6 * d * inner + ffn) + model.vocab_size * d
-    products, reads = 2 * len(lengths) * NEW_TOKENS * decoder / rate, NEW_TOKENS * decoder * FLOAT / bandwidth
+    products = 2 * len(lengths) * NEW_TOKENS * decoder / linear_rate
+    reads = NEW_TOKENS * decoder * weight_bytes / bandwidth
     return (arithmetic + products, memory) if products > reads else (arithmetic, memory + reads)
 
 
-def compare(name: str, count: int, runs: int) -> None:
+def compare(name: str, count: int, weights: str, runs: int) -> None:
     """Print one table: a row an engine."""
     directory, inputs = checkpoint(name), documents(name, count)
-    turns = take_turns({engine: partial(load, name, directory) for engine, load in ENGINES.items()}, inputs, runs)
+    engines = {engine: partial(load, name, directory, weights) for engine, load in ENGINES[weights].items()}
+    turns = take_turns(engines, inputs, runs)
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], rate, bandwidth)
+    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], weights, rate, bandwidth)
     print(
-        f"\n{name}: {count} documents, {sum(map(len, inputs))} tokens, {NEW_TOKENS} new ones each, {runs} runs in turn"
+        f"\n{name}, {weights}: {count} documents, {sum(map(len, inputs))} tokens, {NEW_TOKENS} new ones each, "
+        f"{runs} runs in turn"
     )
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, count * NEW_TOKENS, "new tokens")
@@ -253,11 +265,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--documents", type=int, default=32)
+    parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
-    for name in arguments.models:
-        compare(name, arguments.documents, arguments.runs)
+    for name, weights in product(arguments.models, arguments.weights):
+        compare(name, arguments.documents, weights, arguments.runs)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from transept.errors import ParameterError, suggest
 DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
+CPU_CACHE_BYTES = 3 << 29  # 41 windows of Whisper base, 16,000 tokens of BART large
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
 
@@ -55,8 +56,8 @@ class EngineConfig:
     block_size: slots (tokens) of a cache block.
     kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, the dtype, or ``"fp8"`` (e4m3), which
         halves what cross-attention reads on a GPU.
-    kv_cache_bytes: cache memory on the device. Default: on a CPU 4 GiB, and at most a quarter of the machine's memory,
-        whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
+    kv_cache_bytes: cache memory on the device. Default: on a CPU 1.5 GiB, and at most a quarter of the machine's
+        memory, whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
         Weights and the activations of the largest step, which is run to measure them, are part of it.
     swap_bytes: host memory for preempted requests; 0 recomputes them.
@@ -130,7 +131,7 @@ class EngineConfig:
         kv_cache_bytes = self.kv_cache_bytes
         if kv_cache_bytes is None and not on_gpu:
             quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-            kv_cache_bytes = min(4 << 30, quarter)
+            kv_cache_bytes = min(CPU_CACHE_BYTES, quarter)
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:

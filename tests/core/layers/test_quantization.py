@@ -81,12 +81,19 @@ def test_a_model_says_what_it_says_with_rounded_weights(gated: bool, num_prompt:
         if isinstance(module, Linear | VocabParallelHead):
             largest = module.weight.abs().amax(1, keepdim=True) / 127
             module.weight.copy_((module.weight / largest).round() * largest)
-    quantize_weights(quantized, CpuInt8)
+    quantize(quantized, CpuInt8)
     assert {name for name, _ in quantized.named_parameters()} == {
         name for name, _ in rounded.named_parameters() if "norm" in name or name.endswith("bias")
     }
     for ours, expected in zip(steps(quantized, num_prompt), steps(rounded, num_prompt), strict=True):
         assert error(ours, expected.double()) < 1e-4
+
+
+def quantize(model: nn.Module, weight_class: type[QuantizedWeight]) -> None:
+    """As if each weight had just been loaded."""
+    loaded = quantize_weights(model, weight_class)
+    for parameter in list(model.parameters()):
+        loaded(parameter)
 
 
 class Strange(nn.Module):
@@ -106,7 +113,7 @@ class Strange(nn.Module):
 @pytest.mark.parametrize("weight_class", CLASSES)
 def test_which_weights_are_stored_in_8_bits(weight_class: type[QuantizedWeight]) -> None:
     model = exact(Strange())
-    quantize_weights(model, weight_class)
+    quantize(model, weight_class)
     assert isinstance(model.head.weight, weight_class)
     assert isinstance(model.cross.weight, weight_class)
     assert isinstance(model.embedding.weight, nn.Parameter)

@@ -78,6 +78,7 @@ class CTranslate2Checkpoint(Checkpoint):
         for name in self.variables:
             if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables):
                 yield name, self.tensor(name)
+                self._data.madvise(mmap.MADV_DONTNEED)  # pages that were read are given back
 
     def tensor(self, name: str) -> Tensor:
         """One variable by its name, its scale multiplied in. Raises CheckpointError when there is none."""

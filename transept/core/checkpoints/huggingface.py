@@ -82,7 +82,8 @@ def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     try:
         with safe_open(file, framework="pt") as opened:
             names = list(opened.keys())
-            for name in names:
+        for name in names:
+            with safe_open(file, framework="pt") as opened:  # anew, so that pages that were read are given back
                 yield name, opened.get_tensor(name)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f'"{file}" is truncated or corrupt: {error}') from None

@@ -6,6 +6,7 @@ memory twice; whatever does not fit is gathered and told at the end, all at once
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,10 +22,16 @@ WHOLE = ""  # the one piece of a parameter without parts
 SMALLEST_FLOAT = 2  # bytes; floating-point types below are quantized
 
 
-def load_weights(model: nn.Module, checkpoint: Checkpoint, weight_map: WeightMap) -> None:
+def load_weights(
+    model: nn.Module,
+    checkpoint: Checkpoint,
+    weight_map: WeightMap,
+    loaded: Callable[[Tensor], None] = lambda tensor: None,
+) -> None:
     """Copy every weight of the checkpoint to where the weight map puts it, in the model's dtype and on its device.
 
-    The places are the model's parameters and persistent buffers; one that two modules share counts once.
+    The places are the model's parameters and persistent buffers; one that two modules share counts once. loaded: called
+    with each as soon as it is complete and not needed any more: what it stores may then be stored otherwise.
 
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
     names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
@@ -32,6 +39,7 @@ def load_weights(model: nn.Module, checkpoint: Checkpoint, weight_map: WeightMap
     places = _Places(model)
     report = _Report()
     tied: list[tuple[str, str, Tensor]] = []
+    shared = {target for _, target in weight_map.tied}  # with what else the checkpoint has, which is compared at last
     for name, tensor in checkpoint.tensors():
         if weight_map.is_ignored(name):
             continue
@@ -39,17 +47,23 @@ def load_weights(model: nn.Module, checkpoint: Checkpoint, weight_map: WeightMap
             tied.append((name, target, tensor))
         elif target := weight_map.target(name):
             _fill(places, name, target, tensor, report)
+            if target in places and target.partition("#")[0] not in shared:
+                places.tell_if_complete(target, loaded)
         else:
             report.unexpected.append(name)
     for name, target, tensor in tied:
         _fill_tied(places, name, target, tensor, report)
     for target in places.unfilled():
         if weight_map.is_zero(target):
-            places.find(target).zero()
+            place = places.find(target)
+            place.zero()
+            places.filled.update(dict.fromkeys(place.pieces, "zeros"))
         else:
             report.missing.append(target)
     if problems := report.text():
         raise CheckpointError(f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}:\n{problems}')
+    for target in places.tensors:
+        places.tell_if_complete(target, loaded)
 
 
 @dataclass
@@ -102,6 +116,7 @@ class _Places:
     def __init__(self, model: nn.Module) -> None:
         self.tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
         self.filled: dict[tuple[int, str], str] = {}  # piece -> checkpoint name
+        self.told: set[int] = set()  # ids of parameters that are complete
 
     def __contains__(self, target: str) -> bool:
         return target.partition("#")[0] in self.tensors
@@ -122,6 +137,14 @@ class _Places:
         if any(above.stop != below.start for above, below in pairwise(rows)):
             raise PluginError(f'weight map: the parts in "{target}" are not adjacent; {name} has {", ".join(parts)}')
         return _Place(tensor.detach()[rows[0].start : rows[-1].stop], [(id(tensor), piece) for piece in wanted])
+
+    def tell_if_complete(self, target: str, loaded: Callable[[Tensor], None]) -> None:
+        """Call `loaded` with the target's parameter if all of it is filled, once."""
+        tensor = self.tensors[target.partition("#")[0]]
+        if id(tensor) in self.told or any((id(tensor), part) not in self.filled for part in _parts(tensor) or (WHOLE,)):
+            return
+        self.told.add(id(tensor))
+        loaded(tensor)
 
     def unfilled(self) -> list[str]:
         """Targets that nothing filled, part by part; a shared parameter by its first name."""

@@ -45,11 +45,13 @@ class Worker:
         )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
-        load_weights(model, checkpoint, weight_map)
         if config.quantization is not None:
-            quantize_weights(model, QUANTIZED[device.type][config.quantization])
-        elif device.type == "cpu" and dtype is torch.float32:
-            narrow_weights(model)
+            quantize = quantize_weights(model, QUANTIZED[device.type][config.quantization])
+            load_weights(model, checkpoint, weight_map, quantize)
+        else:
+            load_weights(model, checkpoint, weight_map)
+            if device.type == "cpu" and dtype is torch.float32:
+                narrow_weights(model)
         sampler = Sampler(eos_token_ids, device)
 
         def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:

@@ -23,6 +23,7 @@ from transept.core.kernels.tiles import COLUMNS
 Floats = npt.NDArray[np.float32]
 LARGEST = 127  # of a weight in int8
 BLOCK = 48  # rows of a piece of work where there are many
+PACKED_AT_A_TIME = 64  # panels
 PANELS = 8  # of a piece of work where there are few rows
 TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 
@@ -50,18 +51,19 @@ class Packed(NamedTuple):
 def pack(weight: Tensor) -> Packed:
     """Round a weight, [out, in], each output by its largest number."""
     num_out, num_in = weight.shape
-    filled = torch.zeros(-(-num_out // COLUMNS) * COLUMNS, -(-num_in // 2) * 2, dtype=torch.int8)
-    scales = torch.zeros(len(filled))
-    scales[:num_out] = weight.abs().amax(1).float() / LARGEST
-    filled[:num_out, :num_in] = round_to(weight, scales[:num_out])
-    values = filled.view(-1, COLUMNS, filled.shape[1] // 2, 2).transpose(1, 2).contiguous()
+    panels, pairs = -(-num_out // COLUMNS), -(-num_in // 2)
+    values, scales = torch.empty(panels, pairs, COLUMNS, 2, dtype=torch.int8), torch.empty(panels * COLUMNS)
+    for first in range(0, panels, PACKED_AT_A_TIME):
+        some = slice(first, min(first + PACKED_AT_A_TIME, panels))
+        outputs = slice(some.start * COLUMNS, some.stop * COLUMNS)
+        filled = torch.zeros(outputs.stop - outputs.start, 2 * pairs)
+        part = weight[outputs]
+        filled[: len(part), :num_in] = part
+        scales[outputs] = filled.abs().amax(1) / LARGEST
+        steps = scales[outputs].clamp(min=torch.finfo(torch.float32).tiny)
+        rounded = filled.div_(steps[:, None]).round_().to(torch.int8)
+        values[some] = rounded.view(-1, COLUMNS, pairs, 2).transpose(1, 2)
     return Packed(values.numpy(), scales.numpy(), num_out)
-
-
-def round_to(weight: Tensor, scales: Tensor) -> Tensor:
-    """The nearest multiples of each output's step, int8 [out, in]."""
-    steps = torch.where(scales > 0, scales, 1.0)
-    return (weight / steps[:, None]).round_().to(torch.int8)
 
 
 def rows_of(packed: Packed, indices: Tensor, num_in: int) -> Tensor:

@@ -7,7 +7,7 @@ checkpoint in float32 may well hold such numbers. Every sum is still float32, an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -44,20 +44,30 @@ def narrow_weights(model: nn.Module) -> None:
             _narrow([weight])
 
 
-def quantize_weights(model: nn.Module, weight_class: type[QuantizedWeight]) -> None:
-    """Round the weights of all linear layers and of the vocabulary matrix to 8 bits.
+def quantize_weights(model: nn.Module, weight_class: type[QuantizedWeight]) -> Callable[[Tensor], None]:
+    """What rounds weights of linear layers and of the vocabulary matrix to 8 bits; to be called with each once loaded.
 
-    model: with its weights loaded. weight_class: one of QUANTIZED for the model's device. What other modules read too
-    stays as it is, and so do, on a GPU, weights of sizes that its products do not take.
+    weight_class: one of QUANTIZED for the model's device. What other modules read too stays as it is, and so do, on a
+    GPU, weights of sizes that its products do not take.
     """
-    for weight, readers in _weights(model):
-        embeds = all(isinstance(reader, VocabParallelEmbedding) for reader in readers)
-        if embeds or (weight_class is not CpuInt8 and weight.shape[1] % ALIGNED):
-            continue
+    readers = {
+        id(weight): modules
+        for weight, modules in _weights(model)
+        if not all(isinstance(module, VocabParallelEmbedding) for module in modules)
+        and (weight_class is CpuInt8 or not weight.shape[1] % ALIGNED)
+    }
+
+    def quantize(weight: Tensor) -> None:
+        modules = readers.pop(id(weight), [])
+        if not modules:
+            return
         quantized = weight_class(weight)
-        for reader in readers:
-            del reader.weight
-            reader.weight = quantized  # type: ignore[assignment]  # it is no Parameter, and need not be one
+        for module in modules:
+            del module.weight
+            module.weight = quantized  # type: ignore[assignment]  # it is no Parameter, and need not be one
+        weight.data = weight.new_empty(0)  # whoever still holds it holds no memory
+
+    return quantize
 
 
 def _weights(model: nn.Module) -> list[tuple[nn.Parameter, list[nn.Module]]]:
