@@ -1,12 +1,13 @@
 """BART and T5 on a CPU: Transept, transformers and CTranslate2.
 
-    python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32] [--weights float32 int8]
+    python -m benchmarks.text [--runs 3] [--models bart-large-cnn t5-base] [--documents 32]
+        [--weights float32 int8] [--alone]
 
 Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
 different roundings do not change the likeliest token, and kept in the temporary directory. Each engine goes from token
 ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
-that all do equal work. In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. The engines take
-turns, each in a process of its own; ratios are medians over the turns.
+that all do equal work. --alone gives them one document after the other. In int8 CTranslate2 rounds activations, too;
+transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the turns.
 """
 
 from __future__ import annotations
@@ -222,13 +223,15 @@ ENGINES: dict[str, dict[str, Callable[[str, Path, str], Runner]]] = {
 }
 
 
-def bounds(model: Model, lengths: list[int], weights: str, rate: float, bandwidth: float) -> tuple[float, float]:
+def bounds(
+    model: Model, lengths: list[int], weights: str, alone: bool, rate: float, bandwidth: float
+) -> tuple[float, float]:
     """Seconds that the arithmetic and the memory traffic need at least.
 
     Arithmetic: encoder, and cross-attention's keys and values, at the rate of a large matrix product in float32; in
     int8 linear layers at twice that rate. Memory: each sequence's caches once a token. The decoder's weights are read
-    once a step, all documents being decoded together: the time of that, or of the arithmetic on them, whichever is
-    longer.
+    once a step, all documents being decoded together unless `alone`: the time of that, or of the arithmetic on them,
+    whichever is longer.
     """
     d, inner, layers, tokens = model.d_model, model.inner, model.layers, sum(lengths)
     ffn = 2 * d * model.d_ff
@@ -241,20 +244,20 @@ def bounds(model: Model, lengths: list[int], weights: str, rate: float, bandwidt
     memory = NEW_TOKENS * layers * 2 * inner * FLOAT * (tokens + own) / bandwidth
     decoder = layers * (6 * d * inner + ffn) + model.vocab_size * d
     products = 2 * len(lengths) * NEW_TOKENS * decoder / linear_rate
-    reads = NEW_TOKENS * decoder * weight_bytes / bandwidth
+    reads = NEW_TOKENS * (len(lengths) if alone else 1) * decoder * weight_bytes / bandwidth
     return (arithmetic + products, memory) if products > reads else (arithmetic, memory + reads)
 
 
-def compare(name: str, count: int, weights: str, runs: int) -> None:
+def compare(name: str, count: int, weights: str, alone: bool, runs: int) -> None:
     """Print one table: a row an engine."""
     directory, inputs = checkpoint(name), documents(name, count)
     engines = {engine: partial(load, name, directory, weights) for engine, load in ENGINES[weights].items()}
-    turns = take_turns(engines, inputs, runs)
+    turns = take_turns(engines, inputs, runs, alone)
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], weights, rate, bandwidth)
+    arithmetic, memory = bounds(MODELS[name], [len(tokens) for tokens in inputs], weights, alone, rate, bandwidth)
     print(
-        f"\n{name}, {weights}: {count} documents, {sum(map(len, inputs))} tokens, {NEW_TOKENS} new ones each, "
-        f"{runs} runs in turn"
+        f"\n{name}, {weights}: {count} documents{', one by one' * alone}, {sum(map(len, inputs))} tokens, "
+        f"{NEW_TOKENS} new ones each, {runs} runs in turn"
     )
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, count * NEW_TOKENS, "new tokens")
@@ -266,11 +269,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--alone", action="store_true")
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     for name, weights in product(arguments.models, arguments.weights):
-        compare(name, arguments.documents, weights, arguments.runs)
+        compare(name, arguments.documents, weights, arguments.alone, arguments.runs)
 
 
 if __name__ == "__main__":

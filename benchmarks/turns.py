@@ -31,14 +31,17 @@ class Turns:
     peak_mib: float = 0.0
 
 
-def take_turns(engines: Engines, inputs: list[Any], runs: int) -> dict[str, Turns]:
-    """Load every engine, warm it up, then let each run over the inputs, in turn, as often as asked."""
+def take_turns(engines: Engines, inputs: list[Any], runs: int, alone: bool = False) -> dict[str, Turns]:
+    """Load every engine, warm it up, then let each run over the inputs, in turn, as often as asked.
+
+    alone: one input after the other, instead of all together.
+    """
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
     processes = []
     for name, load in engines.items():
         pipes[name], child = context.Pipe()
-        processes.append(context.Process(target=_serve, args=(load, inputs, child)))
+        processes.append(context.Process(target=_serve, args=(load, inputs, alone, child)))
         processes[-1].start()
         child.close()  # so that a process that dies is an EOFError here
         pipes[name].recv()  # loaded and warm, before the next one starts
@@ -56,13 +59,13 @@ def take_turns(engines: Engines, inputs: list[Any], runs: int) -> dict[str, Turn
     return turns
 
 
-def _serve(load: Callable[[], Runner], inputs: list[Any], pipe: Connection) -> None:
+def _serve(load: Callable[[], Runner], inputs: list[Any], alone: bool, pipe: Connection) -> None:
     run = load()
     run(inputs[:WARM_UP])
     pipe.send("ready")
     while pipe.recv() == "run":
         begin = time.perf_counter()
-        outputs = run(inputs)
+        outputs = [run([one])[0] for one in inputs] if alone else run(inputs)
         pipe.send((outputs, time.perf_counter() - begin))
     # not getrusage: a child's ru_maxrss begins at its parent's
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -1,10 +1,10 @@
 """Whisper on a CPU: Transept, transformers and CTranslate2 (through faster-whisper's model class).
 
     python -m benchmarks.whisper [--runs 5] [--models tiny.en base] [--sets librivox prompts-en]
-        [--weights float32 int8]
+        [--weights float32 int8] [--alone]
 
-In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. Each engine goes from waveforms to token
-ids, its own feature extraction included, on the same weights, greedily, without timestamps. The engines take turns,
+In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. --alone gives them one window after
+the other. Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily, without timestamps. The engines take turns,
 each in a process of its own; ratios are medians over the turns. Peak memory is that of the engine's process.
 """
 
@@ -152,16 +152,18 @@ def bounds(directory: Path, ids: list[list[int]], weights: str, rate: float, ban
     return arithmetic, (max(tokens) * stored + sum(tokens) * cache) / bandwidth
 
 
-def compare(model: str, directory: Path, folder: str, weights: str, runs: int) -> None:
+def compare(model: str, directory: Path, folder: str, weights: str, alone: bool, runs: int) -> None:
     """Print one table: a row an engine."""
     waveforms = windows(folder)
     seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
     turns = take_turns(
-        {name: partial(load, directory, weights) for name, load in ENGINES[weights].items()}, waveforms, runs
+        {name: partial(load, directory, weights) for name, load in ENGINES[weights].items()}, waveforms, runs, alone
     )
     rate, bandwidth = gemm_rate(), read_bandwidth()
     arithmetic, memory = bounds(directory, turns["transept"].outputs, weights, rate, bandwidth)
-    print(f"\n{model}, {folder}, {weights}: {len(waveforms)} windows, {seconds:.1f} s of audio, {runs} runs in turn")
+    print(
+        f"\n{model}, {folder}, {weights}: {len(waveforms)} windows{', one by one' * alone}, {seconds:.1f} s of audio, {runs} runs in turn"
+    )
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, seconds, "audio s")
 
@@ -172,6 +174,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=("tiny.en", "base"), default=["tiny.en", "base"])
     parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
     parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--alone", action="store_true")
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
@@ -179,7 +182,7 @@ def main() -> None:
         for model in arguments.models:
             directory = checkpoint(model, Path(scratch))
             for folder, weights in product(arguments.sets, arguments.weights):
-                compare(model, directory, folder, weights, arguments.runs)
+                compare(model, directory, folder, weights, arguments.alone, arguments.runs)
 
 
 if __name__ == "__main__":
