@@ -27,7 +27,7 @@ from benchmarks import text, whisper
 from benchmarks.machine import gemm_rate, read_bandwidth
 from transept import Engine, SamplingParams
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
-from transept.core.layers.quantization import CpuInt8
+from transept.core.layers.stored_weights import CpuInt8
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer
 
 DOCUMENT = 512  # tokens of BART's and T5's inputs
@@ -97,8 +97,7 @@ def drop_requests(engine: Engine, count: int) -> None:
 
 def stored_bytes(weight: Any, outputs: int | None = None) -> int:
     """Of a weight, or of its first outputs."""
-    size = 1 if isinstance(weight, CpuInt8) else weight.dtype.itemsize
-    return size * (weight.shape[0] if outputs is None else outputs) * weight.shape[1]
+    return weight.packed.values.dtype.itemsize * (weight.shape[0] if outputs is None else outputs) * weight.shape[1]
 
 
 def encoder(engine: Engine, runs: int, rate: float) -> None:

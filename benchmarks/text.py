@@ -7,7 +7,8 @@ Models of the shape of facebook/bart-large-cnn and t5-base with random weights, 
 different roundings do not change the likeliest token, and kept in the temporary directory. Each engine goes from token
 ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
 that all do equal work. --alone gives them one document after the other. In int8 CTranslate2 rounds activations, too;
-transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the turns.
+transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the
+turns.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     python -m benchmarks.whisper [--runs 5] [--models tiny.en base] [--sets librivox prompts-en]
         [--weights float32 int8] [--alone]
 
-In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. --alone gives them one window after
-the other. Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily, without timestamps. The engines take turns,
-each in a process of its own; ratios are medians over the turns. Peak memory is that of the engine's process.
+In int8 CTranslate2 rounds activations, too; transformers has no int8 on CPUs. --alone gives them one window after the
+other. Each engine goes from waveforms to token ids, its own feature extraction included, on the same weights, greedily,
+without timestamps. The engines take turns, each in a process of its own; ratios are medians over the turns. Peak memory
+is that of the engine's process.
 """
 
 from __future__ import annotations
@@ -130,12 +131,14 @@ ENGINES: dict[str, dict[str, Callable[[Path, str], Runner]]] = {
 WEIGHT_BYTES = {"float32": 2, "int8": 1}  # Whisper's numbers were published in float16, and lose nothing in it
 
 
-def bounds(directory: Path, ids: list[list[int]], weights: str, rate: float, bandwidth: float) -> tuple[float, float]:
+def bounds(
+    directory: Path, ids: list[list[int]], weights: str, alone: bool, rate: float, bandwidth: float
+) -> tuple[float, float]:
     """Seconds that the arithmetic and the memory traffic of a set need at least.
 
     Arithmetic: the encoder, and the cross-attention's keys and values, at the rate of a large matrix product in
     float32; in int8 linear layers at twice that rate. Memory: the decoder's weights once a step, in as few steps as the
-    longest output has tokens, and each sequence's cross-attention cache once a token.
+    longest output has tokens (`alone`: as all have), and each sequence's cross-attention cache once a token.
     """
     from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
     from transept.plugins.whisper.weights import whisper_config
@@ -149,7 +152,8 @@ def bounds(directory: Path, ids: list[list[int]], weights: str, rate: float, ban
     stored = WEIGHT_BYTES[weights] * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
     cache = 4 * config.decoder_layers * 2 * positions * d
     tokens = [len(row) + 1 for row in ids]
-    return arithmetic, (max(tokens) * stored + sum(tokens) * cache) / bandwidth
+    steps = sum(tokens) if alone else max(tokens)
+    return arithmetic, (steps * stored + sum(tokens) * cache) / bandwidth
 
 
 def compare(model: str, directory: Path, folder: str, weights: str, alone: bool, runs: int) -> None:
@@ -160,10 +164,9 @@ def compare(model: str, directory: Path, folder: str, weights: str, alone: bool,
         {name: partial(load, directory, weights) for name, load in ENGINES[weights].items()}, waveforms, runs, alone
     )
     rate, bandwidth = gemm_rate(), read_bandwidth()
-    arithmetic, memory = bounds(directory, turns["transept"].outputs, weights, rate, bandwidth)
-    print(
-        f"\n{model}, {folder}, {weights}: {len(waveforms)} windows{', one by one' * alone}, {seconds:.1f} s of audio, {runs} runs in turn"
-    )
+    arithmetic, memory = bounds(directory, turns["transept"].outputs, weights, alone, rate, bandwidth)
+    how = f"{len(waveforms)} windows{', one by one' * alone}"
+    print(f"\n{model}, {folder}, {weights}: {how}, {seconds:.1f} s of audio, {runs} runs in turn")
     print(describe_bound(arithmetic, memory, rate, bandwidth))
     print_table(turns, seconds, "audio s")
 

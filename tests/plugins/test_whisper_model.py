@@ -258,7 +258,10 @@ class House:
             swap_bytes=8 << 20,
         )
         checkpoint = open_checkpoint(case.path)
-        self.worker = Worker(WhisperForConditionalGeneration, case.config, checkpoint, HUGGINGFACE, config, (2,))
+        limits = config.scheduler_config(None, None)
+        self.worker = Worker(
+            WhisperForConditionalGeneration, case.config, checkpoint, HUGGINGFACE, config, limits, eos_token_ids=(2,)
+        )
         for layer in self.worker.cache.layers + self.worker.cache.host_layers:
             layer.fill_(float("nan"))
         self.block_size = block_size

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transept.cli.engine_options import add_engine_options, engine_options
 from transept.errors import TranseptError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def add_task_parser(
         required=model is None,
         help="checkpoint directory, package:NAME/folder, or hub name" + (" (default: %(default)s)" if model else ""),
     )
-    parser.add_argument("--plugin", help="plugin to run the model with, where several could")
+    add_engine_options(parser)
     if lines:
         parser.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
     form = parser.add_mutually_exclusive_group()
@@ -90,7 +91,7 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.text.generator import TextGenerator
 
-        generator = TextGenerator(arguments.model, plugin=arguments.plugin)
+        generator = TextGenerator(arguments.model, **engine_options(arguments))
     names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
     given = {name: getattr(arguments, name) for name in (*names, "max_source_tokens")}
     options = {name: value for name, value in {**given, **languages}.items() if value is not None}

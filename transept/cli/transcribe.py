@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transept.cli.engine_options import add_engine_options, engine_options
 from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
 from transept.errors import TranseptError
 
@@ -42,8 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=DEFAULT_MODEL,
         help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
     )
-    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
+    add_engine_options(parser)
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f",
@@ -74,7 +74,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
-        transcriber = Transcriber(arguments.model, plugin=arguments.plugin, device=arguments.device)
+        transcriber = Transcriber(arguments.model, **engine_options(arguments))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     begin = time.perf_counter()

@@ -52,6 +52,7 @@ class EngineConfig:
     attention_backend: a backend's name, or ``"auto"``.
     quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
+    num_threads: of a CPU's work, for all engines of this process; None leaves PyTorch's, which are one for each core.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
     kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, the dtype, or ``"fp8"`` (e4m3), which
@@ -72,6 +73,7 @@ class EngineConfig:
     dtype: str = "auto"
     attention_backend: str = "auto"
     quantization: str | None = None
+    num_threads: int | None = None
     plugin: str | None = None
     block_size: int = 64
     kv_cache_dtype: str = "auto"
@@ -100,7 +102,8 @@ class EngineConfig:
         if self.quantization not in (None, *QUANTIZATIONS):
             hint = suggest(str(self.quantization), QUANTIZATIONS)
             raise ParameterError(f"no quantization {self.quantization!r}; known: {', '.join(QUANTIZATIONS)}.{hint}")
-        for name, low in (("block_size", 1), ("kv_cache_bytes", 1), ("swap_bytes", 0), ("max_num_seqs", 1)):
+        lowest = {"num_threads": 1, "block_size": 1, "kv_cache_bytes": 1, "swap_bytes": 0, "max_num_seqs": 1}
+        for name, low in lowest.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")

@@ -11,14 +11,14 @@ CORES = len(os.sched_getaffinity(0))
 PROGRAM = """
 import torch
 torch.set_num_threads({before})
-from transept.core.kernels.few_rows import linear
+from transept.core.kernels.float_product import linear, pack
 from transept.core.kernels.launch import match_threads
 import numba
-linear(torch.randn(4, 8), torch.randn(30, 8), None)
+linear(torch.randn(4, 8), pack(torch.randn(30, 8), torch.float32), None)
 print(torch.get_num_threads(), numba.get_num_threads())
 torch.set_num_threads({after})
 match_threads()
-linear(torch.randn(4, 8), torch.randn(30, 8), None)
+linear(torch.randn(4, 8), pack(torch.randn(30, 8), torch.float32), None)
 print(torch.get_num_threads(), numba.get_num_threads())
 """
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import torch
 from transformers import GenerationConfig
 
 from transept.authoring import Attention
@@ -33,7 +34,8 @@ class NoFinalBias(Right):
 
 class HeadOfItsOwn(Right):
     def compute_logits(self, hidden):
-        return hidden @ self.shared.weight.flip(0).t() + self.final_logits_bias
+        rows = torch.arange(self.config.vocab_size).flip(0)
+        return hidden @ self.shared(rows).t() + self.final_logits_bias
 
 
 class DoubledLogits(Right):

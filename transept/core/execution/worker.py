@@ -18,7 +18,7 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.layers.linear import ParallelGroup
-from transept.core.layers.narrow import QUANTIZED, narrow_weights, quantize_weights
+from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduler import SchedulerOutputs
 from transept.core.sequence import StepOutput
@@ -37,6 +37,8 @@ class Worker:
         limits: SchedulerConfig,
         eos_token_ids: tuple[int, ...],
     ) -> None:
+        if config.num_threads is not None:
+            torch.set_num_threads(config.num_threads)
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
         cache_dtype = torch.float8_e4m3fn if config.kv_cache_dtype == "fp8" else dtype
@@ -45,13 +47,9 @@ class Worker:
         )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
-        if config.quantization is not None:
-            quantize = quantize_weights(model, QUANTIZED[device.type][config.quantization])
-            load_weights(model, checkpoint, weight_map, quantize)
-        else:
-            load_weights(model, checkpoint, weight_map)
-            if device.type == "cpu" and dtype is torch.float32:
-                narrow_weights(model)
+        stored_as = weight_class(device, dtype, config.quantization)
+        loaded = () if stored_as is None else (store_weights(model, stored_as),)
+        load_weights(model, checkpoint, weight_map, *loaded)
         sampler = Sampler(eos_token_ids, device)
 
         def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:

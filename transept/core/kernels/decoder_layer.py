@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import types
 from numba.extending import overload
 
-from transept.core.kernels.few_rows import product
-from transept.core.kernels.float16 import Matrix
-from transept.core.kernels.int8 import Packed, multiply
+from transept.core.kernels import float_product, int8_product
+from transept.core.kernels.float_product import Floats, PackedFloats
+from transept.core.kernels.int8_product import PackedInt8
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.paged_attention import Pieces, attend_rows
 from transept.core.kernels.pointwise import activate, add, normalize
 
-Floats = npt.NDArray[np.float32]
-Weight = Matrix | Packed
+Weight = PackedFloats | PackedInt8
 
 
 class DecodeStep(NamedTuple):
@@ -38,8 +36,8 @@ class DecodeStep(NamedTuple):
 
 
 class DecoderWeights(NamedTuple):
-    """A layer's weights [out, in], all float32, all float16 or all int8, and biases [out] and norms in float32; one
-    that it does not have is empty.
+    """A layer's weights [out, in], all stored alike, and biases [out] and norms in float32; one that it does not have
+    is empty.
 
     qkv holds queries, keys and values of self-attention, query the queries of cross-attention alone. gate is multiplied
     with the activated fc1.
@@ -72,22 +70,10 @@ def times(x: Floats, weight: Weight, bias: Floats, out: Floats) -> None:
     raise NotImplementedError
 
 
-def num_outputs(weight: Weight) -> int:
-    """Inside a kernel: the rows of a weight."""
-    raise NotImplementedError
-
-
 @overload(times, strict=False)
 def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
-    by = product if isinstance(weight, types.Array) else multiply
-    return lambda x, weight, bias, out: by(x, weight, bias, out)
-
-
-@overload(num_outputs, strict=False)
-def _num_outputs(weight: Any) -> Any:
-    if isinstance(weight, types.Array):
-        return lambda weight: len(weight)
-    return lambda weight: weight.num_outputs
+    multiply = int8_product.multiply if "scales" in weight.fields else float_product.multiply
+    return lambda x, weight, bias, out: multiply(x, weight, bias, out)
 
 
 @kernel()
@@ -108,13 +94,13 @@ def decoder_layer(
     """
     rows = len(x)
     kv_heads, dim = cache.shape[2], cache.shape[3]
-    heads = num_outputs(weights.query) // dim
+    heads = weights.query.num_outputs // dim
     x, inner, out = x.copy(), np.empty_like(x), np.empty_like(x)
     query = np.empty((rows, heads, dim), np.float32)
     attended = np.empty((rows, heads, dim), np.float32)
 
     _begin(x, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm, inner)
-    qkv = np.empty((rows, num_outputs(weights.qkv)), np.float32)
+    qkv = np.empty((rows, weights.qkv.num_outputs), np.float32)
     times(inner, weights.qkv, weights.qkv_bias, qkv)
     by_head = qkv.reshape(rows, heads + 2 * kv_heads, dim)
     query[:] = by_head[:, :heads]
@@ -132,10 +118,10 @@ def decoder_layer(
     _end(x, out, weights.cross_norm, weights.cross_norm_bias, epsilon, pre_norm)
 
     _begin(x, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm, inner)
-    hidden = np.empty((rows, num_outputs(weights.fc1)), np.float32)
+    hidden = np.empty((rows, weights.fc1.num_outputs), np.float32)
     times(inner, weights.fc1, weights.fc1_bias[:0], hidden)
     activate(hidden, weights.fc1_bias, activation)
-    if num_outputs(weights.gate):
+    if weights.gate.num_outputs:
         gate = np.empty_like(hidden)
         times(inner, weights.gate, weights.gate_bias, gate)
         hidden *= gate

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transept.core.kernels.launch import kernel, runs_on
 from transept.core.kernels.pointwise import exp2
-from transept.core.kernels.tiles import COLUMNS, ROWS, highest, tile
+from transept.core.kernels.tiles import COLUMNS, ROWS, highest, tile_6
 
 FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
 BLOCK = 8 * ROWS  # queries of a piece of work; their scores of 1500 keys, 280 KiB, stay in the second cache level
@@ -74,7 +74,7 @@ def _attend(query: Floats, key: Floats, value: Floats, scale: float, out: Floats
 
 @kernel()
 def _pack(key: Floats, value: Floats, first: int, keys: Floats, values: Floats) -> None:
-    """Put a panel of keys, and their values, where `tile` reads them in order.
+    """Put a panel of keys, and their values, where tiles read them in order.
 
     key, value: [tokens, dim]. first: the first key. keys: [panels, dim, COLUMNS]. values: [parts, tokens, COLUMNS].
     """
@@ -96,7 +96,7 @@ def _multiply(a: Floats, panels: Floats, out: Floats) -> None:
     for panel in range(len(panels)):
         for row in range(0, len(a), ROWS):
             first = panel * depth * COLUMNS
-            tile(numbers, row * stride, stride, packed, first, depth, sums, row * width + panel * COLUMNS, width)
+            tile_6(numbers, row * stride, stride, packed, first, depth, sums, row * width + panel * COLUMNS, width, 1)
 
 
 @kernel()

@@ -1,7 +1,7 @@
-"""`int8_tiles`: parts of a product of rows of int16 with rows of int8, whose sums are integers and so always the same.
+"""Parts of a product of rows of int16 with rows of int8, whose sums are integers and so always the same.
 
-Called by `transept.core.kernels.int8`. Two products of 16 bits each are added in one instruction (pmaddwd), sixteen at
-a time; what is summed is made a float once, when it is stored.
+Called by `transept.core.kernels.int8_product`. Two products of 16 bits each are added in one instruction (pmaddwd),
+eight pairs at a time; what is summed is made a float once, when it is stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from transept.core.kernels.tiles import COLUMNS, INT, LANES, VECTOR, address_of, loop, spread
+from transept.core.kernels.tiles import COLUMNS, INT, LANES, VECTOR, address_of, load, loop, spread
 
 BYTE, SHORT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 BYTES, SHORTS = ir.VectorType(BYTE, 2 * LANES), ir.VectorType(SHORT, 2 * LANES)
@@ -43,7 +43,7 @@ def _tile_of(num_rows: int) -> Any:
             def add(step: Any, sums: list[Any]) -> list[Any]:
                 pairs = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
                 halves = [
-                    builder.sext(_load(builder, builder.gep(pairs, [INT(first)]), BYTES), SHORTS)
+                    builder.sext(load(builder, builder.gep(pairs, [INT(first)]), BYTES), SHORTS)
                     for first in (0, 2 * LANES)
                 ]
                 column = [builder.bitcast(spread(builder, _pair(builder, row, step)), SHORTS) for row in rows]
@@ -51,7 +51,7 @@ def _tile_of(num_rows: int) -> Any:
                 return [builder.add(total, product) for total, product in zip(sums, products, strict=True)]
 
             sums = loop(builder, depth, 2, [ir.Constant(SUMS, None)] * (2 * num_rows), add)
-            factors = [_load(builder, builder.gep(w_scales, [INT(first)]), VECTOR) for first in (0, LANES)]
+            factors = [load(builder, builder.gep(w_scales, [INT(first)]), VECTOR) for first in (0, LANES)]
             for index, total in enumerate(sums):
                 row, half = divmod(index, 2)
                 scale = spread(builder, builder.load(builder.gep(x_scales, [INT(row)])))
@@ -67,10 +67,6 @@ def _tile_of(num_rows: int) -> Any:
 
 
 tile_1, tile_2, tile_4, tile_6 = (_tile_of(num_rows) for num_rows in (1, 2, 4, 6))
-
-
-def _load(builder: Any, address: Any, vector: Any) -> Any:
-    return builder.load(builder.bitcast(address, vector.as_pointer()), align=1)
 
 
 def _pair(builder: Any, row: Any, step: Any) -> Any:

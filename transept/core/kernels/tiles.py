@@ -1,7 +1,8 @@
 """Parts of kernels in vector instructions that are written out, where the compiler does not find them by itself.
 
-`tile` is what large products are made of: sums that stay in registers while a column times a row is added to them, step
-by step. `highest` is the maximum of a row, which a compiler that minds NaNs takes number by number.
+`tile_6` and those with fewer rows are what products are made of: sums that stay in registers while a column times a row
+is added to them, step by step. `highest` is the maximum of a row, which a compiler that minds NaNs takes number by
+number.
 """
 
 from __future__ import annotations
@@ -18,41 +19,56 @@ LANES = 8  # floats of a vector
 ROWS, COLUMNS = 6, 2 * LANES  # of a tile: twelve vectors of sums, and what is multiplied, fill the registers of AVX2
 
 INT, FLOAT = ir.IntType(64), ir.FloatType()
-VECTOR = ir.VectorType(FLOAT, LANES)
+VECTOR, HALVES = ir.VectorType(FLOAT, LANES), ir.VectorType(ir.HalfType(), LANES)
 
 
-def _tile(
-    _: Any, a: Any, a_start: Any, a_stride: Any, b: Any, b_start: Any, depth: Any, out: Any, out_start: Any, stride: Any
-) -> Any:
-    """Inside a kernel: ``out = a @ b`` for one tile. All arrays are flat, float32.
+def _tile_of(num_rows: int) -> Any:
+    def tile(
+        _: Any, a: Any, a_start: Any, a_stride: Any, b: Any, b_start: Any, depth: Any, out: Any, out_start: Any,
+        stride: Any, begins: Any,
+    ) -> Any:  # fmt: skip
+        """Inside a kernel: ``out = a @ b`` for one tile, or ``out += a @ b``. All arrays are flat.
 
-    a: from a_start ROWS rows of depth numbers, a_stride apart. b: from b_start depth rows of COLUMNS numbers, one after
-    the other; depth > 0. out: from out_start ROWS rows of COLUMNS numbers, stride apart, which are overwritten.
-    """
-    number = types.int64
+        a: float32, from a_start num_rows rows of depth numbers, a_stride apart. b: float32, or float16 as its bits;
+        from b_start depth rows of COLUMNS numbers, one after the other; depth > 0. out: float32, from out_start
+        num_rows rows of COLUMNS numbers, stride apart. begins: 1 to overwrite out, 0 to go on with the sums in it.
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, a_stride, _, _, depth, _, _, out_stride = arguments
-        a, b, out = (address_of(context, builder, signature, arguments, index) for index in (0, 3, 6))
-        multiply_add = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-            builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fmuladd.v{LANES}f32"
-        )
-        rows = [builder.gep(a, [builder.mul(a_stride, INT(row))]) for row in range(ROWS)]
+        A sum is over one product after the other, whatever the number of rows and whether it was interrupted.
+        """
+        number = types.int64
 
-        def add(step: Any, sums: list[Any]) -> list[Any]:
-            row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
-            halves = [_load(builder, row_of_b, INT(first)) for first in (0, LANES)]
-            column = [spread(builder, builder.load(builder.gep(row, [step]))) for row in rows]
-            products = [(number, half) for number in column for half in halves]
-            return [builder.call(multiply_add, [*pair, total]) for pair, total in zip(products, sums, strict=True)]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, _, a_stride, _, _, depth, _, _, out_stride, begins = arguments
+            a, b, out = (address_of(context, builder, signature, arguments, index) for index in (0, 3, 6))
+            multiply_add = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+                builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32"
+            )
+            stored = HALVES if signature.args[3].dtype == types.uint16 else VECTOR
+            rows = [builder.gep(a, [builder.mul(a_stride, INT(row))]) for row in range(num_rows)]
+            places = [
+                builder.gep(out, [builder.add(builder.mul(out_stride, INT(row)), INT(first))])
+                for row in range(num_rows)
+                for first in (0, LANES)
+            ]
 
-        sums = loop(builder, depth, 1, [ir.Constant(VECTOR, None)] * (2 * ROWS), add)
-        for index, total in enumerate(sums):
-            place = builder.add(builder.mul(out_stride, INT(index // 2)), INT(index % 2 * LANES))
-            builder.store(total, builder.bitcast(builder.gep(out, [place]), VECTOR.as_pointer()), align=4)
-        return context.get_dummy_value()
+            def add(step: Any, sums: list[Any]) -> list[Any]:
+                row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
+                halves = [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
+                if stored is HALVES:
+                    halves = [builder.fpext(half, VECTOR) for half in halves]
+                column = [spread(builder, builder.load(builder.gep(row, [step]))) for row in rows]
+                products = [(number, half) for number in column for half in halves]
+                return [builder.call(multiply_add, [*pair, total]) for pair, total in zip(products, sums, strict=True)]
 
-    return types.void(a, number, number, b, number, number, out, number, number), generate
+            new, nothing = builder.icmp_signed("!=", begins, INT(0)), ir.Constant(VECTOR, None)
+            before = [builder.select(new, nothing, load(builder, place, VECTOR)) for place in places]
+            for place, total in zip(places, loop(builder, depth, 1, before, add), strict=True):
+                builder.store(total, builder.bitcast(place, VECTOR.as_pointer()), align=4)
+            return context.get_dummy_value()
+
+        return types.void(a, number, number, b, number, number, out, number, number, number), generate
+
+    return intrinsic(tile)
 
 
 def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
@@ -68,7 +84,9 @@ def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
             return builder.select(builder.fcmp_ordered(">", one, other), one, other)
 
         def advance(step: Any, tops: list[Any]) -> list[Any]:
-            halves = [_load(builder, first, builder.add(step, INT(offset))) for offset in (0, LANES)]
+            halves = [
+                load(builder, builder.gep(first, [builder.add(step, INT(offset))]), VECTOR) for offset in (0, LANES)
+            ]
             return [higher(half, top) for half, top in zip(halves, tops, strict=True)]
 
         lowest = ir.Constant(VECTOR, [ir.Constant(FLOAT, float("-inf"))] * LANES)
@@ -81,7 +99,7 @@ def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
     return types.float32(values, types.int64, types.int64), generate
 
 
-tile: Any = intrinsic(_tile)
+tile_1, tile_2, tile_4, tile_6 = (_tile_of(num_rows) for num_rows in (1, 2, 4, ROWS))
 highest: Any = intrinsic(_highest)
 
 
@@ -91,8 +109,9 @@ def address_of(context: Any, builder: Any, signature: Any, arguments: Any, index
     return builder.gep(data, [arguments[index + 1]])
 
 
-def _load(builder: Any, address: Any, offset: Any) -> Any:
-    return builder.load(builder.bitcast(builder.gep(address, [offset]), VECTOR.as_pointer()), align=4)
+def load(builder: Any, address: Any, vector: Any) -> Any:
+    """A vector from wherever its numbers begin."""
+    return builder.load(builder.bitcast(address, vector.as_pointer()), align=1)
 
 
 def spread(builder: Any, number: Any) -> Any:

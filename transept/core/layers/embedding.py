@@ -7,37 +7,36 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.core.layers.linear import ParallelGroup, matmul
-from transept.core.layers.quantization import QuantizedWeight
+from transept.core.layers.stored_weights import StoredWeight
 
 
 class VocabParallelEmbedding(nn.Module):
     """Token id -> vector; weight [vocabulary, hidden], whose rows would be split over the group.
 
-    dtype: of the vectors; the weight may be stored narrower, or become a QuantizedWeight after it is loaded.
+    The weight may become a StoredWeight once it is loaded, where a head shares it.
     """
 
-    weight: nn.Parameter | QuantizedWeight
+    weight: nn.Parameter | StoredWeight
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup) -> None:
         super().__init__()
-        weight = torch.empty(num_embeddings // group.size, embedding_dim)
-        self.weight, self.dtype = nn.Parameter(weight, requires_grad=False), weight.dtype
+        self.weight = nn.Parameter(torch.empty(num_embeddings // group.size, embedding_dim), requires_grad=False)
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """token_ids: [tokens] int64. Returns [tokens, hidden]."""
-        if isinstance(self.weight, QuantizedWeight):
+        if isinstance(self.weight, StoredWeight):
             return self.weight.rows(token_ids)
-        return F.embedding(token_ids, self.weight).to(self.dtype)
+        return F.embedding(token_ids, self.weight)
 
 
 class VocabParallelHead(nn.Module):
     """Hidden state -> logits over the vocabulary.
 
     weight: a matrix [vocabulary, hidden] to share with an embedding (tied), or None for one of its own. It may become a
-    QuantizedWeight after it is loaded.
+    StoredWeight once it is loaded.
     """
 
-    weight: nn.Parameter | QuantizedWeight
+    weight: nn.Parameter | StoredWeight
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class VocabParallelHead(nn.Module):
         embedding_dim: int,
         *,
         group: ParallelGroup,
-        weight: nn.Parameter | QuantizedWeight | None = None,
+        weight: nn.Parameter | StoredWeight | None = None,
     ) -> None:
         super().__init__()
         rows = num_embeddings // group.size

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.core.kernels import few_rows
-from transept.core.kernels.few_rows import ALL, MOST_ROWS
-from transept.core.kernels.launch import runs_on
-from transept.core.layers.quantization import QuantizedWeight
+from transept.core.layers.stored_weights import StoredWeight
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -49,27 +48,25 @@ class StackedParameter(nn.Parameter):
         return parameter
 
 
-def matmul(x: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
-    """``x @ weight.T + bias``, for few rows on a CPU by a kernel of ours.
+def matmul(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
+    """``x @ weight.T + bias``.
 
-    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. A weight that is stored
-    narrower than x is widened to its dtype. Returns [tokens, out], contiguous.
+    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. Returns [tokens, out],
+    contiguous.
     """
-    if isinstance(weight, QuantizedWeight):
+    if isinstance(weight, StoredWeight):
         return weight.multiply(x, bias, outputs)
-    if x.shape[0] <= MOST_ROWS and runs_on(x):
-        return few_rows.linear(x, weight, bias, outputs)
-    return F.linear(x, weight[outputs].to(x.dtype), None if bias is None else bias[outputs])
+    return F.linear(x, weight[outputs], None if bias is None else bias[outputs])
 
 
 class Linear(nn.Module):
     """``y = x Wᵀ + b``; weight [out, in], bias [out]. The base of the parallel layers.
 
     stacked: part name -> rows, when the weight is several matrices on top of each other. The weight may become a
-    QuantizedWeight after it is loaded.
+    StoredWeight once it is loaded.
     """
 
-    weight: StackedParameter | QuantizedWeight
+    weight: StackedParameter | StoredWeight
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, stacked: dict[str, int] | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,15 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.decoder_layer import DecoderWeights, Floats, Weight, decoder_layer
-from transept.core.kernels.few_rows import ALL, NO_BIAS, array_of
+from transept.core.kernels.decoder_layer import DecoderWeights, Weight, decoder_layer
+from transept.core.kernels.float_product import NO_BIAS, Floats
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.pointwise import ACTIVATIONS
-from transept.core.kernels.tiles import COLUMNS
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
-from transept.core.layers.linear import Linear
+from transept.core.layers.linear import ALL, Linear
 from transept.core.layers.norm import RMSNorm
-from transept.core.layers.quantization import CpuInt8, QuantizedWeight
-
-KERNEL_STORAGE = {torch.float32, torch.float16, CpuInt8}  # of weights that `decoder_layer` reads
+from transept.core.layers.stored_weights import CpuWeight
 
 
 @dataclass(frozen=True)
@@ -106,21 +103,18 @@ class DecoderLayer(nn.Module):
         self.ffn_norm = config.norm(config.hidden_size)
         self.backend = context.attention_backend
 
-    def _apply(self, *arguments: Any, **options: Any) -> Self:
-        self.__dict__.pop("_kernel_arguments", None)  # the weights move or change their dtype
-        return super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
-
     @cached_property
     def _kernel_arguments(self) -> tuple[Any, ...] | None:
         """What `decoder_layer` is given beside the step; None for layers that it does not serve."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
         query = self.cross_attn.qkv_proj
-        stored = {_stored(module) for module in self.modules() if isinstance(module, Linear)}
-        if self.ffn.activation_name not in ACTIVATIONS or len(stored) > 1 or not stored <= KERNEL_STORAGE:
+        weights = [module.weight for module in self.modules() if isinstance(module, Linear)]
+        stored = {weight.packed.values.dtype for weight in weights if isinstance(weight, CpuWeight)}
+        if len(stored) != 1 or not all(isinstance(weight, CpuWeight) for weight in weights):
             return None
-        if stored == {CpuInt8} and query.q_size % COLUMNS:
-            return None
-        if not all(isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms):
+        if self.ffn.activation_name not in ACTIVATIONS or not all(
+            isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms
+        ):
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
@@ -131,9 +125,9 @@ class DecoderLayer(nn.Module):
             *(_norm_arrays(norms[1]), _arrays(query, slice(query.q_size)), _arrays(self.cross_attn.out_proj)),
             *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), gate, _arrays(self.ffn.fc2)),
         )
-        weights = DecoderWeights(*chain.from_iterable(parts))  # type: ignore[arg-type]
+        arrays = DecoderWeights(*chain.from_iterable(parts))  # type: ignore[arg-type]
         scales = (self.self_attn.attn.scale, self.cross_attn.attn.scale)
-        return weights, *scales, norms[0].eps, self.pre_norm, ACTIVATIONS[self.ffn.activation_name]
+        return arrays, *scales, norms[0].eps, self.pre_norm, ACTIVATIONS[self.ffn.activation_name]
 
     def forward(
         self,
@@ -163,20 +157,11 @@ class DecoderLayer(nn.Module):
         return out
 
 
-def _stored(linear: Linear) -> torch.dtype | type[QuantizedWeight]:
-    """How its weight is."""
-    weight = linear.weight
-    return type(weight) if isinstance(weight, QuantizedWeight) else weight.dtype
-
-
 def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Weight, Floats]:
     """Its weight and bias, which is empty where there is none."""
-    weight = linear.weight
+    assert isinstance(linear.weight, CpuWeight)
     bias = NO_BIAS if linear.bias is None else linear.bias.detach().numpy()
-    if isinstance(weight, QuantizedWeight):
-        assert isinstance(weight, CpuInt8)
-        return weight.packed.outputs(outputs), bias[outputs]
-    return array_of(weight)[outputs], bias[outputs]
+    return linear.weight.packed.outputs(outputs), bias[outputs]
 
 
 def _norm_arrays(norm: Any) -> tuple[Floats, Floats]:

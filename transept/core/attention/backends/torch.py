@@ -23,7 +23,6 @@ from transept.core.attention.biases import AttentionBias, RelativePositionBias, 
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels import encoder_attention
 from transept.core.kernels.decoder_layer import DecodeStep
-from transept.core.kernels.few_rows import MOST_ROWS
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces
 
@@ -74,7 +73,6 @@ class TorchPlan:
         return (
             not self.long_sequences
             and metadata.capture is None
-            and metadata.query_start_loc[-1] <= MOST_ROWS
             and all(stop - start <= MOST_QUERIES for start, stop in requests)
         )
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transept.core.kernels.int8 import BLOCK, linear, pack, rows_of
+from transept.core.kernels.int8_product import BLOCK, linear, pack, rows_of
 
 
 def rounded(weight: Tensor) -> Tensor:

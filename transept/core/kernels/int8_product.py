@@ -1,7 +1,7 @@
 """``x @ weight.T`` for a weight in int8, with a scale for each output.
 
-Called by `transept.core.layers.quantization` and `decoder_layer`. Each row of x is rounded to as many steps as a sum of
-32 bits has room for, at most 65,535 (4,095 are left where a row has 8192 numbers), and the sums are integers: what
+Called by `transept.core.layers.stored_weights` and `decoder_layer`. Each row of x is rounded to as many steps as a sum
+of 32 bits has room for, at most 32,767 either way (4128 where a row has 4096 numbers), and the sums are integers: what
 comes out of a row is the same to the last bit whatever rows are beside it.
 """
 
@@ -15,12 +15,11 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from transept.core.kernels.few_rows import NO_BIAS
+from transept.core.kernels.float_product import NO_BIAS, Floats, panel_range
 from transept.core.kernels.int8_tiles import tile_1, tile_2, tile_4, tile_6
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.tiles import COLUMNS
 
-Floats = npt.NDArray[np.float32]
 LARGEST = 127  # of a weight in int8
 BLOCK = 48  # rows of a piece of work where there are many
 PACKED_AT_A_TIME = 64  # panels
@@ -28,7 +27,7 @@ PANELS = 8  # of a piece of work where there are few rows
 TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 
 
-class Packed(NamedTuple):
+class PackedInt8(NamedTuple):
     """A weight [out, in] as tiles read it.
 
     values: int8 [panels, pairs, COLUMNS, 2], the last panel and pair filled up with zeros. scales: float32
@@ -39,16 +38,14 @@ class Packed(NamedTuple):
     scales: Floats
     num_outputs: int
 
-    def outputs(self, chosen: slice) -> Packed:
+    def outputs(self, chosen: slice) -> PackedInt8:
         """Some of the outputs; the slice begins where a panel does."""
-        first, stop, _ = chosen.indices(self.num_outputs)
-        if first % COLUMNS:
-            raise ValueError(f"output {first} is not the first of a panel of {COLUMNS}")
+        first, stop = panel_range(chosen, self.num_outputs)
         panels = slice(first // COLUMNS, -(-stop // COLUMNS))
-        return Packed(self.values[panels], self.scales[first : panels.stop * COLUMNS], stop - first)
+        return PackedInt8(self.values[panels], self.scales[first : panels.stop * COLUMNS], stop - first)
 
 
-def pack(weight: Tensor) -> Packed:
+def pack(weight: Tensor) -> PackedInt8:
     """Round a weight, [out, in], each output by its largest number."""
     num_out, num_in = weight.shape
     panels, pairs = -(-num_out // COLUMNS), -(-num_in // 2)
@@ -63,10 +60,10 @@ def pack(weight: Tensor) -> Packed:
         steps = scales[outputs].clamp(min=torch.finfo(torch.float32).tiny)
         rounded = filled.div_(steps[:, None]).round_().to(torch.int8)
         values[some] = rounded.view(-1, COLUMNS, pairs, 2).transpose(1, 2)
-    return Packed(values.numpy(), scales.numpy(), num_out)
+    return PackedInt8(values.numpy(), scales.numpy(), num_out)
 
 
-def rows_of(packed: Packed, indices: Tensor, num_in: int) -> Tensor:
+def rows_of(packed: PackedInt8, indices: Tensor, num_in: int) -> Tensor:
     """Some rows of the weight, float32 [indices, in]."""
     values, scales = torch.from_numpy(packed.values), torch.from_numpy(packed.scales)
     rows = values[indices // COLUMNS, :, indices % COLUMNS].flatten(1)[:, :num_in]
@@ -74,7 +71,7 @@ def rows_of(packed: Packed, indices: Tensor, num_in: int) -> Tensor:
 
 
 @kernel(parallel=True)
-def multiply(x: Floats, weight: Packed, bias: Floats, out: Floats) -> None:
+def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
     """Write ``x @ weight.T + bias`` to out. bias: [out], or empty."""
     num_rows = len(x)
     panels, depth = weight.values.shape[0], 2 * weight.values.shape[1]
@@ -117,7 +114,7 @@ def _round(row: Floats, out: npt.NDArray[np.int16], most: int) -> np.float32:
 def _multiply(
     rounded: npt.NDArray[np.int16],
     steps: Floats,
-    weight: Packed,
+    weight: PackedInt8,
     bias: Floats,
     out: Floats,
     first_row: int,
@@ -163,7 +160,7 @@ def _multiply(
             row += count
 
 
-def linear(x: Tensor, weight: Packed, bias: Tensor | None) -> Tensor:
+def linear(x: Tensor, weight: PackedInt8, bias: Tensor | None) -> Tensor:
     """x: float32 [rows, in] on the CPU. bias: [out]. Returns [rows, out]."""
     out = torch.empty(x.shape[0], weight.num_outputs)
     multiply(x.contiguous().numpy(), weight, NO_BIAS if bias is None else bias.numpy(), out.numpy())

@@ -1,18 +1,20 @@
-"""Weights in 8 bits: what a linear layer multiplies by in place of its parameter.
+"""What a linear layer multiplies by in place of its parameter, once that is loaded: weights as kernels read them.
 
-int8 on a CPU is read by a kernel of ours (`transept.core.kernels.int8`), which keeps activations nearly as they are; on
-a GPU int8 and fp8 are PyTorch's own products, for which activations are rounded to 8 bits, each row by its largest
-number. Every output of a weight has a scale of its own.
+On a CPU that is the order of kernels of ours, in float32, in float16 where it loses nothing, or in int8, for which
+activations stay nearly as they are. On a GPU int8 and fp8 are PyTorch's own products, for which activations are rounded
+to 8 bits, each row by its largest number. In 8 bits every output of a weight has a scale of its own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from transept.core.kernels import int8
+from transept.core.kernels import float_product, int8_product
+from transept.core.kernels.float16 import widens_float16
 from transept.core.kernels.tiles import COLUMNS
 
 ALIGNED = 16  # sizes of a weight that fp8 products on GPUs are made for
@@ -21,8 +23,8 @@ LARGEST_INT8, LARGEST_FP8 = 127.0, 448.0
 FP8 = torch.float8_e4m3fn
 
 
-class QuantizedWeight(ABC):
-    """A weight [out, in] in 8 bits.
+class StoredWeight(ABC):
+    """A weight [out, in].
 
     shape: (out, in). dtype: of what it replaces, and so of the activations.
     """
@@ -43,29 +45,69 @@ class QuantizedWeight(ABC):
         """Some rows of the weight, as an embedding reads them: [indices, in] in `dtype`."""
 
 
-class CpuInt8(QuantizedWeight):
-    """int8 on a CPU; float32 activations."""
+class CpuWeight(StoredWeight):
+    """One that kernels read, for float32 activations."""
 
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__(weight)
-        self.packed = int8.pack(weight.detach())
+    packed: Any  # PackedFloats or PackedInt8
 
     def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
-        """See QuantizedWeight.multiply."""
+        """See StoredWeight.multiply."""
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % COLUMNS  # a panel begins so many outputs earlier
         chosen = self.packed.outputs(slice(first - before, stop))
         if not before:
-            return int8.linear(x, chosen, None if bias is None else bias[first:stop])
-        out = int8.linear(x, chosen, None)[:, before:]
+            return self.product(x, chosen, None if bias is None else bias[first:stop])
+        out = self.product(x, chosen, None)[:, before:]
         return out.contiguous() if bias is None else out + bias[first:stop]
 
+    @abstractmethod
+    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+        """``x @ weight.T + bias`` for what `packed` holds."""
+
+
+class CpuFloat(CpuWeight):
+    """float32, or float16 where that holds every number and the processor widens it as it is read.
+
+    Whisper's weights were published in float16, and so are many others; a checkpoint in float32 may well hold such
+    numbers. Every sum is float32, and the same to the last bit.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(weight)
+        narrow = widens_float16() and _fits_float16(weight)
+        self.packed = float_product.pack(weight.detach(), torch.float16 if narrow else torch.float32)
+
+    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+        """See CpuWeight.product."""
+        return float_product.linear(x, packed, bias)
+
     def rows(self, indices: Tensor) -> Tensor:
-        """See QuantizedWeight.rows."""
-        return int8.rows_of(self.packed, indices, self.shape[1])
+        """See StoredWeight.rows."""
+        return float_product.rows_of(self.packed, indices)
 
 
-class _GpuWeight(QuantizedWeight):
+class CpuInt8(CpuWeight):
+    """int8."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(weight)
+        self.packed = int8_product.pack(weight.detach())
+
+    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+        """See CpuWeight.product."""
+        return int8_product.linear(x, packed, bias)
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """See StoredWeight.rows."""
+        return int8_product.rows_of(self.packed, indices, self.shape[1])
+
+
+def _fits_float16(weight: Tensor) -> bool:
+    """Whether float16 holds every number of it. Most that do not fit show it in the first row."""
+    return all(torch.equal(part.half().float(), part) for part in (weight[:1], weight))
+
+
+class _GpuWeight(StoredWeight):
     """Rows in 8 bits, as many as a GPU's products want, with a scale each."""
 
     largest: float
@@ -87,7 +129,7 @@ class _GpuWeight(QuantizedWeight):
         return scaled.clamp_(-self.largest, self.largest).to(self.storage), steps
 
     def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
-        """See QuantizedWeight.multiply."""
+        """See StoredWeight.multiply."""
         first, stop, _ = outputs.indices(self.shape[0])
         chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
         product = self.product(*self.rounded(x), self.values[chosen], self.scales[chosen])[:, : stop - first]
@@ -100,7 +142,7 @@ class _GpuWeight(QuantizedWeight):
         """The product of what `rounded` made of x with some rows of the weight."""
 
     def rows(self, indices: Tensor) -> Tensor:
-        """See QuantizedWeight.rows."""
+        """See StoredWeight.rows."""
         return (self.values[indices].float() * self.scales[indices][:, None]).to(self.dtype)
 
 

@@ -1,0 +1,29 @@
+"""What every command that runs a model may set on its engine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from transept.core.config import QUANTIZATIONS
+
+NAMES = ("plugin", "device", "quantization", "num_threads")
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """--plugin, --device, --quantization, --threads."""
+    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
+    parser.add_argument(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        help="round the model's weights: int8 is faster and needs a fraction of the memory; fp8 is for GPUs",
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"
+    )
+
+
+def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options as EngineConfig takes them."""
+    return {name: getattr(arguments, name) for name in NAMES}

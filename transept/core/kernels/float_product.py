@@ -1,0 +1,138 @@
+"""``x @ weight.T + bias`` for a weight in float32, or in float16 that is widened as it is read.
+
+Called by `transept.core.layers.stored_weights` and `decoder_layer`. Few rows take as long as reading the weight does,
+many run at the processor's rate, and what comes out of a row is the same to the last bit whatever rows are beside it.
+docs/performance.md has the figures.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import prange
+from torch import Tensor
+
+from transept.core.kernels.launch import kernel
+from transept.core.kernels.tiles import COLUMNS, tile_1, tile_2, tile_4, tile_6
+
+Floats = npt.NDArray[np.float32]
+NO_BIAS = np.empty(0, np.float32)
+BLOCK = 48  # rows of a piece of work where there are many
+MOST_AT_ONCE = 2 * BLOCK  # rows that are one block
+PANELS = 8  # of a piece of work where there is one block, else a quarter of them
+DEPTH = 512  # numbers of a row that are multiplied at a time, so that a block's stay in the second cache level
+FEW = 24  # rows, which stay there whole
+
+
+class PackedFloats(NamedTuple):
+    """A weight [out, in] as tiles read it.
+
+    values: float32, or float16 as its bits in uint16, [panels, in, COLUMNS], the last panel filled up with zeros.
+    num_outputs: out.
+    """
+
+    values: Floats | npt.NDArray[np.uint16]
+    num_outputs: int
+
+    def outputs(self, chosen: slice) -> PackedFloats:
+        """Some of the outputs; the slice begins where a panel does."""
+        first, stop = panel_range(chosen, self.num_outputs)
+        return PackedFloats(self.values[first // COLUMNS : -(-stop // COLUMNS)], stop - first)
+
+
+def panel_range(chosen: slice, num_outputs: int) -> tuple[int, int]:
+    """First and last + 1 output of a slice. Raises ValueError where it does not begin with a panel."""
+    first, stop, _ = chosen.indices(num_outputs)
+    if first % COLUMNS:
+        raise ValueError(f"output {first} is not the first of a panel of {COLUMNS}")
+    return first, stop
+
+
+def pack(weight: Tensor, dtype: torch.dtype) -> PackedFloats:
+    """A weight, [out, in], in float32 or float16."""
+    num_out, num_in = weight.shape
+    values = torch.zeros(-(-num_out // COLUMNS), num_in, COLUMNS, dtype=dtype)
+    whole = num_out // COLUMNS
+    values[:whole] = weight[: whole * COLUMNS].view(whole, COLUMNS, num_in).transpose(1, 2)
+    if whole < len(values):
+        values[whole, :, : num_out % COLUMNS] = weight[whole * COLUMNS :].t()
+    array = values.numpy()
+    return PackedFloats(array.view(np.uint16) if dtype is torch.float16 else array, num_out)
+
+
+def rows_of(packed: PackedFloats, indices: Tensor) -> Tensor:
+    """Some rows of the weight, float32 [indices, in]."""
+    stored = packed.values.view(np.float16) if packed.values.dtype == np.uint16 else packed.values
+    return torch.from_numpy(stored)[indices // COLUMNS, :, indices % COLUMNS].float()
+
+
+@kernel(parallel=True, exact=True)
+def multiply(x: Floats, weight: PackedFloats, bias: Floats, out: Floats) -> None:
+    """Write ``x @ weight.T + bias`` to out. bias: [out], or empty. x, out: contiguous."""
+    num_rows, num_panels = len(x), len(weight.values)
+    many = num_rows > MOST_AT_ONCE
+    block = BLOCK if many else max(num_rows, 1)
+    panels = (num_panels + 3) // 4 if many else PANELS
+    groups = (num_panels + panels - 1) // panels
+    for piece in prange((num_rows + block - 1) // block * groups):
+        row, panel = piece // groups * block, piece % groups * panels
+        _multiply(x, weight, bias, out, row, min(row + block, num_rows), panel, min(panel + panels, num_panels))
+
+
+@kernel(exact=True)
+def _multiply(
+    x: Floats,
+    weight: PackedFloats,
+    bias: Floats,
+    out: Floats,
+    first_row: int,
+    stop_row: int,
+    first_panel: int,
+    stop_panel: int,
+) -> None:
+    """Some rows of some panels."""
+    num_in, num_out = x.shape[1], weight.num_outputs
+    numbers, packed, sums = x.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
+    apart = np.empty((6, COLUMNS), np.float32)
+    apart_flat = apart.reshape(-1)
+    whole = min(stop_panel, num_out // COLUMNS)
+    step = num_in if stop_row - first_row <= FEW else DEPTH
+    for start in range(0, num_in, step):
+        depth, begins = min(step, num_in - start), np.int64(start == 0)
+        for panel in range(first_panel, whole):
+            b = (panel * num_in + start) * COLUMNS
+            row = first_row
+            while row < stop_row:
+                left, a, place = stop_row - row, row * num_in + start, row * num_out + panel * COLUMNS
+                if left >= 6:
+                    tile_6(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+                    row += 6
+                elif left >= 4:
+                    tile_4(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+                    row += 4
+                elif left >= 2:
+                    tile_2(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+                    row += 2
+                else:
+                    tile_1(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+                    row += 1
+    if whole < stop_panel and num_in:  # the last panel, which is filled up, goes to a tile apart
+        column, b = whole * COLUMNS, whole * num_in * COLUMNS
+        for row in range(first_row, stop_row):
+            tile_1(numbers, row * num_in, num_in, packed, b, num_in, apart_flat, 0, COLUMNS, 1)
+            out[row, column:num_out] = apart[0, : num_out - column]
+    if bias.size:
+        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
+        for row in range(first_row, stop_row):
+            for column in range(first, stop):
+                out[row, column] += bias[column]
+
+
+def linear(x: Tensor, weight: PackedFloats, bias: Tensor | None) -> Tensor:
+    """x: float32 [rows, in] on the CPU. bias: [out]. Returns [rows, out]."""
+    out = torch.empty(x.shape[0], weight.num_outputs)
+    multiply(x.contiguous().numpy(), weight, NO_BIAS if bias is None else bias.numpy(), out.numpy())
+    return out
