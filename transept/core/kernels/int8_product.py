@@ -22,6 +22,7 @@ from transept.core.kernels.tiles import COLUMNS
 
 LARGEST = 127  # of a weight in int8
 BLOCK = 48  # rows of a piece of work where there are many
+FEW = 8  # rows
 PACKED_AT_A_TIME = 64  # panels
 PANELS = 8  # of a piece of work where there are few rows
 TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
@@ -78,8 +79,12 @@ def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
     rounded = np.empty((num_rows, depth), np.int16)
     steps = np.empty(num_rows, np.float32)
     most = min(32767, (2**31 - 1) // (LARGEST * depth))
-    for row in prange(num_rows):
-        steps[row] = _round(x[row], rounded[row], most)
+    if num_rows <= FEW:  # threads would take longer to begin
+        for row in range(num_rows):
+            steps[row] = _round(x[row], rounded[row], most)
+    else:
+        for row in prange(num_rows):
+            steps[row] = _round(x[row], rounded[row], most)
     by_rows = num_rows > 2 * BLOCK
     pieces = (num_rows + BLOCK - 1) // BLOCK if by_rows else (panels + PANELS - 1) // PANELS
     for piece in prange(pieces):
