@@ -38,6 +38,19 @@ def test_one_file_prints_its_sentence_and_the_times(clips: list[Path]) -> None:
     assert "%|" not in done.stderr, "a progress bar is for terminals"
 
 
+def test_weights_in_int8_on_one_thread_say_the_same(clips: list[Path]) -> None:
+    done = transept("transcribe", clips[-1], "--model", MODEL, "--quantization", "int8", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "He might even have been made amiable himself.\n"
+
+
+def test_what_an_engine_cannot_be_is_told(clips: list[Path]) -> None:
+    done = transept("transcribe", clips[-1], "--model", MODEL, "--threads", "0")
+    assert done.returncode != 0
+    assert "num_threads must be an integer of at least 1, not 0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_bad_file_among_good_ones_is_reported_and_the_others_are_transcribed(
     clips: list[Path], tmp_path: Path
 ) -> None:
