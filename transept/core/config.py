@@ -12,7 +12,7 @@ from transept.errors import ParameterError, suggest
 DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
-CPU_CACHE_BYTES = 3 << 29  # 41 windows of Whisper base, 16,000 tokens of BART large
+CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
 
@@ -57,7 +57,7 @@ class EngineConfig:
     block_size: slots (tokens) of a cache block.
     kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, the dtype, or ``"fp8"`` (e4m3), which
         halves what cross-attention reads on a GPU.
-    kv_cache_bytes: cache memory on the device. Default: on a CPU 1.5 GiB, and at most a quarter of the machine's
+    kv_cache_bytes: cache memory on the device. Default: on a CPU 1.25 GiB, and at most a quarter of the machine's
         memory, whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
         Weights and the activations of the largest step, which is run to measure them, are part of it.

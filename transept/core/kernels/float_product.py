@@ -23,8 +23,8 @@ NO_BIAS = np.empty(0, np.float32)
 BLOCK = 48  # rows of a piece of work where there are many
 MOST_AT_ONCE = 2 * BLOCK  # rows that are one block
 PANELS = 8  # of a piece of work where there is one block, else a quarter of them
-DEPTH = 512  # numbers of a row that are multiplied at a time, so that a block's stay in the second cache level
-FEW = 24  # rows, which stay there whole
+DEPTH = 256  # numbers of a row that are summed by themselves: sums of sums are rounded less, and a block's stay cached
+FEW = 24  # rows, which stay cached whole
 
 
 class PackedFloats(NamedTuple):
@@ -96,39 +96,58 @@ def _multiply(
     """Some rows of some panels."""
     num_in, num_out = x.shape[1], weight.num_outputs
     numbers, packed, sums = x.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
-    apart = np.empty((6, COLUMNS), np.float32)
-    apart_flat = apart.reshape(-1)
     whole = min(stop_panel, num_out // COLUMNS)
-    step = num_in if stop_row - first_row <= FEW else DEPTH
-    for start in range(0, num_in, step):
-        depth, begins = min(step, num_in - start), np.int64(start == 0)
+    if stop_row - first_row <= FEW:  # a panel is one stream
         for panel in range(first_panel, whole):
-            b = (panel * num_in + start) * COLUMNS
-            row = first_row
-            while row < stop_row:
-                left, a, place = stop_row - row, row * num_in + start, row * num_out + panel * COLUMNS
-                if left >= 6:
-                    tile_6(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-                    row += 6
-                elif left >= 4:
-                    tile_4(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-                    row += 4
-                elif left >= 2:
-                    tile_2(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-                    row += 2
-                else:
-                    tile_1(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-                    row += 1
+            for start in range(0, num_in, DEPTH):
+                _add(numbers, packed, sums, num_in, num_out, first_row, stop_row, panel, start)
+    else:
+        for start in range(0, num_in, DEPTH):
+            for panel in range(first_panel, whole):
+                _add(numbers, packed, sums, num_in, num_out, first_row, stop_row, panel, start)
     if whole < stop_panel and num_in:  # the last panel, which is filled up, goes to a tile apart
-        column, b = whole * COLUMNS, whole * num_in * COLUMNS
+        column, apart = whole * COLUMNS, np.empty(COLUMNS, np.float32)
         for row in range(first_row, stop_row):
-            tile_1(numbers, row * num_in, num_in, packed, b, num_in, apart_flat, 0, COLUMNS, 1)
-            out[row, column:num_out] = apart[0, : num_out - column]
+            for start in range(0, num_in, DEPTH):
+                a, b, depth = row * num_in + start, (whole * num_in + start) * COLUMNS, min(DEPTH, num_in - start)
+                tile_1(numbers, a, num_in, packed, b, depth, apart, 0, COLUMNS, np.int64(start == 0))
+            out[row, column:num_out] = apart[: num_out - column]
     if bias.size:
         first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
         for row in range(first_row, stop_row):
             for column in range(first, stop):
                 out[row, column] += bias[column]
+
+
+@kernel(exact=True)
+def _add(
+    numbers: Floats,
+    packed: Floats | npt.NDArray[np.uint16],
+    sums: Floats,
+    num_in: int,
+    num_out: int,
+    first_row: int,
+    stop_row: int,
+    panel: int,
+    start: int,
+) -> None:
+    """Some rows of a panel, summed over DEPTH numbers from start on. x, the weight and out are flat."""
+    b, depth, begins = (panel * num_in + start) * COLUMNS, min(DEPTH, num_in - start), np.int64(start == 0)
+    row = first_row
+    while row < stop_row:
+        left, a, place = stop_row - row, row * num_in + start, row * num_out + panel * COLUMNS
+        if left >= 6:
+            tile_6(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+            row += 6
+        elif left >= 4:
+            tile_4(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+            row += 4
+        elif left >= 2:
+            tile_2(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+            row += 2
+        else:
+            tile_1(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+            row += 1
 
 
 def linear(x: Tensor, weight: PackedFloats, bias: Tensor | None) -> Tensor:

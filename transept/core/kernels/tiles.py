@@ -31,9 +31,9 @@ def _tile_of(num_rows: int) -> Any:
 
         a: float32, from a_start num_rows rows of depth numbers, a_stride apart. b: float32, or float16 as its bits;
         from b_start depth rows of COLUMNS numbers, one after the other; depth > 0. out: float32, from out_start
-        num_rows rows of COLUMNS numbers, stride apart. begins: 1 to overwrite out, 0 to go on with the sums in it.
+        num_rows rows of COLUMNS numbers, stride apart. begins: 1 to overwrite out, 0 to add to it.
 
-        A sum is over one product after the other, whatever the number of rows and whether it was interrupted.
+        A sum is over one product after the other, whatever the number of rows.
         """
         number = types.int64
 
@@ -60,10 +60,12 @@ def _tile_of(num_rows: int) -> Any:
                 products = [(number, half) for number in column for half in halves]
                 return [builder.call(multiply_add, [*pair, total]) for pair, total in zip(products, sums, strict=True)]
 
-            new, nothing = builder.icmp_signed("!=", begins, INT(0)), ir.Constant(VECTOR, None)
-            before = [builder.select(new, nothing, load(builder, place, VECTOR)) for place in places]
-            for place, total in zip(places, loop(builder, depth, 1, before, add), strict=True):
-                builder.store(total, builder.bitcast(place, VECTOR.as_pointer()), align=4)
+            nothing = ir.Constant(VECTOR, None)
+            sums = loop(builder, depth, 1, [nothing] * len(places), add)
+            new = builder.icmp_signed("!=", begins, INT(0))
+            for place, total in zip(places, sums, strict=True):
+                before = builder.select(new, nothing, load(builder, place, VECTOR))
+                builder.store(builder.fadd(before, total), builder.bitcast(place, VECTOR.as_pointer()), align=4)
             return context.get_dummy_value()
 
         return types.void(a, number, number, b, number, number, out, number, number, number), generate
