@@ -131,8 +131,9 @@ class _GpuWeight(StoredWeight):
     def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
         """See StoredWeight.multiply."""
         first, stop, _ = outputs.indices(self.shape[0])
-        chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
-        product = self.product(*self.rounded(x), self.values[chosen], self.scales[chosen])[:, : stop - first]
+        chosen = slice(first // ALIGNED * ALIGNED, -(-stop // ALIGNED) * ALIGNED)
+        product = self.product(*self.rounded(x), self.values[chosen], self.scales[chosen])
+        product = product[:, first - chosen.start : stop - chosen.start]
         if bias is not None:
             product = product + bias[first:stop]
         return product.to(x.dtype).contiguous()
