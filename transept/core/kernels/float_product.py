@@ -23,7 +23,7 @@ NO_BIAS = np.empty(0, np.float32)
 BLOCK = 48  # rows of a piece of work where there are many
 MOST_AT_ONCE = 2 * BLOCK  # rows that are one block
 PANELS = 8  # of a piece of work where there is one block, else a quarter of them
-DEPTH = 256  # numbers of a row that are summed by themselves: sums of sums are rounded less, and a block's stay cached
+DEPTH = 64  # numbers of a row that are summed by themselves: sums of sums are rounded less, and a block's stay cached
 FEW = 24  # rows, which stay cached whole
 
 
