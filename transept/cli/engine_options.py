@@ -17,7 +17,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
-        help="round the model's weights: int8 is faster and needs a fraction of the memory; fp8 is for GPUs",
+        help="round the model's weights: int8 is faster and needs less memory; fp8 is for GPUs",
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"

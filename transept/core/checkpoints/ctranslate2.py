@@ -8,7 +8,7 @@ Layout (CTranslate2, python/ctranslate2/specs/model_spec.py and src/models/model
 
 A string is a u16 length, which counts a final NUL, and its bytes.
 
-A variable in int8 or int16 is its numbers times a scale, one for each row or one for all, which are another variable
+What was rounded to int8 or int16 had been multiplied by a scale, one for each row or one for all: another variable,
 with ``_scale`` after the name.
 """
 
@@ -74,14 +74,14 @@ class CTranslate2Checkpoint(Checkpoint):
             self.quantization = "int8"
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every variable and every alias by its name, scales multiplied in; scalars have shape []."""
+        """Every variable and every alias by its name, at its own scale if it was rounded; scalars have shape []."""
         for name in self.variables:
             if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables):
                 yield name, self.tensor(name)
                 self._data.madvise(mmap.MADV_DONTNEED)  # pages that were read are given back
 
     def tensor(self, name: str) -> Tensor:
-        """One variable by its name, its scale multiplied in. Raises CheckpointError when there is none."""
+        """One variable by its name, at its own scale if it was rounded. Raises CheckpointError when there is none."""
         tensor, scale_name = self._stored(name), self._scales.get(self._variable(name).offset)
         if scale_name is None:
             return tensor

@@ -22,7 +22,7 @@ from transept.core.kernels.tiles import COLUMNS
 
 LARGEST = 127  # of a weight in int8
 BLOCK = 48  # rows of a piece of work where there are many
-FEW = 8  # rows
+FEW = 8  # rows, which one thread rounds
 PACKED_AT_A_TIME = 64  # panels
 PANELS = 8  # of a piece of work where there are few rows
 TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer

@@ -19,8 +19,6 @@ from transept.core.kernels.tiles import COLUMNS
 
 ALIGNED = 16  # sizes of a weight that fp8 products on GPUs are made for
 FEWEST_ROWS = 32  # of a product in int8 on a GPU, which takes more than 16; fewer are filled up
-LARGEST_INT8, LARGEST_FP8 = 127.0, 448.0
-FP8 = torch.float8_e4m3fn
 
 
 class StoredWeight(ABC):
@@ -150,7 +148,7 @@ class _GpuWeight(StoredWeight):
 class GpuInt8(_GpuWeight):
     """int8 on a GPU; its sums are integers."""
 
-    largest, storage = LARGEST_INT8, torch.int8
+    largest, storage = 127.0, torch.int8
 
     def product(self, x: Tensor, x_scales: Tensor, values: Tensor, scales: Tensor) -> Tensor:
         """See _GpuWeight.product."""
@@ -163,7 +161,7 @@ class GpuInt8(_GpuWeight):
 class GpuFp8(_GpuWeight):
     """fp8 (e4m3) on a GPU; results are bfloat16."""
 
-    largest, storage = LARGEST_FP8, FP8
+    largest, storage = torch.finfo(torch.float8_e4m3fn).max, torch.float8_e4m3fn
 
     def product(self, x: Tensor, x_scales: Tensor, values: Tensor, scales: Tensor) -> Tensor:
         """See _GpuWeight.product."""

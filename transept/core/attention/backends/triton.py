@@ -23,7 +23,7 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType, D
 
 MOST_QUERIES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256
-FP8, LARGEST_FP8 = torch.float8_e4m3fn, 448.0
+FP8 = torch.float8_e4m3fn
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -200,7 +200,8 @@ def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
     """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache."""
     cache = kv_cache.flatten(1, 2)
     if kv_cache.dtype is FP8:
-        key, value = (each.clamp(-LARGEST_FP8, LARGEST_FP8).to(FP8).view(torch.uint8) for each in (key, value))
+        bounds = torch.finfo(FP8)  # beyond them is NaN
+        key, value = (each.clamp(bounds.min, bounds.max).to(FP8).view(torch.uint8) for each in (key, value))
         cache = cache.view(torch.uint8)  # whose numbers can be copied by index everywhere
     cache[0].index_copy_(0, slots, key)
     cache[1].index_copy_(0, slots, value)
