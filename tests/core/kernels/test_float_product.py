@@ -70,7 +70,7 @@ def test_some_outputs() -> None:
     x, packed = torch.randn(3, 40), pack(torch.randn(100, 40), torch.float32)
     assert torch.equal(linear(x, packed.outputs(slice(32, 70)), None), linear(x, packed, None)[:, 32:70])
     assert linear(x, packed.outputs(slice(0)), None).shape == (3, 0)
-    with pytest.raises(ValueError, match="output 33 is not the first of a panel of 16"):
+    with pytest.raises(ValueError, match="output 33 is not the first of a panel of"):
         packed.outputs(slice(33, 70))
 
 

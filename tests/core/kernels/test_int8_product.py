@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transept.core.kernels.int8_product import BLOCK, linear, pack, rows_of
+from transept.core.kernels.float_product import BLOCK
+from transept.core.kernels.int8_product import linear, pack, rows_of
 
 
 def rounded(weight: Tensor) -> Tensor:
@@ -63,7 +64,7 @@ def test_some_outputs() -> None:
     packed = pack(weight)
     assert torch.equal(linear(x, packed.outputs(slice(32, 70)), None), linear(x, packed, None)[:, 32:70])
     assert linear(x, packed.outputs(slice(0)), None).shape == (3, 0)
-    with pytest.raises(ValueError, match="output 33 is not the first of a panel of 16"):
+    with pytest.raises(ValueError, match="output 33 is not the first of a panel of"):
         packed.outputs(slice(33, 70))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.kernels.float16 import widens_float16
+from transept.core.kernels.processor import widens_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear, ParallelGroup
 from transept.core.layers.stored_weights import CpuFloat, CpuInt8, CpuWeight, GpuFp8, GpuInt8, StoredWeight

@@ -16,15 +16,16 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.launch import kernel
-from transept.core.kernels.tiles import COLUMNS, tile_1, tile_2, tile_4, tile_6
+from transept.core.kernels.tiles import COLUMNS, ROWS, tile
 
 Floats = npt.NDArray[np.float32]
 NO_BIAS = np.empty(0, np.float32)
-BLOCK = 48  # rows of a piece of work where there are many
-MOST_AT_ONCE = 2 * BLOCK  # rows that are one block
-PANELS = 8  # of a piece of work where there is one block, else a quarter of them
 DEPTH = 64  # numbers of a row that are summed by themselves: sums of sums are rounded less, and a block's stay cached
-FEW = 24  # rows, which stay cached whole
+BLOCK = 48  # rows that are multiplied with DEPTH rows of a panel while both are in the first cache level
+CHUNK = 512  # numbers of a row after which a piece of work begins with its first block again
+MOST_AT_ONCE = 2 * BLOCK  # rows of a piece of work
+OUTPUTS = 64  # of a piece of work
+OUTPUTS_OF_MANY = 128  # the same where there are several parts: CHUNK rows of them stay in the second cache level
 
 
 class PackedFloats(NamedTuple):
@@ -72,14 +73,19 @@ def rows_of(packed: PackedFloats, indices: Tensor) -> Tensor:
 @kernel(parallel=True, exact=True)
 def multiply(x: Floats, weight: PackedFloats, bias: Floats, out: Floats) -> None:
     """Write ``x @ weight.T + bias`` to out. bias: [out], or empty. x, out: contiguous."""
-    num_rows, num_panels = len(x), len(weight.values)
-    many = num_rows > MOST_AT_ONCE
-    block = BLOCK if many else max(num_rows, 1)
-    panels = (num_panels + 3) // 4 if many else PANELS
-    groups = (num_panels + panels - 1) // panels
-    for piece in prange((num_rows + block - 1) // block * groups):
-        row, panel = piece // groups * block, piece % groups * panels
-        _multiply(x, weight, bias, out, row, min(row + block, num_rows), panel, min(panel + panels, num_panels))
+    num_rows, panels = len(x), len(weight.values)
+    group, parts = pieces_of(num_rows)
+    for piece in prange((panels + group - 1) // group * parts):
+        panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
+        stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
+        _multiply(x, weight, bias, out, row, stop_row, panel, stop_panel)
+
+
+@kernel()
+def pieces_of(num_rows: int) -> tuple[int, int]:
+    """Of the work of a product: how many panels a piece has, and in how many parts of MOST_AT_ONCE the rows are cut."""
+    outputs = OUTPUTS if num_rows <= MOST_AT_ONCE else OUTPUTS_OF_MANY
+    return outputs // COLUMNS, (num_rows + MOST_AT_ONCE - 1) // MOST_AT_ONCE
 
 
 @kernel(exact=True)
@@ -97,57 +103,27 @@ def _multiply(
     num_in, num_out = x.shape[1], weight.num_outputs
     numbers, packed, sums = x.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
     whole = min(stop_panel, num_out // COLUMNS)
-    if stop_row - first_row <= FEW:  # a panel is one stream
-        for panel in range(first_panel, whole):
-            for start in range(0, num_in, DEPTH):
-                _add(numbers, packed, sums, num_in, num_out, first_row, stop_row, panel, start)
-    else:
-        for start in range(0, num_in, DEPTH):
+    for chunk in range(0, num_in, CHUNK):
+        for block in range(first_row, stop_row, BLOCK):
+            stop = min(block + BLOCK, stop_row)
             for panel in range(first_panel, whole):
-                _add(numbers, packed, sums, num_in, num_out, first_row, stop_row, panel, start)
+                for start in range(chunk, min(chunk + CHUNK, num_in), DEPTH):
+                    b, depth = (panel * num_in + start) * COLUMNS, min(DEPTH, num_in - start)
+                    for row in range(block, stop, ROWS):
+                        count, a, place = min(ROWS, stop - row), row * num_in + start, row * num_out + panel * COLUMNS
+                        tile(count, numbers, a, num_in, packed, b, depth, sums, place, num_out, np.int64(start == 0))
     if whole < stop_panel and num_in:  # the last panel, which is filled up, goes to a tile apart
         column, apart = whole * COLUMNS, np.empty(COLUMNS, np.float32)
         for row in range(first_row, stop_row):
             for start in range(0, num_in, DEPTH):
                 a, b, depth = row * num_in + start, (whole * num_in + start) * COLUMNS, min(DEPTH, num_in - start)
-                tile_1(numbers, a, num_in, packed, b, depth, apart, 0, COLUMNS, np.int64(start == 0))
+                tile(1, numbers, a, num_in, packed, b, depth, apart, 0, COLUMNS, np.int64(start == 0))
             out[row, column:num_out] = apart[: num_out - column]
     if bias.size:
         first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
         for row in range(first_row, stop_row):
             for column in range(first, stop):
                 out[row, column] += bias[column]
-
-
-@kernel(exact=True)
-def _add(
-    numbers: Floats,
-    packed: Floats | npt.NDArray[np.uint16],
-    sums: Floats,
-    num_in: int,
-    num_out: int,
-    first_row: int,
-    stop_row: int,
-    panel: int,
-    start: int,
-) -> None:
-    """Some rows of a panel, summed over DEPTH numbers from start on. x, the weight and out are flat."""
-    b, depth, begins = (panel * num_in + start) * COLUMNS, min(DEPTH, num_in - start), np.int64(start == 0)
-    row = first_row
-    while row < stop_row:
-        left, a, place = stop_row - row, row * num_in + start, row * num_out + panel * COLUMNS
-        if left >= 6:
-            tile_6(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-            row += 6
-        elif left >= 4:
-            tile_4(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-            row += 4
-        elif left >= 2:
-            tile_2(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-            row += 2
-        else:
-            tile_1(numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
-            row += 1
 
 
 def linear(x: Tensor, weight: PackedFloats, bias: Tensor | None) -> Tensor:

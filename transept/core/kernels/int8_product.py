@@ -15,16 +15,14 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from transept.core.kernels.float_product import NO_BIAS, Floats, panel_range
-from transept.core.kernels.int8_tiles import tile_1, tile_2, tile_4, tile_6
+from transept.core.kernels.float_product import MOST_AT_ONCE, NO_BIAS, Floats, panel_range, pieces_of
+from transept.core.kernels.int8_tiles import tile
 from transept.core.kernels.launch import kernel
-from transept.core.kernels.tiles import COLUMNS
+from transept.core.kernels.tiles import COLUMNS, ROWS
 
 LARGEST = 127  # of a weight in int8
-BLOCK = 48  # rows of a piece of work where there are many
 FEW = 8  # rows, which one thread rounds
 PACKED_AT_A_TIME = 64  # panels
-PANELS = 8  # of a piece of work where there are few rows
 TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 
 
@@ -85,14 +83,11 @@ def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
     else:
         for row in prange(num_rows):
             steps[row] = _round(x[row], rounded[row], most)
-    by_rows = num_rows > 2 * BLOCK
-    pieces = (num_rows + BLOCK - 1) // BLOCK if by_rows else (panels + PANELS - 1) // PANELS
-    for piece in prange(pieces):
-        if by_rows:
-            _multiply(rounded, steps, weight, bias, out, piece * BLOCK, min((piece + 1) * BLOCK, num_rows), 0, panels)
-        else:
-            first = piece * PANELS
-            _multiply(rounded, steps, weight, bias, out, 0, num_rows, first, min(first + PANELS, panels))
+    group, parts = pieces_of(num_rows)
+    for piece in prange((panels + group - 1) // group * parts):
+        panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
+        stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
+        _multiply(rounded, steps, weight, bias, out, row, stop_row, panel, stop_panel)
 
 
 @kernel(exact=True)
@@ -130,39 +125,23 @@ def _multiply(
     """Some rows of some panels."""
     depth = rounded.shape[1]
     numbers, packed, flat = rounded.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
-    apart = np.empty((6, COLUMNS), np.float32)  # for the last panel, where it is filled up
-    apart_flat = apart.reshape(-1)
-    for panel in range(first_panel, stop_panel):
-        column = panel * COLUMNS
-        columns = min(COLUMNS, weight.num_outputs - column)
-        place, stride, target = column, out.shape[1], flat
-        row = first_row
-        while row < stop_row:
-            left = stop_row - row
-            if columns < COLUMNS:
-                place, stride, target = 0, COLUMNS, apart_flat
-            else:
-                place = row * stride + column
-            start, b = row * depth, panel * depth * COLUMNS
-            if left >= 6:
-                count = 6
-                tile_6(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
-            elif left >= 4:
-                count = 4
-                tile_4(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
-            elif left >= 2:
-                count = 2
-                tile_2(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
-            else:
-                count = 1
-                tile_1(numbers, start, depth, packed, b, steps, row, weight.scales, column, target, place, stride)
-            if columns < COLUMNS:
-                out[row : row + count, column : column + columns] = apart[:count, :columns]
-            if bias.size:
-                for r in range(row, row + count):
-                    for o in range(column, column + columns):
-                        out[r, o] += bias[o]
-            row += count
+    apart = np.empty(COLUMNS, np.float32)  # a row of the last panel, where that is filled up
+    whole = min(stop_panel, weight.num_outputs // COLUMNS)
+    for panel in range(first_panel, whole):
+        column, b = panel * COLUMNS, panel * depth * COLUMNS
+        for row in range(first_row, stop_row, ROWS):
+            count, a, place = min(ROWS, stop_row - row), row * depth, row * out.shape[1] + column
+            tile(count, numbers, a, depth, packed, b, steps, row, weight.scales, column, flat, place, out.shape[1])
+    if whole < stop_panel:
+        column, b = whole * COLUMNS, whole * depth * COLUMNS
+        for row in range(first_row, stop_row):
+            tile(1, numbers, row * depth, depth, packed, b, steps, row, weight.scales, column, apart, 0, COLUMNS)
+            out[row, column:] = apart[: weight.num_outputs - column]
+    if bias.size:
+        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, weight.num_outputs)
+        for row in range(first_row, stop_row):
+            for column in range(first, stop):
+                out[row, column] += bias[column]
 
 
 def linear(x: Tensor, weight: PackedInt8, bias: Tensor | None) -> Tensor:

@@ -1,7 +1,7 @@
 """Parts of a product of rows of int16 with rows of int8, whose sums are integers and so always the same.
 
-Called by `transept.core.kernels.int8_product`. Two products of 16 bits each are added in one instruction (pmaddwd),
-eight pairs at a time; what is summed is made a float once, when it is stored.
+Called by `transept.core.kernels.int8_product`. Two products of 16 bits each are added in one instruction (pmaddwd,
+or with the sum so far vpdpwssd); what is summed is made a float once, when it is stored.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from transept.core.kernels.tiles import COLUMNS, INT, LANES, VECTOR, address_of, load, loop, spread
+from transept.core.kernels.tiles import COLUMNS, INT, LANES, VECTOR, address_of, choose, load, loop, spread
 
 BYTE, SHORT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 BYTES, SHORTS = ir.VectorType(BYTE, 2 * LANES), ir.VectorType(SHORT, 2 * LANES)
 SUMS, PRODUCTS = ir.VectorType(WORD, LANES), ir.VectorType(WORD, 2 * LANES)
 
 
-def _tile_of(num_rows: int) -> Any:
-    def tile(
-        _: Any, a: Any, a_start: Any, depth: Any, b: Any, b_start: Any, x_scales: Any, row: Any, w_scales: Any,
-        column: Any, out: Any, out_start: Any, stride: Any,
-    ) -> Any:  # fmt: skip
-        """Inside a kernel: ``out = (a @ b.T) * x_scales * w_scales`` for one tile. All arrays are flat.
+def _tile(
+    _: Any, num_rows: Any, a: Any, a_start: Any, depth: Any, b: Any, b_start: Any, x_scales: Any, row: Any,
+    w_scales: Any, column: Any, out: Any, out_start: Any, stride: Any,
+) -> Any:  # fmt: skip
+    """Inside a kernel: ``out = (a @ b.T) * x_scales * w_scales`` for one tile. All arrays are flat.
 
-        a: int16, from a_start num_rows rows of depth numbers, one after the other; depth is even, not 0. b: int8, from
-        b_start depth / 2 times COLUMNS pairs of numbers, which are next to each other in a row of the weight.
-        x_scales: float32, from row on; w_scales: from column on. out: float32, from out_start num_rows rows of COLUMNS
-        numbers, stride apart, which are overwritten.
-        """
-        number = types.int64
+    a: int16, from a_start num_rows rows of depth numbers, one after the other; num_rows is 1 to ROWS, depth is even and
+    not 0. b: int8, from b_start depth / 2 times COLUMNS pairs of numbers, which are next to each other in a row of the
+    weight. x_scales: float32, from row on; w_scales: from column on. out: float32, from out_start num_rows rows of
+    COLUMNS numbers, stride apart, which are overwritten.
+    """
+    number = types.int64
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            depth, stride = arguments[2], arguments[11]
-            a, b, x_scales, w_scales, out = (
-                address_of(context, builder, signature, arguments, index) for index in (0, 3, 5, 7, 9)
-            )
-            rows = [builder.gep(a, [builder.mul(depth, INT(row))]) for row in range(num_rows)]
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        num_rows, depth, stride = arguments[0], arguments[3], arguments[12]
+        a, b, x_scales, w_scales, out = (
+            address_of(context, builder, signature, arguments, index) for index in (1, 4, 6, 8, 10)
+        )
+        factors = [load(builder, builder.gep(w_scales, [INT(first)]), VECTOR) for first in (0, LANES)]
+
+        def sum_up(count: int) -> None:
+            rows = [builder.gep(a, [builder.mul(depth, INT(row))]) for row in range(count)]
 
             def add(step: Any, sums: list[Any]) -> list[Any]:
                 pairs = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
@@ -50,23 +52,24 @@ def _tile_of(num_rows: int) -> Any:
                 products = [_pairwise(builder, pair, half) for pair in column for half in halves]
                 return [builder.add(total, product) for total, product in zip(sums, products, strict=True)]
 
-            sums = loop(builder, depth, 2, [ir.Constant(SUMS, None)] * (2 * num_rows), add)
-            factors = [load(builder, builder.gep(w_scales, [INT(first)]), VECTOR) for first in (0, LANES)]
+            sums = loop(builder, depth, 2, [ir.Constant(SUMS, None)] * (2 * count), add)
             for index, total in enumerate(sums):
                 row, half = divmod(index, 2)
                 scale = spread(builder, builder.load(builder.gep(x_scales, [INT(row)])))
                 result = builder.fmul(builder.fmul(builder.sitofp(total, VECTOR), scale), factors[half])
-                place = builder.add(builder.mul(stride, INT(row)), INT(half * LANES))
-                builder.store(result, builder.bitcast(builder.gep(out, [place]), VECTOR.as_pointer()), align=4)
-            return context.get_dummy_value()
+                place = builder.gep(out, [builder.add(builder.mul(stride, INT(row)), INT(half * LANES))])
+                builder.store(result, builder.bitcast(place, VECTOR.as_pointer()), align=4)
 
-        signature = types.void(a, number, number, b, number, x_scales, number, w_scales, number, out, number, number)
-        return signature, generate
+        choose(builder, num_rows, sum_up)
+        return context.get_dummy_value()
 
-    return intrinsic(tile)
+    signature = types.void(
+        number, a, number, number, b, number, x_scales, number, w_scales, number, out, number, number
+    )
+    return signature, generate
 
 
-tile_1, tile_2, tile_4, tile_6 = (_tile_of(num_rows) for num_rows in (1, 2, 4, 6))
+tile: Any = intrinsic(_tile)
 
 
 def _pair(builder: Any, row: Any, step: Any) -> Any:

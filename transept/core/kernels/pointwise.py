@@ -44,22 +44,6 @@ def exp(x: np.float32) -> np.float32:
 
 
 @kernel(exact=True)
-def exp2(x: np.float32) -> np.float32:
-    """2 to the x, for x from -126 to 127 and as at -126 below it (Moshier's Cephes library, exp2f)."""
-    x = max(x, np.float32(-126))
-    whole = np.floor(x + np.float32(0.5))
-    rest = x - whole
-    value = np.float32(1.535336188319500e-4)
-    value = value * rest + np.float32(1.339887440266574e-3)
-    value = value * rest + np.float32(9.618437357674640e-3)
-    value = value * rest + np.float32(5.550332471162809e-2)
-    value = value * rest + np.float32(2.402264791363012e-1)
-    value = value * rest + np.float32(6.931472028550421e-1)
-    value = value * rest + np.float32(1)
-    return value * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
-@kernel(exact=True)
 def erf(x: np.float32) -> np.float32:
     """The error function, by Abramowitz and Stegun's formula 7.1.26."""
     size = abs(x)

@@ -1,8 +1,7 @@
 """Parts of kernels in vector instructions that are written out, where the compiler does not find them by itself.
 
-`tile_6` and those with fewer rows are what products are made of: sums that stay in registers while a column times a row
-is added to them, step by step. `highest` is the maximum of a row, which a compiler that minds NaNs takes number by
-number.
+`tile` is what products are made of: sums that stay in registers while a column times a row is added to them, step by
+step; `turned_tile` reads those columns from memory as they are.
 """
 
 from __future__ import annotations
@@ -15,100 +14,128 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 8  # floats of a vector
-ROWS, COLUMNS = 6, 2 * LANES  # of a tile: twelve vectors of sums, and what is multiplied, fill the registers of AVX2
+from transept.core.kernels.processor import has
+
+WIDE = has("avx512bw")
+LANES = 16 if WIDE else 8  # floats of a vector
+# Of a tile: two vectors of sums a row fill the registers of AVX2 or AVX-512, with what is multiplied beside them.
+ROWS, COLUMNS = 12 if WIDE else 6, 2 * LANES
 
 INT, FLOAT = ir.IntType(64), ir.FloatType()
 VECTOR, HALVES = ir.VectorType(FLOAT, LANES), ir.VectorType(ir.HalfType(), LANES)
 
 
-def _tile_of(num_rows: int) -> Any:
+def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callable[..., Any]]]) -> Any:
+    """A tile that reads a as `columns_are` says."""
+
     def tile(
-        _: Any, a: Any, a_start: Any, a_stride: Any, b: Any, b_start: Any, depth: Any, out: Any, out_start: Any,
-        stride: Any, begins: Any,
+        _: Any, num_rows: Any, a: Any, a_start: Any, a_stride: Any, b: Any, b_start: Any, depth: Any, out: Any,
+        out_start: Any, stride: Any, begins: Any,
     ) -> Any:  # fmt: skip
         """Inside a kernel: ``out = a @ b`` for one tile, or ``out += a @ b``. All arrays are flat.
 
-        a: float32, from a_start num_rows rows of depth numbers, a_stride apart. b: float32, or float16 as its bits;
-        from b_start depth rows of COLUMNS numbers, one after the other; depth > 0. out: float32, from out_start
-        num_rows rows of COLUMNS numbers, stride apart. begins: 1 to overwrite out, 0 to add to it.
+        a: float32, from a_start num_rows rows of depth numbers, a_stride apart; num_rows is 1 to ROWS, depth > 0. For
+        turned_tile it is a.T: depth rows of num_rows numbers. b: float32, or float16 as its bits; from b_start depth
+        rows of COLUMNS numbers, one after the other. out: float32, from out_start num_rows rows of COLUMNS numbers,
+        stride apart. begins: 1 to overwrite out, 0 to add to it.
 
         A sum is over one product after the other, whatever the number of rows.
         """
         number = types.int64
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, _, a_stride, _, _, depth, _, _, out_stride, begins = arguments
-            a, b, out = (address_of(context, builder, signature, arguments, index) for index in (0, 3, 6))
-            multiply_add = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-                builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32"
-            )
-            stored = HALVES if signature.args[3].dtype == types.uint16 else VECTOR
-            rows = [builder.gep(a, [builder.mul(a_stride, INT(row))]) for row in range(num_rows)]
-            places = [
-                builder.gep(out, [builder.add(builder.mul(out_stride, INT(row)), INT(first))])
-                for row in range(num_rows)
-                for first in (0, LANES)
-            ]
-
-            def add(step: Any, sums: list[Any]) -> list[Any]:
-                row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
-                halves = [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
-                if stored is HALVES:
-                    halves = [builder.fpext(half, VECTOR) for half in halves]
-                column = [spread(builder, builder.load(builder.gep(row, [step]))) for row in rows]
-                products = [(number, half) for number in column for half in halves]
-                return [builder.call(multiply_add, [*pair, total]) for pair, total in zip(products, sums, strict=True)]
-
+            num_rows, _, _, a_stride, _, _, depth, _, _, out_stride, begins = arguments
+            a, b, out = (address_of(context, builder, signature, arguments, index) for index in (1, 4, 7))
+            stored = HALVES if signature.args[4].dtype == types.uint16 else VECTOR
             nothing = ir.Constant(VECTOR, None)
-            sums = loop(builder, depth, 1, [nothing] * len(places), add)
             new = builder.icmp_signed("!=", begins, INT(0))
-            for place, total in zip(places, sums, strict=True):
-                before = builder.select(new, nothing, load(builder, place, VECTOR))
-                builder.store(builder.fadd(before, total), builder.bitcast(place, VECTOR.as_pointer()), align=4)
+
+            def sum_up(count: int) -> None:
+                addresses, column_at = columns_are(builder, a, a_stride, count)
+
+                def add(step: Any, values: list[Any]) -> list[Any]:
+                    sums, current = values[: 2 * count], values[2 * count :]
+                    row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
+                    halves = [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
+                    if stored is HALVES:
+                        halves = [builder.fpext(half, VECTOR) for half in halves]
+                    column, following = column_at(current)
+                    spreads = [spread(builder, builder.load(number)) for number in column]
+                    products = [(number, half) for number in spreads for half in halves]
+                    added = [multiply_add(builder, *pair, total) for pair, total in zip(products, sums, strict=True)]
+                    return added + following
+
+                sums = loop(builder, depth, 1, [nothing] * (2 * count) + addresses, add)[: 2 * count]
+                for index, total in enumerate(sums):
+                    row, half = divmod(index, 2)
+                    place = builder.gep(out, [builder.add(builder.mul(out_stride, INT(row)), INT(half * LANES))])
+                    before = builder.select(new, nothing, load(builder, place, VECTOR))
+                    store(builder, builder.fadd(before, total), place)
+
+            choose(builder, num_rows, sum_up)
             return context.get_dummy_value()
 
-        return types.void(a, number, number, b, number, number, out, number, number, number), generate
+        return types.void(number, a, number, number, b, number, number, out, number, number, number), generate
 
     return intrinsic(tile)
 
 
-def _highest(_: Any, values: Any, start: Any, count: Any) -> Any:
-    """Inside a kernel: the highest of count numbers from start on.
+def _down_rows(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Columns of rows that lie apart. Every third row has an address that moves on; the next two are found from it."""
+    twice = builder.mul(stride, INT(2))
+    addresses = [builder.gep(a, [builder.mul(stride, INT(row))]) for row in range(0, count, 3)]
 
-    values: flat, float32. count: a multiple of COLUMNS, not 0.
-    """
+    def column_at(current: list[Any]) -> tuple[list[Any], list[Any]]:
+        offsets = (INT(0), stride, twice)
+        column = [builder.gep(current[row // 3], [offsets[row % 3]]) for row in range(count)]
+        return column, [builder.gep(address, [INT(1)]) for address in current]
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = address_of(context, builder, signature, arguments, 0)
-
-        def higher(one: Any, other: Any) -> Any:
-            return builder.select(builder.fcmp_ordered(">", one, other), one, other)
-
-        def advance(step: Any, tops: list[Any]) -> list[Any]:
-            halves = [
-                load(builder, builder.gep(first, [builder.add(step, INT(offset))]), VECTOR) for offset in (0, LANES)
-            ]
-            return [higher(half, top) for half, top in zip(halves, tops, strict=True)]
-
-        lowest = ir.Constant(VECTOR, [ir.Constant(FLOAT, float("-inf"))] * LANES)
-        tops = higher(*loop(builder, arguments[2], COLUMNS, [lowest, lowest], advance))
-        top = builder.extract_element(tops, INT(0))
-        for lane in range(1, LANES):
-            top = higher(builder.extract_element(tops, INT(lane)), top)
-        return top
-
-    return types.float32(values, types.int64, types.int64), generate
+    return addresses, column_at
 
 
-tile_1, tile_2, tile_4, tile_6 = (_tile_of(num_rows) for num_rows in (1, 2, 4, ROWS))
-highest: Any = intrinsic(_highest)
+def _along_columns(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Columns whose numbers are next to each other."""
+
+    def column_at(current: list[Any]) -> tuple[list[Any], list[Any]]:
+        column = [builder.gep(current[0], [INT(row)]) for row in range(count)]
+        return column, [builder.gep(current[0], [stride])]
+
+    return [a], column_at
+
+
+tile, turned_tile = (_tile_of(columns) for columns in (_down_rows, _along_columns))
+
+
+def multiply_add(builder: Any, one: Any, other: Any, total: Any) -> Any:
+    """``one * other + total`` of vectors, rounded once."""
+    function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32"
+    )
+    return builder.call(function, [one, other, total])
+
+
+def choose(builder: Any, num_rows: Any, generate: Callable[[int], None]) -> None:
+    """A way of its own for every number of rows from 1 to ROWS."""
+    after = builder.append_basic_block()
+    choice = builder.switch(num_rows, after)
+    for count in range(1, ROWS + 1):
+        block = builder.append_basic_block()
+        choice.add_case(INT(count), block)
+        builder.position_at_end(block)
+        generate(count)
+        builder.branch(after)
+    builder.position_at_end(after)
 
 
 def address_of(context: Any, builder: Any, signature: Any, arguments: Any, index: int) -> Any:
     """Of the array that is argument number `index`, where the argument after it says that it begins."""
     data = context.make_array(signature.args[index])(context, builder, arguments[index]).data
     return builder.gep(data, [arguments[index + 1]])
+
+
+def store(builder: Any, vector: Any, address: Any) -> None:
+    """A vector to wherever its numbers go."""
+    builder.store(vector, builder.bitcast(address, vector.type.as_pointer()), align=4)
 
 
 def load(builder: Any, address: Any, vector: Any) -> Any:

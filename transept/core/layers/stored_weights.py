@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels import float_product, int8_product
-from transept.core.kernels.float16 import widens_float16
+from transept.core.kernels.processor import widens_float16
 from transept.core.kernels.tiles import COLUMNS
 
 ALIGNED = 16  # sizes of a weight that fp8 products on GPUs are made for

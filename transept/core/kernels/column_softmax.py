@@ -1,0 +1,123 @@
+"""The two steps of a softmax down the columns of a matrix, in vector instructions that are written out.
+
+For kernels that put a product with `tiles` before and another after them. All arrays are flat and float32; `depth` rows
+of COLUMNS numbers begin at `start`; depth > 0. A column in which a number is NaN becomes NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from transept.core.kernels.launch import kernel
+from transept.core.kernels.tiles import (
+    COLUMNS,
+    FLOAT,
+    INT,
+    LANES,
+    VECTOR,
+    address_of,
+    load,
+    loop,
+    multiply_add,
+    store,
+)  # fmt: skip
+
+Floats = npt.NDArray[np.float32]
+
+LOWEST = -125.0  # powers of 2 below are as this one
+# 2 to the x for x from -0.5 to 0.5 (Moshier's Cephes library, exp2f), the highest power first.
+EXP2 = (
+    1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
+    6.931472028550421e-1, 1.0,
+)  # fmt: skip
+TO_INTEGER = 12582912.0  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
+WORDS = ir.VectorType(ir.IntType(32), LANES)
+
+
+def _highest(_: Any, values: Any, start: Any, depth: Any, tops: Any) -> Any:
+    """Inside a kernel: write the highest number of each column to tops."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = address_of(context, builder, signature, arguments, 0)
+        tops = context.make_array(signature.args[3])(context, builder, arguments[3]).data
+
+        def advance(step: Any, highest: list[Any]) -> list[Any]:
+            row = builder.gep(first, [builder.mul(step, INT(COLUMNS))])
+            numbers = [load(builder, builder.gep(row, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+            return [
+                builder.select(builder.fcmp_ordered(">", number, top), number, top)
+                for number, top in zip(numbers, highest, strict=True)
+            ]
+
+        for offset, top in zip(
+            (0, LANES), loop(builder, arguments[2], 1, [_all(float("-inf"))] * 2, advance), strict=True
+        ):
+            store(builder, top, builder.gep(tops, [INT(offset)]))
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, tops), generate
+
+
+def _weigh(_: Any, values: Any, start: Any, depth: Any, tops: Any, totals: Any) -> Any:
+    """What `weigh` does."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = address_of(context, builder, signature, arguments, 0)
+        tops, totals = (
+            context.make_array(signature.args[index])(context, builder, arguments[index]).data for index in (3, 4)
+        )
+        top = [load(builder, builder.gep(tops, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+        total = [load(builder, builder.gep(totals, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+
+        def advance(step: Any, sums: list[Any]) -> list[Any]:
+            row = builder.gep(first, [builder.mul(step, INT(COLUMNS))])
+            places = [builder.gep(row, [INT(offset)]) for offset in (0, LANES)]
+            weights = [
+                _exp2(builder, builder.fsub(load(builder, place, VECTOR), high))
+                for place, high in zip(places, top, strict=True)
+            ]
+            for place, weight in zip(places, weights, strict=True):
+                store(builder, weight, place)
+            return [builder.fadd(weight, so_far) for weight, so_far in zip(weights, sums, strict=True)]
+
+        for offset, new in zip((0, LANES), loop(builder, arguments[2], 1, total, advance), strict=True):
+            store(builder, new, builder.gep(totals, [INT(offset)]))
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, tops, totals), generate
+
+
+def _exp2(builder: Any, x: Any) -> Any:
+    """2 to the x, for x up to 127."""
+    x = builder.select(builder.fcmp_ordered("<", x, _all(LOWEST)), _all(LOWEST), x)
+    shifted = builder.fadd(x, _all(TO_INTEGER))
+    rest = builder.fsub(x, builder.fsub(shifted, _all(TO_INTEGER)))
+    value = _all(EXP2[0])
+    for factor in EXP2[1:]:
+        value = multiply_add(builder, value, rest, _all(factor))
+    exponent = builder.shl(builder.bitcast(shifted, WORDS), ir.Constant(WORDS, [23] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(value, WORDS), exponent), VECTOR)
+
+
+def _all(number: float) -> Any:
+    """A vector of one number."""
+    return ir.Constant(VECTOR, [ir.Constant(FLOAT, number)] * LANES)
+
+
+highest: Any = intrinsic(_highest)
+_raise: Any = intrinsic(_weigh)
+
+
+@kernel(exact=True)  # what is rounded by adding and subtracting a number must stay so
+def weigh(values: Floats, start: int, depth: int, tops: Floats, totals: Floats) -> None:
+    """Raise 2 to each number less its column's top, in place, and add the results to totals.
+
+    tops, totals: [COLUMNS].
+    """
+    _raise(values, start, depth, tops, totals)
