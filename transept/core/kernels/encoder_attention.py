@@ -64,14 +64,21 @@ def _pack(key: Floats, value: Floats, first: int, stop: int, keys: Floats, value
     """
     tokens, dim = key.shape
     count = stop - first
-    for d in range(dim):
-        for i in range(count):
-            keys[first * dim + d * count + i] = key[first + i, d]
-    for token in range(first, stop):
-        for part in range(0, dim, ROWS):
-            count = min(ROWS, dim - part)
+    if count == ROWS:  # then the inner loop's length is known as it is compiled
+        for d in range(dim):
+            for i in range(ROWS):
+                keys[first * dim + d * ROWS + i] = key[first + i, d]
+    else:
+        for d in range(dim):
             for i in range(count):
-                values[part * tokens + token * count + i] = value[token, part + i]
+                keys[first * dim + d * count + i] = key[first + i, d]
+    whole = dim // ROWS * ROWS
+    for token in range(first, stop):
+        for part in range(0, whole, ROWS):
+            for i in range(ROWS):
+                values[part * tokens + token * ROWS + i] = value[token, part + i]
+        for i in range(dim - whole):
+            values[whole * tokens + token * (dim - whole) + i] = value[token, whole + i]
 
 
 @kernel()
@@ -100,6 +107,11 @@ def _attend_block(query: Floats, keys: Floats, values: Floats, factor: np.float3
             rows = min(ROWS, dim - part)
             a, b = part * tokens + chunk * rows, chunk * COLUMNS
             turned_tile(rows, values, a, rows, scores, b, depth, sums, part * COLUMNS, COLUMNS, begins)
+    for i in range(COLUMNS):
+        totals[i] = np.float32(1) / totals[i]
+    for d in range(dim):
+        for i in range(COLUMNS):
+            sums[d * COLUMNS + i] *= totals[i]
     for i in range(count):
         for d in range(dim):
-            out[first + i, d] = sums[d * COLUMNS + i] / totals[i]
+            out[first + i, d] = sums[d * COLUMNS + i]

@@ -15,7 +15,7 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from transept.core.kernels.float_product import MOST_AT_ONCE, NO_BIAS, Floats, panel_range, pieces_of
+from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, panel_range, pieces_of
 from transept.core.kernels.int8_tiles import tile
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.tiles import COLUMNS, ROWS
@@ -123,22 +123,24 @@ def _multiply(
     stop_panel: int,
 ) -> None:
     """Some rows of some panels."""
-    depth = rounded.shape[1]
+    depth, num_out = rounded.shape[1], weight.num_outputs
     numbers, packed, flat = rounded.reshape(-1), weight.values.reshape(-1), out.reshape(-1)
     apart = np.empty(COLUMNS, np.float32)  # a row of the last panel, where that is filled up
-    whole = min(stop_panel, weight.num_outputs // COLUMNS)
-    for panel in range(first_panel, whole):
-        column, b = panel * COLUMNS, panel * depth * COLUMNS
-        for row in range(first_row, stop_row, ROWS):
-            count, a, place = min(ROWS, stop_row - row), row * depth, row * out.shape[1] + column
-            tile(count, numbers, a, depth, packed, b, steps, row, weight.scales, column, flat, place, out.shape[1])
+    whole = min(stop_panel, num_out // COLUMNS)
+    for block in range(first_row, stop_row, BLOCK):
+        stop = min(block + BLOCK, stop_row)
+        for panel in range(first_panel, whole):
+            column, b = panel * COLUMNS, panel * depth * COLUMNS
+            for row in range(block, stop, ROWS):
+                count, a, place = min(ROWS, stop - row), row * depth, row * num_out + column
+                tile(count, numbers, a, depth, packed, b, steps, row, weight.scales, column, flat, place, num_out)
     if whole < stop_panel:
         column, b = whole * COLUMNS, whole * depth * COLUMNS
         for row in range(first_row, stop_row):
             tile(1, numbers, row * depth, depth, packed, b, steps, row, weight.scales, column, apart, 0, COLUMNS)
-            out[row, column:] = apart[: weight.num_outputs - column]
+            out[row, column:] = apart[: num_out - column]
     if bias.size:
-        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, weight.num_outputs)
+        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
         for row in range(first_row, stop_row):
             for column in range(first, stop):
                 out[row, column] += bias[column]
