@@ -17,7 +17,7 @@ from transept.core.kernels.float_product import Floats, PackedFloats
 from transept.core.kernels.int8_product import PackedInt8
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.paged_attention import Pieces, attend_rows
-from transept.core.kernels.pointwise import activate, add, normalize
+from transept.core.kernels.pointwise import activate, add, copy, multiply, normalize
 
 Weight = PackedFloats | PackedInt8
 
@@ -72,8 +72,8 @@ def times(x: Floats, weight: Weight, bias: Floats, out: Floats) -> None:
 
 @overload(times, strict=False)
 def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
-    multiply = int8_product.multiply if "scales" in weight.fields else float_product.multiply
-    return lambda x, weight, bias, out: multiply(x, weight, bias, out)
+    product = int8_product.multiply if "scales" in weight.fields else float_product.multiply
+    return lambda x, weight, bias, out: product(x, weight, bias, out)
 
 
 @kernel()
@@ -103,10 +103,10 @@ def decoder_layer(
     qkv = np.empty((rows, weights.qkv.num_outputs), np.float32)
     times(inner, weights.qkv, weights.qkv_bias, qkv)
     by_head = qkv.reshape(rows, heads + 2 * kv_heads, dim)
-    query[:] = by_head[:, :heads]
     for row in range(rows):
-        cache[0, step.slots[row]] = by_head[row, heads : heads + kv_heads]
-        cache[1, step.slots[row]] = by_head[row, heads + kv_heads :]
+        copy(by_head[row, :heads], query[row])
+        copy(by_head[row, heads : heads + kv_heads], cache[0, step.slots[row]])
+        copy(by_head[row, heads + kv_heads :], cache[1, step.slots[row]])
     attend_rows(query, cache, step.self_keys, self_scale, step.bias, attended)
     times(attended.reshape(rows, heads * dim), weights.self_out, weights.self_out_bias, out)
     _end(x, out, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm)
@@ -124,7 +124,7 @@ def decoder_layer(
     if weights.gate.num_outputs:
         gate = np.empty_like(hidden)
         times(inner, weights.gate, weights.gate_bias, gate)
-        hidden *= gate
+        multiply(hidden, gate)
     times(hidden, weights.fc2, weights.fc2_bias, out)
     _end(x, out, weights.ffn_norm, weights.ffn_norm_bias, epsilon, pre_norm)
     return x
@@ -136,7 +136,7 @@ def _begin(x: Floats, norm: Floats, norm_bias: Floats, epsilon: float, pre_norm:
     if pre_norm:
         normalize(x, norm, norm_bias, epsilon, inner)
     else:
-        inner[:] = x
+        copy(x, inner)
 
 
 @kernel()

@@ -46,53 +46,55 @@ def _attend(query: Floats, key: Floats, value: Floats, scale: float, out: Floats
     values = np.empty((kv_heads, tokens * dim), np.float32)
     for index in prange(kv_heads * tiles):
         head, first = index // tiles, index % tiles * ROWS
-        _pack(key[:, head], value[:, head], first, min(first + ROWS, tokens), keys[head], values[head])
+        _pack(key, value, head, first, min(first + ROWS, tokens), keys[head], values[head])
 
     blocks = (tokens + COLUMNS - 1) // COLUMNS
     factor = np.float32(scale * LOG2_E)  # powers of 2, not of e
     for index in prange(heads * blocks):
         head, first = index // blocks, index % blocks * COLUMNS
         kv_head = head // (heads // kv_heads)
-        _attend_block(query[:, head], keys[kv_head], values[kv_head], factor, first, out[:, head])
+        _attend_block(query, keys[kv_head], values[kv_head], factor, head, first, out)
 
 
 @kernel()
-def _pack(key: Floats, value: Floats, first: int, stop: int, keys: Floats, values: Floats) -> None:
-    """Put some keys, and their values, where tiles read them in order.
+def _pack(key: Floats, value: Floats, head: int, first: int, stop: int, keys: Floats, values: Floats) -> None:
+    """Put some keys of a head, and their values, where tiles read them in order.
 
-    key, value: [tokens, dim]. keys: for each ROWS tokens [dim, ROWS]; values: for each ROWS dimensions [tokens, ROWS].
+    keys: for each ROWS tokens [dim, ROWS]; values: for each ROWS dimensions [tokens, ROWS].
     """
-    tokens, dim = key.shape
+    tokens, dim = key.shape[0], key.shape[2]
     count = stop - first
     if count == ROWS:  # then the inner loop's length is known as it is compiled
         for d in range(dim):
             for i in range(ROWS):
-                keys[first * dim + d * ROWS + i] = key[first + i, d]
+                keys[first * dim + d * ROWS + i] = key[first + i, head, d]
     else:
         for d in range(dim):
             for i in range(count):
-                keys[first * dim + d * count + i] = key[first + i, d]
+                keys[first * dim + d * count + i] = key[first + i, head, d]
     whole = dim // ROWS * ROWS
     for token in range(first, stop):
         for part in range(0, whole, ROWS):
             for i in range(ROWS):
-                values[part * tokens + token * ROWS + i] = value[token, part + i]
+                values[part * tokens + token * ROWS + i] = value[token, head, part + i]
         for i in range(dim - whole):
-            values[whole * tokens + token * (dim - whole) + i] = value[token, whole + i]
+            values[whole * tokens + token * (dim - whole) + i] = value[token, head, whole + i]
 
 
 @kernel()
-def _attend_block(query: Floats, keys: Floats, values: Floats, factor: np.float32, first: int, out: Floats) -> None:
-    """The attention of COLUMNS queries from `first` on, each of which is a column of what is computed.
+def _attend_block(
+    query: Floats, keys: Floats, values: Floats, factor: np.float32, head: int, first: int, out: Floats
+) -> None:
+    """The attention of COLUMNS queries of a head from `first` on, each of which is a column of what is computed.
 
-    query, out: [tokens, dim]. keys, values: as `_pack` leaves them. factor: what a score is multiplied with.
+    keys, values: as `_pack` leaves them. factor: what a score is multiplied with.
     """
-    tokens, dim = query.shape
+    tokens, dim = query.shape[0], query.shape[2]
     count = min(COLUMNS, tokens - first)
     queries = np.zeros(dim * COLUMNS, np.float32)
     for i in range(count):
         for d in range(dim):
-            queries[d * COLUMNS + i] = query[first + i, d] * factor
+            queries[d * COLUMNS + i] = query[first + i, head, d] * factor
     scores = np.empty(tokens * COLUMNS, np.float32)
     for token in range(0, tokens, ROWS):
         rows = min(ROWS, tokens - token)
@@ -114,4 +116,4 @@ def _attend_block(query: Floats, keys: Floats, values: Floats, factor: np.float3
             sums[d * COLUMNS + i] *= totals[i]
     for i in range(count):
         for d in range(dim):
-            out[first + i, d] = sums[d * COLUMNS + i]
+            out[first + i, head, d] = sums[d * COLUMNS + i]

@@ -118,7 +118,8 @@ def _multiply(
             for start in range(0, num_in, DEPTH):
                 a, b, depth = row * num_in + start, (whole * num_in + start) * COLUMNS, min(DEPTH, num_in - start)
                 tile(1, numbers, a, num_in, packed, b, depth, apart, 0, COLUMNS, np.int64(start == 0))
-            out[row, column:num_out] = apart[: num_out - column]
+            for i in range(num_out - column):
+                out[row, column + i] = apart[i]
     if bias.size:
         first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
         for row in range(first_row, stop_row):

@@ -138,7 +138,8 @@ def _multiply(
         column, b = whole * COLUMNS, whole * depth * COLUMNS
         for row in range(first_row, stop_row):
             tile(1, numbers, row * depth, depth, packed, b, steps, row, weight.scales, column, apart, 0, COLUMNS)
-            out[row, column:] = apart[: num_out - column]
+            for i in range(num_out - column):
+                out[row, column + i] = apart[i]
     if bias.size:
         first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
         for row in range(first_row, stop_row):

@@ -19,7 +19,12 @@ def kernel(*, parallel: bool = False, exact: bool = False) -> Callable[[Callable
     exact: with EXACT instead of FAST_MATH. Divisions by zero are infinite: a check would keep loops from becoming
     vector instructions.
     """
-    options: dict[str, Any] = {"parallel": parallel, "error_model": "numpy", "fastmath": EXACT if exact else FAST_MATH}
+    options: dict[str, Any] = {
+        "parallel": parallel,
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+        "fastmath": EXACT if exact else FAST_MATH,
+    }
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:

@@ -14,6 +14,7 @@ from torch import Tensor
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import exp
 
+Floats = npt.NDArray[np.float32]
 PIECE = 4096  # logits
 
 
@@ -27,31 +28,42 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @kernel(parallel=True)
-def _likeliest(
-    logits: npt.NDArray[np.float32], tokens: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32]
-) -> None:
+def _likeliest(logits: Floats, tokens: npt.NDArray[np.int64], logprobs: Floats) -> None:
     num_rows, size = logits.shape
     pieces = (size + PIECE - 1) // PIECE
     tops = np.empty((num_rows, pieces), np.float32)  # a piece's highest logit
     sums = np.empty((num_rows, pieces), np.float32)  # the sum of exp(logit - that)
     for job in prange(num_rows * pieces):
         row, piece = job // pieces, job % pieces
-        part = logits[row, piece * PIECE : min((piece + 1) * PIECE, size)]
-        top = np.float32(-np.inf)
-        for i in range(len(part)):
-            top = max(top, part[i])
-        total = np.float32(0)
-        if top > -np.inf:
-            for i in range(len(part)):
-                total += exp(part[i] - top)
-        tops[row, piece], sums[row, piece] = top, total
+        _sum_piece(logits[row], piece * PIECE, min((piece + 1) * PIECE, size), tops[row], sums[row], piece)
     for row in range(num_rows):
-        best = np.argmax(tops[row])
-        top = tops[row, best]
-        total = np.float32(0)
-        for piece in range(pieces):
-            total += sums[row, piece] * np.exp(tops[row, piece] - top)
-        token = best * PIECE
-        while logits[row, token] != top and token < size - 1:  # a row of NaNs has no such token
-            token += 1
-        tokens[row], logprobs[row] = token, -np.log(total)
+        _join(logits[row], tops[row], sums[row], tokens, logprobs, row)
+
+
+@kernel()
+def _sum_piece(logits: Floats, first: int, stop: int, tops: Floats, sums: Floats, piece: int) -> None:
+    top = np.float32(-np.inf)
+    for i in range(first, stop):
+        top = max(top, logits[i])
+    total = np.float32(0)
+    if top > -np.inf:
+        for i in range(first, stop):
+            total += exp(logits[i] - top)
+    tops[piece], sums[piece] = top, total
+
+
+@kernel()
+def _join(
+    logits: Floats, tops: Floats, sums: Floats, tokens: npt.NDArray[np.int64], logprobs: Floats, row: int
+) -> None:
+    best = 0
+    for piece in range(len(tops)):
+        if tops[piece] > tops[best]:
+            best = piece
+    total = np.float32(0)
+    for piece in range(len(tops)):
+        total += sums[piece] * exp(tops[piece] - tops[best])
+    token = best * PIECE
+    while logits[token] != tops[best] and token < len(logits) - 1:  # a row of NaNs has no such token
+        token += 1
+    tokens[row], logprobs[row] = token, -np.log(total)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import exp
+from transept.core.kernels.vectors import add_times, dot
 
 MOST_QUERIES = 4  # of a sequence; with more, products of matrices are faster
 PIECE = 128  # keys
@@ -92,53 +93,63 @@ def _attend_pieces(
     """sums: [pieces, queries, heads, dim], the values weighted by exp(score - highest score). tops: [pieces, queries,
     heads, 2], that highest score and the sum of the weights.
     """
+    for piece in prange(len(work.pieces)):
+        _attend_piece(query, cache, work, piece, scale, bias, sums[piece], tops[piece])
+
+
+@kernel()
+def _attend_piece(
+    query: npt.NDArray[np.float32],
+    cache: npt.NDArray[np.float32],
+    work: Pieces,
+    piece: int,
+    scale: float,
+    bias: npt.NDArray[np.float32],
+    sums: npt.NDArray[np.float32],
+    tops: npt.NDArray[np.float32],
+) -> None:
     heads, dim = query.shape[1], query.shape[2]
-    kv_heads = cache.shape[2]
-    shared = heads // kv_heads  # query heads of a kv head
-    blocks, block_size, pieces = work.blocks, work.block_size, work.pieces
-    for piece in prange(len(pieces)):
-        table, begin, end, first, last, length = pieces[piece]
-        num_keys, num_queries = end - begin, last - first
-        slots = np.empty(num_keys, np.int64)
-        for key in range(num_keys):
-            slots[key] = blocks[table + (begin + key) // block_size] * block_size + (begin + key) % block_size
-        weights = np.empty((num_queries, heads, num_keys), np.float32)
-        for key in range(num_keys):
-            slot = slots[key]
-            for q in range(num_queries):
-                for kv_head in range(kv_heads):
-                    for head in range(kv_head * shared, (kv_head + 1) * shared):
-                        score = np.float32(0)
-                        for i in range(dim):
-                            score += query[first + q, head, i] * cache[0, slot, kv_head, i]
-                        weights[q, head, key] = score * np.float32(scale)
-        if bias.size:
-            nearest = bias.shape[1] - length + begin  # column of the first key
-            for q in range(num_queries):
-                for head in range(heads):
-                    for key in range(num_keys):
-                        weights[q, head, key] += bias[head, nearest + key]
+    slots, kv_heads = cache.shape[1], cache.shape[2]
+    kv_heads_of = np.arange(heads) // (heads // kv_heads)
+    table, begin, end, first, last, length = work.pieces[piece]
+    num_keys, num_queries = end - begin, last - first
+    queries, stored, totals = query.reshape(-1), cache.reshape(-1), sums.reshape(-1)
+    places = np.empty(num_keys, np.int64)  # of a key's first number
+    for key in range(num_keys):
+        position = begin + key
+        slot = work.blocks[table + position // work.block_size] * work.block_size + position % work.block_size
+        places[key] = slot * kv_heads * dim
+    weights = np.empty((num_queries, heads, num_keys), np.float32)
+    for key in range(num_keys):
         for q in range(num_queries):
             for head in range(heads):
-                highest = np.float32(-np.inf)
+                a, b = ((first + q) * heads + head) * dim, places[key] + kv_heads_of[head] * dim
+                weights[q, head, key] = dot(queries, a, stored, b, dim) * np.float32(scale)
+    if bias.size:
+        nearest = bias.shape[1] - length + begin  # column of the first key
+        for q in range(num_queries):
+            for head in range(heads):
                 for key in range(num_keys):
-                    highest = max(highest, weights[q, head, key])
-                total = np.float32(0)
-                for key in range(num_keys):
-                    weight = exp(weights[q, head, key] - highest)
-                    weights[q, head, key] = weight
-                    total += weight
-                tops[piece, q, head, 0], tops[piece, q, head, 1] = highest, total
-                for i in range(dim):
-                    sums[piece, q, head, i] = 0
-        for key in range(num_keys):
-            slot = slots[key]
-            for q in range(num_queries):
-                for kv_head in range(kv_heads):
-                    for head in range(kv_head * shared, (kv_head + 1) * shared):
-                        weight = weights[q, head, key]
-                        for i in range(dim):
-                            sums[piece, q, head, i] += weight * cache[1, slot, kv_head, i]
+                    weights[q, head, key] += bias[head, nearest + key]
+    for q in range(num_queries):
+        for head in range(heads):
+            highest = np.float32(-np.inf)
+            for key in range(num_keys):
+                highest = max(highest, weights[q, head, key])
+            total = np.float32(0)
+            for key in range(num_keys):
+                weight = exp(weights[q, head, key] - highest)
+                weights[q, head, key] = weight
+                total += weight
+            tops[q, head, 0], tops[q, head, 1] = highest, total
+    for i in range(num_queries * heads * dim):
+        totals[i] = 0
+    values = slots * kv_heads * dim  # where they begin
+    for key in range(num_keys):
+        for q in range(num_queries):
+            for head in range(heads):
+                b = values + places[key] + kv_heads_of[head] * dim
+                add_times(weights[q, head, key], stored, b, totals, (q * heads + head) * dim, dim)
 
 
 @kernel()

@@ -157,3 +157,19 @@ def add(x: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> None:
     for r in range(x.shape[0]):
         for i in range(x.shape[1]):
             x[r, i] += other[r, i]
+
+
+@kernel()
+def multiply(x: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> None:
+    """Multiply one [rows, columns] with another, in place."""
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            x[r, i] *= other[r, i]
+
+
+@kernel()
+def copy(x: npt.NDArray[np.float32], out: npt.NDArray[np.float32]) -> None:
+    """One [rows, columns] into another. (An assignment to a slice would take seconds to compile.)"""
+    for r in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            out[r, i] = x[r, i]
