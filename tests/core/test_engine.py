@@ -1,6 +1,7 @@
 """The engine's step loop over a small random Whisper: arrivals, aborts, preemption, samples, failures."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,20 @@ def test_requests_join_a_running_batch_and_leave_it(engine: Engine) -> None:
     assert [ids(finished[str(index)]) for index in range(3)] == expected
     engine.abort_request("1")  # finished or unknown ids are no error
     assert_no_blocks_held(engine)
+
+
+def test_engines_in_threads_of_one_process(directory: Path, engine: Engine) -> None:
+    alone = [ids(output) for output in engine.generate([prompt(index) for index in range(6)], GREEDY)]
+    num_threads = torch.get_num_threads()
+
+    def run(_: int) -> list[list[list[int]]]:
+        own = Engine(directory, num_threads=num_threads)
+        outputs = [own.generate(prompt(index), GREEDY)[0] for index in range(6)]
+        assert torch.get_num_threads() == num_threads
+        return [ids(output) for output in outputs]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run, range(3))) == [alone] * 3
 
 
 def test_progress_bar_counts_prompts(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
