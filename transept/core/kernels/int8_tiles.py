@@ -12,7 +12,19 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from transept.core.kernels.tiles import COLUMNS, INT, LANES, VECTOR, address_of, choose, load, loop, spread
+from transept.core.kernels.tiles import (
+    COLUMNS,
+    FEW,
+    INT,
+    LANES,
+    VECTOR,
+    address_of,
+    choose,
+    load,
+    loop,
+    prefetch,
+    spread,
+)
 
 BYTE, SHORT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
 BYTES, SHORTS = ir.VectorType(BYTE, 2 * LANES), ir.VectorType(SHORT, 2 * LANES)
@@ -44,6 +56,8 @@ def _tile(
 
             def add(step: Any, sums: list[Any]) -> list[Any]:
                 pairs = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
+                if count <= FEW:
+                    prefetch(builder, pairs, 2 * COLUMNS)
                 halves = [
                     builder.sext(load(builder, builder.gep(pairs, [INT(first)]), BYTES), SHORTS)
                     for first in (0, 2 * LANES)

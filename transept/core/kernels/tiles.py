@@ -20,6 +20,9 @@ WIDE = has("avx512bw")
 LANES = 16 if WIDE else 8  # floats of a vector
 # Of a tile: two vectors of sums a row fill the registers of AVX2 or AVX-512, with what is multiplied beside them.
 ROWS, COLUMNS = 12 if WIDE else 6, 2 * LANES
+FEW = 8  # rows, for which reading b takes longer than multiplying
+AHEAD = 8192  # bytes that are asked for before they are needed: two pages, where processors look ahead in one at most
+CACHE_LINE = 64  # bytes
 
 INT, FLOAT = ir.IntType(64), ir.FloatType()
 VECTOR, HALVES = ir.VectorType(FLOAT, LANES), ir.VectorType(ir.HalfType(), LANES)
@@ -56,6 +59,8 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
                 def add(step: Any, values: list[Any]) -> list[Any]:
                     sums, current = values[: 2 * count], values[2 * count :]
                     row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
+                    if count <= FEW:
+                        prefetch(builder, row_of_b, 2 * LANES * (2 if stored is HALVES else 4))
                     halves = [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
                     if stored is HALVES:
                         halves = [builder.fpext(half, VECTOR) for half in halves]
@@ -136,6 +141,18 @@ def address_of(context: Any, builder: Any, signature: Any, arguments: Any, index
 def store(builder: Any, vector: Any, address: Any) -> None:
     """A vector to wherever its numbers go."""
     builder.store(vector, builder.bitcast(address, vector.type.as_pointer()), align=4)
+
+
+def prefetch(builder: Any, address: Any, num_bytes: int) -> None:
+    """Ask for what lies AHEAD of so many bytes, which a loop reads next; it may lie outside the array."""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
+    )
+    first = builder.bitcast(address, byte)
+    for line in range(0, num_bytes, CACHE_LINE):
+        place = builder.gep(first, [INT(AHEAD + line)])
+        builder.call(function, [place, word(0), word(3), word(1)])  # for reading, to every cache, data
 
 
 def load(builder: Any, address: Any, vector: Any) -> Any:
