@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from transept.core.kernels.launch import kernel
+from transept.core.kernels.pointwise import TO_INTEGER
 from transept.core.kernels.tiles import (
     COLUMNS,
     FLOAT,
@@ -26,7 +27,7 @@ from transept.core.kernels.tiles import (
     loop,
     multiply_add,
     store,
-)  # fmt: skip
+)
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,7 +37,6 @@ EXP2 = (
     1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
     6.931472028550421e-1, 1.0,
 )  # fmt: skip
-TO_INTEGER = 12582912.0  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 WORDS = ir.VectorType(ir.IntType(32), LANES)
 
 
@@ -96,8 +96,8 @@ def _weigh(_: Any, values: Any, start: Any, depth: Any, tops: Any, totals: Any) 
 def _exp2(builder: Any, x: Any) -> Any:
     """2 to the x, for x up to 127."""
     x = builder.select(builder.fcmp_ordered("<", x, _all(LOWEST)), _all(LOWEST), x)
-    shifted = builder.fadd(x, _all(TO_INTEGER))
-    rest = builder.fsub(x, builder.fsub(shifted, _all(TO_INTEGER)))
+    shifted = builder.fadd(x, _all(float(TO_INTEGER)))
+    rest = builder.fsub(x, builder.fsub(shifted, _all(float(TO_INTEGER))))
     value = _all(EXP2[0])
     for factor in EXP2[1:]:
         value = multiply_add(builder, value, rest, _all(factor))

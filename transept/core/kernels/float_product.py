@@ -121,10 +121,15 @@ def _multiply(
             for i in range(num_out - column):
                 out[row, column + i] = apart[i]
     if bias.size:
-        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
-        for row in range(first_row, stop_row):
-            for column in range(first, stop):
-                out[row, column] += bias[column]
+        add_bias(out, bias, first_row, stop_row, first_panel, stop_panel)
+
+
+@kernel(exact=True)
+def add_bias(out: Floats, bias: Floats, first_row: int, stop_row: int, first_panel: int, stop_panel: int) -> None:
+    """Add the outputs' bias to some rows of some panels."""
+    for row in range(first_row, stop_row):
+        for column in range(first_panel * COLUMNS, min(stop_panel * COLUMNS, len(bias))):
+            out[row, column] += bias[column]
 
 
 def linear(x: Tensor, weight: PackedFloats, bias: Tensor | None) -> Tensor:

@@ -15,15 +15,15 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, panel_range, pieces_of
+from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, add_bias, panel_range, pieces_of
 from transept.core.kernels.int8_tiles import tile
 from transept.core.kernels.launch import kernel
+from transept.core.kernels.pointwise import TO_INTEGER
 from transept.core.kernels.tiles import COLUMNS, ROWS
 
 LARGEST = 127  # of a weight in int8
 FEW = 8  # rows, which one thread rounds
 PACKED_AT_A_TIME = 64  # panels
-TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 
 
 class PackedInt8(NamedTuple):
@@ -141,10 +141,7 @@ def _multiply(
             for i in range(num_out - column):
                 out[row, column + i] = apart[i]
     if bias.size:
-        first, stop = first_panel * COLUMNS, min(stop_panel * COLUMNS, num_out)
-        for row in range(first_row, stop_row):
-            for column in range(first, stop):
-                out[row, column] += bias[column]
+        add_bias(out, bias, first_row, stop_row, first_panel, stop_panel)
 
 
 def linear(x: Tensor, weight: PackedInt8, bias: Tensor | None) -> Tensor:

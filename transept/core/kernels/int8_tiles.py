@@ -24,6 +24,7 @@ from transept.core.kernels.tiles import (
     loop,
     prefetch,
     spread,
+    store,
 )
 
 BYTE, SHORT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32)
@@ -72,7 +73,7 @@ def _tile(
                 scale = spread(builder, builder.load(builder.gep(x_scales, [INT(row)])))
                 result = builder.fmul(builder.fmul(builder.sitofp(total, VECTOR), scale), factors[half])
                 place = builder.gep(out, [builder.add(builder.mul(stride, INT(row)), INT(half * LANES))])
-                builder.store(result, builder.bitcast(place, VECTOR.as_pointer()), align=4)
+                store(builder, result, place)
 
         choose(builder, num_rows, sum_up)
         return context.get_dummy_value()

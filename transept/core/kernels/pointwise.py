@@ -24,6 +24,7 @@ ACTIVATIONS = {
     "swish": SILU,
     "tanh": TANH,
 }
+TO_INTEGER = np.float32(12582912)  # 1.5 · 2**23: a float32 to which it is added is rounded, its last bits the integer
 CHUNK = 512  # numbers of a row that one piece of work activates
 
 

@@ -21,7 +21,7 @@ LANES = 16 if WIDE else 8  # floats of a vector
 # Of a tile: two vectors of sums a row fill the registers of AVX2 or AVX-512, with what is multiplied beside them.
 ROWS, COLUMNS = 12 if WIDE else 6, 2 * LANES
 FEW = 8  # rows, for which reading b takes longer than multiplying
-AHEAD = 8192  # bytes that are asked for before they are needed: two pages, where processors look ahead in one at most
+AHEAD = 8192  # bytes that are asked for before they are needed
 CACHE_LINE = 64  # bytes
 
 INT, FLOAT = ir.IntType(64), ir.FloatType()

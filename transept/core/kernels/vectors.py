@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.tiles import INT, LANES, VECTOR, address_of, load, loop, multiply_add, spread, store
+
+Floats = npt.NDArray[np.float32]
 
 
 def _dot(_: Any, a: Any, a_start: Any, b: Any, b_start: Any, size: Any) -> Any:
@@ -66,7 +69,7 @@ _whole_add_times: Any = intrinsic(_add_times)
 
 
 @kernel()
-def dot(a: Any, a_start: int, b: Any, b_start: int, size: int) -> Any:
+def dot(a: Floats, a_start: int, b: Floats, b_start: int, size: int) -> np.float32:
     """The sum of products of `size` numbers from a_start and b_start on; flat, float32."""
     whole = size // LANES * LANES
     total = _whole_dot(a, a_start, b, b_start, whole) if whole else np.float32(0)
@@ -76,7 +79,7 @@ def dot(a: Any, a_start: int, b: Any, b_start: int, size: int) -> Any:
 
 
 @kernel()
-def add_times(factor: Any, x: Any, x_start: int, out: Any, out_start: int, size: int) -> None:
+def add_times(factor: np.float32, x: Floats, x_start: int, out: Floats, out_start: int, size: int) -> None:
     """Add `factor` times `size` numbers of x to those of out; flat, float32."""
     whole = size // LANES * LANES
     if whole:
