@@ -43,7 +43,13 @@ class Worker:
         shape = model_class.shape(model_config)
         cache_dtype = torch.float8_e4m3fn if config.kv_cache_dtype == "fp8" else dtype
         backend = select_backend(
-            config.attention_backend, device, dtype, shape.head_dim, config.block_size, cache_dtype
+            config.attention_backend,
+            device,
+            dtype,
+            shape.head_dim,
+            config.block_size,
+            cache_dtype,
+            config.quantization,
         )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)

@@ -1,4 +1,4 @@
-"""The two steps of a softmax down the columns of a matrix, in vector instructions that are written out.
+"""The steps of a softmax down the columns of a matrix, in vector instructions that are written out.
 
 For kernels that put a product with `tiles` before and another after them. All arrays are flat and float32; `depth` rows
 of COLUMNS numbers begin at `start`; depth > 0. A column in which a number is NaN becomes NaN.
@@ -93,6 +93,41 @@ def _weigh(_: Any, values: Any, start: Any, depth: Any, tops: Any, totals: Any) 
     return types.void(values, types.int64, types.int64, tops, totals), generate
 
 
+def _round_pairs(_: Any, values: Any, start: Any, depth: Any, factors: Any, totals: Any, out: Any) -> Any:
+    """What `round_pairs` does."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = address_of(context, builder, signature, arguments, 0)
+        factors, totals, out = (
+            context.make_array(signature.args[index])(context, builder, arguments[index]).data for index in (3, 4, 5)
+        )
+        factor = [load(builder, builder.gep(factors, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+        total = [load(builder, builder.gep(totals, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+        low, half = ir.Constant(WORDS, [0xFFFF] * LANES), ir.Constant(WORDS, [16] * LANES)
+
+        def advance(step: Any, sums: list[Any]) -> list[Any]:
+            row = builder.gep(first, [builder.mul(step, INT(COLUMNS))])
+            pairs = builder.gep(out, [builder.mul(step, INT(COLUMNS))])
+            new = []
+            for offset, times, so_far in zip((0, LANES), factor, sums, strict=True):
+                numbers = [
+                    load(builder, builder.gep(row, [INT(place)]), VECTOR) for place in (offset, offset + COLUMNS)
+                ]
+                shifted = [multiply_add(builder, number, times, _all(float(TO_INTEGER))) for number in numbers]
+                one, other = (builder.fsub(each, _all(float(TO_INTEGER))) for each in shifted)
+                new.append(builder.fadd(so_far, builder.fadd(one, other)))
+                one, other = (builder.bitcast(each, WORDS) for each in shifted)
+                pair = builder.or_(builder.and_(one, low), builder.shl(other, half))
+                store(builder, pair, builder.gep(pairs, [INT(2 * offset)]))
+            return new
+
+        for offset, new in zip((0, LANES), loop(builder, arguments[2], 2, total, advance), strict=True):
+            store(builder, new, builder.gep(totals, [INT(offset)]))
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, factors, totals, out), generate
+
+
 def _exp2(builder: Any, x: Any) -> Any:
     """2 to the x, for x up to 127."""
     x = builder.select(builder.fcmp_ordered("<", x, _all(LOWEST)), _all(LOWEST), x)
@@ -112,6 +147,7 @@ def _all(number: float) -> Any:
 
 highest: Any = intrinsic(_highest)
 _raise: Any = intrinsic(_weigh)
+_round: Any = intrinsic(_round_pairs)
 
 
 @kernel(exact=True)  # what is rounded by adding and subtracting a number must stay so
@@ -121,3 +157,14 @@ def weigh(values: Floats, start: int, depth: int, tops: Floats, totals: Floats) 
     tops, totals: [COLUMNS].
     """
     _raise(values, start, depth, tops, totals)
+
+
+@kernel(exact=True)
+def round_pairs(
+    values: Floats, start: int, depth: int, factors: Floats, totals: Floats, out: npt.NDArray[np.int16]
+) -> None:
+    """Write each number times its column's factor, rounded to int16, to out, and add what is written to totals.
+
+    depth is even. factors, totals: [COLUMNS]. out: flat, [depth / 2, COLUMNS, 2], so that two rows' numbers are pairs.
+    """
+    _round(values, start, depth, factors, totals, out)

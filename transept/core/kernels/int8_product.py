@@ -16,7 +16,7 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, add_bias, panel_range, pieces_of
-from transept.core.kernels.int8_tiles import tile
+from transept.core.kernels.integer_tiles import tile
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import TO_INTEGER
 from transept.core.kernels.tiles import COLUMNS, ROWS
@@ -79,10 +79,10 @@ def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
     most = min(32767, (2**31 - 1) // (LARGEST * depth))
     if num_rows <= FEW:  # threads would take longer to begin
         for row in range(num_rows):
-            steps[row] = _round(x[row], rounded[row], most)
+            steps[row] = round_row(x[row], rounded[row], most)
     else:
         for row in prange(num_rows):
-            steps[row] = _round(x[row], rounded[row], most)
+            steps[row] = round_row(x[row], rounded[row], most)
     group, parts = pieces_of(num_rows)
     for piece in prange((panels + group - 1) // group * parts):
         panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
@@ -91,7 +91,7 @@ def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
 
 
 @kernel(exact=True)
-def _round(row: Floats, out: npt.NDArray[np.int16], most: int) -> np.float32:
+def round_row(row: Floats, out: npt.NDArray[np.int16], most: int) -> np.float32:
     """Round a row to multiples of a step, at most so many of them either way. Returns the step."""
     top = np.int32(0)
     bits = row.view(np.int32)

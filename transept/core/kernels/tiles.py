@@ -85,7 +85,7 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
     return intrinsic(tile)
 
 
-def _down_rows(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[Any], Callable[..., Any]]:
+def down_rows(builder: Any, a: Any, stride: Any, count: int, step: int = 1) -> tuple[list[Any], Callable[..., Any]]:
     """Columns of rows that lie apart. Every third row has an address that moves on; the next two are found from it."""
     twice = builder.mul(stride, INT(2))
     addresses = [builder.gep(a, [builder.mul(stride, INT(row))]) for row in range(0, count, 3)]
@@ -93,7 +93,7 @@ def _down_rows(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[Any]
     def column_at(current: list[Any]) -> tuple[list[Any], list[Any]]:
         offsets = (INT(0), stride, twice)
         column = [builder.gep(current[row // 3], [offsets[row % 3]]) for row in range(count)]
-        return column, [builder.gep(address, [INT(1)]) for address in current]
+        return column, [builder.gep(address, [INT(step)]) for address in current]
 
     return addresses, column_at
 
@@ -108,7 +108,7 @@ def _along_columns(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[
     return [a], column_at
 
 
-tile, turned_tile = (_tile_of(columns) for columns in (_down_rows, _along_columns))
+tile, turned_tile = (_tile_of(columns) for columns in (down_rows, _along_columns))
 
 
 def multiply_add(builder: Any, one: Any, other: Any, total: Any) -> Any:

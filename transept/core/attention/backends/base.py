@@ -20,6 +20,10 @@ class AttentionBackend(ABC):
     reads_fp8: ClassVar[bool] = False  # whether keys and values in the cache may be float8_e4m3fn
     replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
 
+    def __init__(self, quantization: str | None = None) -> None:
+        """quantization: what the model's weights are rounded to; attention may then be rounded about as much."""
+        self.quantization = quantization
+
     @classmethod
     @abstractmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:

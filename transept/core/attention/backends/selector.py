@@ -25,11 +25,17 @@ _AUTO = {
 
 
 def select_backend(
-    name: str, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int, cache_dtype: torch.dtype
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    head_dim: int,
+    block_size: int,
+    cache_dtype: torch.dtype,
+    quantization: str | None = None,
 ) -> AttentionBackend:
     """The backend of that name, or for ``"auto"`` the first in the device's order of preference that serves.
 
-    dtype: of what is computed. cache_dtype: of keys and values in the cache.
+    dtype: of what is computed. cache_dtype: of keys and values in the cache. quantization: of the model's weights.
 
     Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
     """
@@ -46,6 +52,6 @@ def select_backend(
         if not reasons:
             passed_over = f" ({'; '.join(refusals)})" if refusals else ""
             logger.info("attention backend %s on %s, %s%s", candidate, device, dtype, passed_over)
-            return backend_class()
+            return backend_class(quantization)
         refusals.append(f"{candidate}: {', '.join(reasons)}")
     raise ParameterError(f'attention backend "{name}" cannot serve {dtype} on {device}: {"; ".join(refusals)}')

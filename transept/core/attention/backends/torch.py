@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels import encoder_attention
+from transept.core.kernels import encoder_attention, int16_attention
 from transept.core.kernels.decoder_layer import DecodeStep
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces
@@ -150,7 +150,7 @@ class TorchBackend(AttentionBackend):
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            return _attend_encoder(query, key, value, metadata, scale, bias)
+            return _attend_encoder(query, key, value, metadata, scale, bias, rounded=self.quantization == "int8")
         assert kv_cache is not None
         cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         if attn_type is AttentionType.DECODER:
@@ -187,14 +187,23 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
 
 
 def _attend_encoder(
-    query: Tensor, key: Tensor, value: Tensor, metadata: AttentionMetadata, scale: float, bias: AttentionBias | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    metadata: AttentionMetadata,
+    scale: float,
+    bias: AttentionBias | None,
+    *,
+    rounded: bool,
 ) -> Tensor:
     out = torch.empty_like(query)
     lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
     masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
     for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
         q, k, v = query[start:end], key[start:end], value[start:end]
-        if mask is None and encoder_attention.serves(q):
+        if mask is None and rounded and int16_attention.serves(q):
+            int16_attention.attend(q, k, v, scale, out[start:end])
+        elif mask is None and encoder_attention.serves(q):
             encoder_attention.attend(q, k, v, scale, out[start:end])
         else:
             out[start:end] = _attend(_heads_first(q), _heads_first(k), _heads_first(v), scale, mask)[0]

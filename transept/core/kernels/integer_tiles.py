@@ -1,7 +1,7 @@
-"""Parts of a product of rows of int16 with rows of int8, whose sums are integers and so always the same.
+"""Parts of a product of rows of int16 with rows of int8 or int16, whose sums are integers and so always the same.
 
-Called by `transept.core.kernels.int8_product`. Two products of 16 bits each are added in one instruction (pmaddwd,
-or with the sum so far vpdpwssd); what is summed is made a float once, when it is stored.
+Called by `transept.core.kernels.int8_product` and `int16_attention`. Two products of 16 bits each are added in one
+instruction (pmaddwd, or with the sum so far vpdpwssd); what is summed is made a float once, when it is stored.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transept.core.kernels.tiles import (
     VECTOR,
     address_of,
     choose,
+    down_rows,
     load,
     loop,
     prefetch,
@@ -39,8 +40,8 @@ def _tile(
     """Inside a kernel: ``out = (a @ b.T) * x_scales * w_scales`` for one tile. All arrays are flat.
 
     a: int16, from a_start num_rows rows of depth numbers, one after the other; num_rows is 1 to ROWS, depth is even and
-    not 0. b: int8, from b_start depth / 2 times COLUMNS pairs of numbers, which are next to each other in a row of the
-    weight. x_scales: float32, from row on; w_scales: from column on. out: float32, from out_start num_rows rows of
+    not 0. b: int8 or int16, from b_start depth / 2 times COLUMNS pairs of numbers, which are next to each other in a
+    row of b.T. x_scales: float32, from row on; w_scales: from column on. out: float32, from out_start num_rows rows of
     COLUMNS numbers, stride apart, which are overwritten.
     """
     number = types.int64
@@ -51,23 +52,26 @@ def _tile(
             address_of(context, builder, signature, arguments, index) for index in (1, 4, 6, 8, 10)
         )
         factors = [load(builder, builder.gep(w_scales, [INT(first)]), VECTOR) for first in (0, LANES)]
+        stored = BYTES if signature.args[4].dtype == types.int8 else SHORTS
 
         def sum_up(count: int) -> None:
-            rows = [builder.gep(a, [builder.mul(depth, INT(row))]) for row in range(count)]
+            addresses, column_at = down_rows(builder, a, depth, count, 2)
 
-            def add(step: Any, sums: list[Any]) -> list[Any]:
+            def add(step: Any, values: list[Any]) -> list[Any]:
+                sums, current = values[: 2 * count], values[2 * count :]
                 pairs = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
                 if count <= FEW:
                     prefetch(builder, pairs, 2 * COLUMNS)
-                halves = [
-                    builder.sext(load(builder, builder.gep(pairs, [INT(first)]), BYTES), SHORTS)
-                    for first in (0, 2 * LANES)
-                ]
-                column = [builder.bitcast(spread(builder, _pair(builder, row, step)), SHORTS) for row in rows]
-                products = [_pairwise(builder, pair, half) for pair in column for half in halves]
-                return [builder.add(total, product) for total, product in zip(sums, products, strict=True)]
+                halves = [load(builder, builder.gep(pairs, [INT(first)]), stored) for first in (0, 2 * LANES)]
+                if stored is BYTES:
+                    halves = [builder.sext(half, SHORTS) for half in halves]
+                column, following = column_at(current)
+                spreads = [builder.bitcast(spread(builder, _pair(builder, pair)), SHORTS) for pair in column]
+                products = [_pairwise(builder, pair, half) for pair in spreads for half in halves]
+                return [builder.add(total, product) for total, product in zip(sums, products, strict=True)] + following
 
-            sums = loop(builder, depth, 2, [ir.Constant(SUMS, None)] * (2 * count), add)
+            nothing = ir.Constant(SUMS, None)
+            sums = loop(builder, depth, 2, [nothing] * (2 * count) + addresses, add)[: 2 * count]
             for index, total in enumerate(sums):
                 row, half = divmod(index, 2)
                 scale = spread(builder, builder.load(builder.gep(x_scales, [INT(row)])))
@@ -87,9 +91,9 @@ def _tile(
 tile: Any = intrinsic(_tile)
 
 
-def _pair(builder: Any, row: Any, step: Any) -> Any:
+def _pair(builder: Any, place: Any) -> Any:
     """Two int16, as one number of 32 bits."""
-    return builder.load(builder.bitcast(builder.gep(row, [step]), WORD.as_pointer()), align=2)
+    return builder.load(builder.bitcast(place, WORD.as_pointer()), align=2)
 
 
 def _pairwise(builder: Any, one: Any, other: Any) -> Any:
