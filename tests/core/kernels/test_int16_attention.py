@@ -39,7 +39,9 @@ def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int, shar
     projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
     query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
     out = attend(query, key, value, sharpness)
-    assert error(out, expected(query, key, value, sharpness)) < 1e-3
+    # A step of a number of some 3 is 3 / 4096 where a head has 128: a score in which that many are summed is rounded by
+    # some 0.003 times its scale, and so is its weight.
+    assert error(out, expected(query, key, value, sharpness)) < 4e-3 * max(sharpness, 0.25)
 
 
 def test_sums_of_numbers_as_large_as_they_get_have_room() -> None:

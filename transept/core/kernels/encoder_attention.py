@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transept.core.kernels.column_softmax import highest, weigh
 from transept.core.kernels.launch import kernel, runs_on
+from transept.core.kernels.sharing import WORKERS, nothing_taken, take
 from transept.core.kernels.tiles import COLUMNS, ROWS, turned_tile
 
 FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
@@ -50,10 +51,14 @@ def _attend(query: Floats, key: Floats, value: Floats, scale: float, out: Floats
 
     blocks = (tokens + COLUMNS - 1) // COLUMNS
     factor = np.float32(scale * LOG2_E)  # powers of 2, not of e
-    for index in prange(heads * blocks):
-        head, first = index // blocks, index % blocks * COLUMNS
-        kv_head = head // (heads // kv_heads)
-        _attend_block(query, keys[kv_head], values[kv_head], factor, head, first, out)
+    taken = nothing_taken()
+    for _ in prange(WORKERS):
+        index = take(taken)
+        while index < heads * blocks:
+            head, first = index // blocks, index % blocks * COLUMNS
+            kv_head = head // (heads // kv_heads)
+            _attend_block(query, keys[kv_head], values[kv_head], factor, head, first, out)
+            index = take(taken)
 
 
 @kernel()

@@ -16,6 +16,7 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.launch import kernel
+from transept.core.kernels.sharing import WORKERS, nothing_taken, take
 from transept.core.kernels.tiles import COLUMNS, ROWS, tile
 
 Floats = npt.NDArray[np.float32]
@@ -75,10 +76,20 @@ def multiply(x: Floats, weight: PackedFloats, bias: Floats, out: Floats) -> None
     """Write ``x @ weight.T + bias`` to out. bias: [out], or empty. x, out: contiguous."""
     num_rows, panels = len(x), len(weight.values)
     group, parts = pieces_of(num_rows)
-    for piece in prange((panels + group - 1) // group * parts):
-        panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
-        stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
-        _multiply(x, weight, bias, out, row, stop_row, panel, stop_panel)
+    num_pieces = (panels + group - 1) // group * parts
+    if parts == 1:
+        for piece in prange(num_pieces):
+            panel = piece * group
+            _multiply(x, weight, bias, out, 0, num_rows, panel, min(panel + group, panels))
+    else:
+        taken = nothing_taken()
+        for _ in prange(WORKERS):
+            piece = take(taken)
+            while piece < num_pieces:
+                panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
+                stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
+                _multiply(x, weight, bias, out, row, stop_row, panel, stop_panel)
+                piece = take(taken)
 
 
 @kernel()

@@ -20,6 +20,7 @@ from transept.core.kernels.encoder_attention import LOG2_E
 from transept.core.kernels.int8_product import round_row
 from transept.core.kernels.integer_tiles import tile
 from transept.core.kernels.launch import kernel, runs_on
+from transept.core.kernels.sharing import WORKERS, nothing_taken, take
 from transept.core.kernels.tiles import COLUMNS, ROWS
 
 VALUE_STEPS = 4095
@@ -61,10 +62,16 @@ def _attend(query: Floats, key: Floats, value: Floats, scale: float, steps: int,
 
     blocks = (tokens + COLUMNS - 1) // COLUMNS
     factor = np.float32(scale * LOG2_E)  # powers of 2, not of e
-    for index in prange(heads * blocks):
-        head, first = index // blocks, index % blocks * COLUMNS
-        kv = head // (heads // kv_heads)
-        _attend_block(query, keys[kv], key_scales[kv], values[kv], value_scales[kv], factor, steps, head, first, out)
+    taken = nothing_taken()
+    for _ in prange(WORKERS):
+        index = take(taken)
+        while index < heads * blocks:
+            head, first = index // blocks, index % blocks * COLUMNS
+            kv = head // (heads // kv_heads)
+            _attend_block(
+                query, keys[kv], key_scales[kv], values[kv], value_scales[kv], factor, steps, head, first, out
+            )
+            index = take(taken)
 
 
 @kernel(exact=True)

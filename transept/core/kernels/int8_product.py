@@ -19,6 +19,7 @@ from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Fl
 from transept.core.kernels.integer_tiles import tile
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import TO_INTEGER
+from transept.core.kernels.sharing import WORKERS, nothing_taken, take
 from transept.core.kernels.tiles import COLUMNS, ROWS
 
 LARGEST = 127  # of a weight in int8
@@ -84,10 +85,20 @@ def multiply(x: Floats, weight: PackedInt8, bias: Floats, out: Floats) -> None:
         for row in prange(num_rows):
             steps[row] = round_row(x[row], rounded[row], most)
     group, parts = pieces_of(num_rows)
-    for piece in prange((panels + group - 1) // group * parts):
-        panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
-        stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
-        _multiply(rounded, steps, weight, bias, out, row, stop_row, panel, stop_panel)
+    num_pieces = (panels + group - 1) // group * parts
+    if parts == 1:
+        for piece in prange(num_pieces):
+            panel = piece * group
+            _multiply(rounded, steps, weight, bias, out, 0, num_rows, panel, min(panel + group, panels))
+    else:
+        taken = nothing_taken()
+        for _ in prange(WORKERS):
+            piece = take(taken)
+            while piece < num_pieces:
+                panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
+                stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
+                _multiply(rounded, steps, weight, bias, out, row, stop_row, panel, stop_panel)
+                piece = take(taken)
 
 
 @kernel(exact=True)
