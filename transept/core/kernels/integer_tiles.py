@@ -66,9 +66,12 @@ def _tile(
                 if stored is BYTES:
                     halves = [builder.sext(half, SHORTS) for half in halves]
                 column, following = column_at(current)
-                spreads = [builder.bitcast(spread(builder, _pair(builder, pair)), SHORTS) for pair in column]
-                products = [_pairwise(builder, pair, half) for pair in spreads for half in halves]
-                return [builder.add(total, product) for total, product in zip(sums, products, strict=True)] + following
+                added = []
+                for row, place in enumerate(column):
+                    pairs = builder.bitcast(spread(builder, _pair(builder, place)), SHORTS)
+                    for half, total in zip(halves, sums[2 * row : 2 * row + 2], strict=True):
+                        added.append(builder.add(total, _pairwise(builder, pairs, half)))
+                return added + following
 
             nothing = ir.Constant(SUMS, None)
             sums = loop(builder, depth, 2, [nothing] * (2 * count) + addresses, add)[: 2 * count]

@@ -65,9 +65,11 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
                     if stored is HALVES:
                         halves = [builder.fpext(half, VECTOR) for half in halves]
                     column, following = column_at(current)
-                    spreads = [spread(builder, builder.load(number)) for number in column]
-                    products = [(number, half) for number in spreads for half in halves]
-                    added = [multiply_add(builder, *pair, total) for pair, total in zip(products, sums, strict=True)]
+                    added = []
+                    for row, number in enumerate(column):
+                        factor = spread(builder, builder.load(number))
+                        pair = sums[2 * row : 2 * row + 2]
+                        added += [multiply_add(builder, factor, *each) for each in zip(halves, pair, strict=True)]
                     return added + following
 
                 sums = loop(builder, depth, 1, [nothing] * (2 * count) + addresses, add)[: 2 * count]
@@ -86,16 +88,20 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
 
 
 def down_rows(builder: Any, a: Any, stride: Any, count: int, step: int = 1) -> tuple[list[Any], Callable[..., Any]]:
-    """Columns of rows that lie apart. Every third row has an address that moves on; the next two are found from it."""
-    twice = builder.mul(stride, INT(2))
-    addresses = [builder.gep(a, [builder.mul(stride, INT(row))]) for row in range(0, count, 3)]
+    """Columns of rows that lie apart, `step` numbers after each other."""
+    # The compiler is not to know how the rows' distances follow from each other: it would add them up in the loop.
+    addresses = [builder.gep(a, [_opaque(builder, builder.mul(stride, INT(row)))]) for row in range(count)]
 
     def column_at(current: list[Any]) -> tuple[list[Any], list[Any]]:
-        offsets = (INT(0), stride, twice)
-        column = [builder.gep(current[row // 3], [offsets[row % 3]]) for row in range(count)]
-        return column, [builder.gep(address, [INT(step)]) for address in current]
+        return current, [builder.gep(address, [INT(step)]) for address in current]
 
     return addresses, column_at
+
+
+def _opaque(builder: Any, number: Any) -> Any:
+    """The same number, of which the compiler knows nothing."""
+    function = ir.FunctionType(number.type, [number.type])
+    return builder.call(ir.InlineAsm(function, "", "=r,0", side_effect=False), [number])
 
 
 def _along_columns(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[Any], Callable[..., Any]]:
