@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.sharing import WORKERS, nothing_taken, take
-from transept.core.kernels.tiles import COLUMNS, ROWS, tile
+from transept.core.kernels.tiles import BESIDE, COLUMNS, ROWS, tile, tiles_beside
 
 Floats = npt.NDArray[np.float32]
 NO_BIAS = np.empty(0, np.float32)
@@ -117,7 +117,19 @@ def _multiply(
     for chunk in range(0, num_in, CHUNK):
         for block in range(first_row, stop_row, BLOCK):
             stop = min(block + BLOCK, stop_row)
-            for panel in range(first_panel, whole):
+            alone = first_panel
+            if stop - block <= BESIDE:  # two streams are read faster than one
+                alone = whole - (whole - first_panel) % 2
+                for panel in range(first_panel, alone, 2):
+                    for start in range(chunk, min(chunk + CHUNK, num_in), DEPTH):
+                        a, b, depth = (
+                            block * num_in + start,
+                            (panel * num_in + start) * COLUMNS,
+                            min(DEPTH, num_in - start),
+                        )
+                        place, begins = block * num_out + panel * COLUMNS, np.int64(start == 0)
+                        tiles_beside(stop - block, numbers, a, num_in, packed, b, depth, sums, place, num_out, begins)
+            for panel in range(alone, whole):
                 for start in range(chunk, min(chunk + CHUNK, num_in), DEPTH):
                     b, depth = (panel * num_in + start) * COLUMNS, min(DEPTH, num_in - start)
                     for row in range(block, stop, ROWS):

@@ -16,11 +16,11 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, add_bias, panel_range, pieces_of
-from transept.core.kernels.integer_tiles import tile
+from transept.core.kernels.integer_tiles import tile, tiles_beside
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import TO_INTEGER
 from transept.core.kernels.sharing import WORKERS, nothing_taken, take
-from transept.core.kernels.tiles import COLUMNS, ROWS
+from transept.core.kernels.tiles import BESIDE, COLUMNS, ROWS
 
 LARGEST = 127  # of a weight in int8
 FEW = 8  # rows, which one thread rounds
@@ -140,7 +140,16 @@ def _multiply(
     whole = min(stop_panel, num_out // COLUMNS)
     for block in range(first_row, stop_row, BLOCK):
         stop = min(block + BLOCK, stop_row)
-        for panel in range(first_panel, whole):
+        alone = first_panel
+        if stop - block <= BESIDE:  # two streams are read faster than one
+            alone = whole - (whole - first_panel) % 2
+            for panel in range(first_panel, alone, 2):
+                count, a, b = stop - block, block * depth, panel * depth * COLUMNS
+                column, place = panel * COLUMNS, block * num_out + panel * COLUMNS
+                tiles_beside(
+                    count, numbers, a, depth, packed, b, steps, block, weight.scales, column, flat, place, num_out
+                )
+        for panel in range(alone, whole):
             column, b = panel * COLUMNS, panel * depth * COLUMNS
             for row in range(block, stop, ROWS):
                 count, a, place = min(ROWS, stop - row), row * depth, row * num_out + column

@@ -117,7 +117,8 @@ def _attend_piece(
         slot = work.blocks[table + position // work.block_size] * work.block_size + position % work.block_size
         places[key] = slot * kv_heads * dim
     weights = np.empty((num_queries, heads, num_keys), np.float32)
-    for key in range(num_keys):
+    for turn in range(num_keys):
+        key = _alternating(turn, num_keys)
         for q in range(num_queries):
             for head in range(heads):
                 a, b = ((first + q) * heads + head) * dim, places[key] + kv_heads_of[head] * dim
@@ -142,11 +143,18 @@ def _attend_piece(
     for i in range(num_queries * heads * dim):
         totals[i] = 0
     values = slots * kv_heads * dim  # where they begin
-    for key in range(num_keys):
+    for turn in range(num_keys):
+        key = _alternating(turn, num_keys)
         for q in range(num_queries):
             for head in range(heads):
                 b = values + places[key] + kv_heads_of[head] * dim
                 add_times(weights[q, head, key], stored, b, totals, (q * heads + head) * dim, dim)
+
+
+@kernel()
+def _alternating(turn: int, count: int) -> int:
+    """The numbers under `count`, now from the first half, now from the second: two streams are read faster than one."""
+    return turn // 2 + turn % 2 * ((count + 1) // 2)
 
 
 @kernel()

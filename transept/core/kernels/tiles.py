@@ -20,6 +20,7 @@ WIDE = has("avx512bw")
 LANES = 16 if WIDE else 8  # floats of a vector
 # Of a tile: two vectors of sums a row fill the registers of AVX2 or AVX-512, with what is multiplied beside them.
 ROWS, COLUMNS = 12 if WIDE else 6, 2 * LANES
+BESIDE = 6 if WIDE else 2  # rows, for which the sums of two tiles have room in registers
 FEW = 8  # rows, for which reading b takes longer than multiplying
 AHEAD = 8192  # bytes that are asked for before they are needed
 CACHE_LINE = 64  # bytes
@@ -28,8 +29,8 @@ INT, FLOAT = ir.IntType(64), ir.FloatType()
 VECTOR, HALVES = ir.VectorType(FLOAT, LANES), ir.VectorType(ir.HalfType(), LANES)
 
 
-def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callable[..., Any]]]) -> Any:
-    """A tile that reads a as `columns_are` says."""
+def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callable[..., Any]]], panels: int = 1) -> Any:
+    """A tile that reads a as `columns_are` says, or so many beside each other."""
 
     def tile(
         _: Any, num_rows: Any, a: Any, a_start: Any, a_stride: Any, b: Any, b_start: Any, depth: Any, out: Any,
@@ -40,7 +41,8 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
         a: float32, from a_start num_rows rows of depth numbers, a_stride apart; num_rows is 1 to ROWS, depth > 0. For
         turned_tile it is a.T: depth rows of num_rows numbers. b: float32, or float16 as its bits; from b_start depth
         rows of COLUMNS numbers, one after the other. out: float32, from out_start num_rows rows of COLUMNS numbers,
-        stride apart. begins: 1 to overwrite out, 0 to add to it.
+        stride apart. begins: 1 to overwrite out, 0 to add to it. With two panels num_rows is 1 to BESIDE, the second
+        begins a_stride rows after the first in b, and its outputs are beside the first's.
 
         A sum is over one product after the other, whatever the number of rows.
         """
@@ -55,31 +57,36 @@ def _tile_of(columns_are: Callable[[Any, Any, Any, int], tuple[list[Any], Callab
 
             def sum_up(count: int) -> None:
                 addresses, column_at = columns_are(builder, a, a_stride, count)
+                panel_size = builder.mul(a_stride, INT(COLUMNS))
+                panels_of_b = [builder.gep(b, [builder.mul(panel_size, INT(panel))]) for panel in range(panels)]
+                vectors = 2 * panels  # of a row
 
                 def add(step: Any, values: list[Any]) -> list[Any]:
-                    sums, current = values[: 2 * count], values[2 * count :]
-                    row_of_b = builder.gep(b, [builder.mul(step, INT(COLUMNS))])
-                    if count <= FEW:
-                        prefetch(builder, row_of_b, 2 * LANES * (2 if stored is HALVES else 4))
-                    halves = [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
+                    sums, current = values[: vectors * count], values[vectors * count :]
+                    parts = []
+                    for panel in panels_of_b:
+                        row_of_b = builder.gep(panel, [builder.mul(step, INT(COLUMNS))])
+                        if count <= FEW:
+                            prefetch(builder, row_of_b, 2 * LANES * (2 if stored is HALVES else 4))
+                        parts += [load(builder, builder.gep(row_of_b, [INT(first)]), stored) for first in (0, LANES)]
                     if stored is HALVES:
-                        halves = [builder.fpext(half, VECTOR) for half in halves]
+                        parts = [builder.fpext(part, VECTOR) for part in parts]
                     column, following = column_at(current)
                     added = []
                     for row, number in enumerate(column):
                         factor = spread(builder, builder.load(number))
-                        pair = sums[2 * row : 2 * row + 2]
-                        added += [multiply_add(builder, factor, *each) for each in zip(halves, pair, strict=True)]
+                        so_far = sums[vectors * row : vectors * (row + 1)]
+                        added += [multiply_add(builder, factor, *each) for each in zip(parts, so_far, strict=True)]
                     return added + following
 
-                sums = loop(builder, depth, 1, [nothing] * (2 * count) + addresses, add)[: 2 * count]
+                sums = loop(builder, depth, 1, [nothing] * (vectors * count) + addresses, add)[: vectors * count]
                 for index, total in enumerate(sums):
-                    row, half = divmod(index, 2)
-                    place = builder.gep(out, [builder.add(builder.mul(out_stride, INT(row)), INT(half * LANES))])
+                    row, part = divmod(index, vectors)
+                    place = builder.gep(out, [builder.add(builder.mul(out_stride, INT(row)), INT(part * LANES))])
                     before = builder.select(new, nothing, load(builder, place, VECTOR))
                     store(builder, builder.fadd(before, total), place)
 
-            choose(builder, num_rows, sum_up)
+            choose(builder, num_rows, sum_up, ROWS if panels == 1 else BESIDE)
             return context.get_dummy_value()
 
         return types.void(number, a, number, number, b, number, number, out, number, number, number), generate
@@ -115,6 +122,7 @@ def _along_columns(builder: Any, a: Any, stride: Any, count: int) -> tuple[list[
 
 
 tile, turned_tile = (_tile_of(columns) for columns in (down_rows, _along_columns))
+tiles_beside = _tile_of(down_rows, panels=2)
 
 
 def multiply_add(builder: Any, one: Any, other: Any, total: Any) -> Any:
@@ -125,11 +133,11 @@ def multiply_add(builder: Any, one: Any, other: Any, total: Any) -> Any:
     return builder.call(function, [one, other, total])
 
 
-def choose(builder: Any, num_rows: Any, generate: Callable[[int], None]) -> None:
-    """A way of its own for every number of rows from 1 to ROWS."""
+def choose(builder: Any, num_rows: Any, generate: Callable[[int], None], most: int = ROWS) -> None:
+    """A way of its own for every number of rows from 1 to `most`."""
     after = builder.append_basic_block()
     choice = builder.switch(num_rows, after)
-    for count in range(1, ROWS + 1):
+    for count in range(1, most + 1):
         block = builder.append_basic_block()
         choice.add_case(INT(count), block)
         builder.position_at_end(block)
