@@ -3,8 +3,7 @@
     python -m benchmarks.steps [--model tiny.en] [--weights float32 int8] [--sequences 1 5 32] [--runs 30]
 
 Whisper hears noise, BART and T5 read random tokens; no sequence ends. A part's bound is its arithmetic at the rate of
-a large matrix product (linear layers in int8: twice that), or what it reads at the rate of a large read. Times are
-medians.
+a large matrix product (in int8 twice that), or what it reads at the rate of a large read. Times are medians.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ def encoder(engine: Engine, runs: int, rate: float) -> None:
         for part in (layer.self_attn, layer.ffn)
     )
     bounds = {
-        "attention": len(layers) * 4 * tokens * tokens * inner / rate,
+        "attention": len(layers) * 4 * tokens * tokens * inner / rate / times,
         "qkv, out": len(layers) * projections / rate / times,
         "feed-forward": len(layers) * network / rate / times,
     }

@@ -137,8 +137,9 @@ def bounds(
     """Seconds that the arithmetic and the memory traffic of a set need at least.
 
     Arithmetic: the encoder, and the cross-attention's keys and values, at the rate of a large matrix product in
-    float32; in int8 linear layers at twice that rate. Memory: the decoder's weights once a step, in as few steps as the
-    longest output has tokens (`alone`: as all have), and each sequence's cross-attention cache once a token.
+    float32; in int8 linear layers and attention at twice that rate. Memory: the decoder's weights once a step, in as
+    few steps as the longest output has tokens (`alone`: as all have), and each sequence's cross-attention cache once a
+    token.
     """
     from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
     from transept.plugins.whisper.weights import whisper_config
@@ -148,7 +149,7 @@ def bounds(
     stem = 2 * 2 * positions * config.num_mel_bins * 3 * d + 2 * positions * d * 3 * d
     attention = layers * 4 * positions * positions * d
     linear = 2 * positions * 12 * d * d * layers + config.decoder_layers * 2 * positions * 2 * d * d
-    arithmetic = len(ids) * (stem + attention + linear / (2 if weights == "int8" else 1)) / rate
+    arithmetic = len(ids) * (stem + (attention + linear) / (2 if weights == "int8" else 1)) / rate
     stored = WEIGHT_BYTES[weights] * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
     cache = 4 * config.decoder_layers * 2 * positions * d
     tokens = [len(row) + 1 for row in ids]
