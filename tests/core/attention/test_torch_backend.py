@@ -34,6 +34,8 @@ from paged_steps import (
 from transept.core.attention.backends.torch import TorchBackend, slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels import int16_attention
+from transept.core.kernels.int16_attention import FEWEST_TOKENS
 
 BACKEND = TorchBackend()
 DTYPES = [torch.float32, torch.float64]  # in float32 sequences with few queries go to a kernel of ours
@@ -73,6 +75,22 @@ def test_encoder_takes_slices_of_a_stacked_projection() -> None:
     for rows in (slice(0, 4), slice(4, 9)):
         expected = attend_naively(query[rows], key[rows], value[rows], 1.0, causal=False)
         torch.testing.assert_close(out[rows].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_long_sequences_of_a_model_in_int8_are_rounded() -> None:
+    lengths = [FEWEST_TOKENS, FEWEST_TOKENS - 1]
+    query, key, value = torch.randn(3, sum(lengths), 4, HEAD_DIM)
+    first, rest = slice(0, FEWEST_TOKENS), slice(FEWEST_TOKENS, None)
+    outputs = []
+    for backend in (BACKEND, TorchBackend("int8")):
+        metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
+        outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
+    rounded = torch.empty_like(query[first])
+    int16_attention.attend(query[first], key[first], value[first], SCALE, rounded)
+    exact, int8 = outputs
+    assert torch.equal(int8[first], rounded)
+    assert not torch.equal(exact[first], rounded)
+    assert torch.equal(int8[rest], exact[rest])
 
 
 # --- decoder self-attention ---

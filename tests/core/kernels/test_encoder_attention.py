@@ -1,18 +1,21 @@
 """The encoder's attention against PyTorch's in float64."""
 
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from transept.core.kernels import encoder_attention
+from transept.core.kernels import encoder_attention, int16_attention
 from transept.core.kernels.encoder_attention import FEWEST_TOKENS
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, kernel: Any = encoder_attention) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    encoder_attention.attend(query, key, value, scale, out)
+    kernel.attend(query, key, value, scale, out)
     return out
 
 
@@ -44,18 +47,20 @@ def test_scores_that_exp_cannot_hold() -> None:
     torch.testing.assert_close(out.double(), expected(query, key, value, 1.0), rtol=2e-3, atol=2e-2)
 
 
-def test_a_row_is_the_same_wherever_it_stands() -> None:
+@pytest.mark.parametrize("kernel", [encoder_attention, int16_attention])
+def test_a_row_is_the_same_wherever_it_stands(kernel: Any) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 131, 2, 32)
-    turned = attend(query.roll(7, dims=0), key, value, 0.2).roll(-7, dims=0)
-    assert torch.equal(turned, attend(query, key, value, 0.2))
+    turned = attend(query.roll(7, dims=0), key, value, 0.2, kernel).roll(-7, dims=0)
+    assert torch.equal(turned, attend(query, key, value, 0.2, kernel))
 
 
-def test_what_is_not_a_number_stays_with_its_query() -> None:
+@pytest.mark.parametrize("kernel", [encoder_attention, int16_attention])
+def test_what_is_not_a_number_stays_with_its_query(kernel: Any) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 100, 2, 32)
     query[70, 1, 3] = float("nan")
-    out = attend(query, key, value, 0.2)
+    out = attend(query, key, value, 0.2, kernel)
     assert out[70, 1].isnan().all()
     assert out.isnan().sum() == 32
 

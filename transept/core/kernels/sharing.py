@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.tiles import INT
 
-WORKERS = 128  # at least as many as threads; those for which no thread is left find nothing to do
+WORKERS = 128  # threads that can share; where there are fewer, the workers that come later find nothing to do
 
 
 @kernel()
