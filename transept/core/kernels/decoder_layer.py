@@ -70,7 +70,7 @@ def times(x: Floats, weight: Weight, bias: Floats, out: Floats) -> None:
     raise NotImplementedError
 
 
-@overload(times, strict=False)
+@overload(times, strict=False, inline="always")
 def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
     product = int8_product.multiply if "scales" in weight.fields else float_product.multiply
     return lambda x, weight, bias, out: product(x, weight, bias, out)

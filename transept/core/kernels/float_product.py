@@ -77,19 +77,15 @@ def multiply(x: Floats, weight: PackedFloats, bias: Floats, out: Floats) -> None
     num_rows, panels = len(x), len(weight.values)
     group, parts = pieces_of(num_rows)
     num_pieces = (panels + group - 1) // group * parts
-    if parts == 1:
-        for piece in prange(num_pieces):
-            panel = piece * group
-            _multiply(x, weight, bias, out, 0, num_rows, panel, min(panel + group, panels))
-    else:
-        taken = nothing_taken()
-        for _ in prange(WORKERS):
-            piece = take(taken)
-            while piece < num_pieces:
-                panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
-                stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
-                _multiply(x, weight, bias, out, row, stop_row, panel, stop_panel)
-                piece = take(taken)
+    taken = nothing_taken()
+    workers = num_pieces if parts == 1 else WORKERS
+    for worker in prange(workers):
+        piece = np.int64(worker) if parts == 1 else take(taken)
+        while piece < num_pieces:
+            panel, row = piece // parts * group, piece % parts * MOST_AT_ONCE
+            stop_row, stop_panel = min(row + MOST_AT_ONCE, num_rows), min(panel + group, panels)
+            _multiply(x, weight, bias, out, row, stop_row, panel, stop_panel)
+            piece = num_pieces if parts == 1 else take(taken)
 
 
 @kernel()

@@ -91,7 +91,7 @@ def _attend_pieces(
     heads, 2], that highest score and the sum of the weights.
     """
     for piece in prange(len(work.pieces)):
-        _attend_piece(query, cache, work, piece, scale, bias, sums[piece], tops[piece])
+        _attend_piece(query, cache, work, np.int64(piece), scale, bias, sums[piece], tops[piece])
 
 
 @kernel()
