@@ -31,7 +31,6 @@ from transept.core.layers.transformer import DecoderLayer, EncoderLayer
 
 DOCUMENT = 512  # tokens of BART's and T5's inputs
 STEPS_BEFORE = 16  # tokens that every sequence has when steps are timed
-FLOAT = 4  # bytes
 
 Seconds = dict[str, list[float]]  # part -> its time, one a run
 
@@ -178,7 +177,8 @@ def decoder(engine: Engine, count: int, runs: int, bandwidth: float) -> None:
             if isinstance(module, Linear):
                 cross = isinstance(module, EncoderDecoderQKVParallelLinear)
                 read += stored_bytes(module.weight, module.q_size if cross else None)
-    keys = 2 * shape.num_decoder_layers * shape.num_kv_heads * shape.head_dim * FLOAT * (encoder_tokens + self_tokens)
+    size = engine.worker.cache.layers[0].itemsize
+    keys = 2 * shape.num_decoder_layers * shape.num_kv_heads * shape.head_dim * size * (encoder_tokens + self_tokens)
     bounds = {
         "layers": (read + keys) / bandwidth,
         "vocabulary": stored_bytes(runner.model.head.weight) / bandwidth,

@@ -33,7 +33,7 @@ LENGTHS = (64, 1000)  # tokens of the shortest and the longest document
 NEW_TOKENS = 128
 FIRST_TOKEN = 4  # those before are special
 CACHE = Path(tempfile.gettempdir()) / "transept-benchmarks"
-FLOAT = 4  # bytes
+BYTES = {"float32": (4, 4), "int8": (1, 2)}  # of a weight, and of a number in the cache
 
 
 @dataclass(frozen=True)
@@ -239,10 +239,11 @@ def bounds(
     encoder = layers * (4 * d * inner + ffn)
     attention = layers * 4 * inner * sum(length**2 for length in lengths)
     cross = layers * 2 * d * inner
-    linear_rate, weight_bytes = (2 * rate, 1) if weights == "int8" else (rate, FLOAT)
+    linear_rate = 2 * rate if weights == "int8" else rate
+    weight_bytes, key_bytes = BYTES[weights]
     arithmetic = 2 * tokens * (encoder + cross) / linear_rate + attention / rate
     own = len(lengths) * NEW_TOKENS / 2  # tokens in the self-attention caches, on average
-    memory = NEW_TOKENS * layers * 2 * inner * FLOAT * (tokens + own) / bandwidth
+    memory = NEW_TOKENS * layers * 2 * inner * key_bytes * (tokens + own) / bandwidth
     decoder = layers * (6 * d * inner + ffn) + model.vocab_size * d
     products = 2 * len(lengths) * NEW_TOKENS * decoder / linear_rate
     reads = NEW_TOKENS * (len(lengths) if alone else 1) * decoder * weight_bytes / bandwidth

@@ -129,6 +129,7 @@ ENGINES: dict[str, dict[str, Callable[[Path, str], Runner]]] = {
     "int8": {"transept": transept_runner, "ctranslate2": ctranslate2_runner},
 }
 WEIGHT_BYTES = {"float32": 2, "int8": 1}  # Whisper's numbers were published in float16, and lose nothing in it
+KEY_BYTES = {"float32": 4, "int8": 2}  # of the keys and values, too
 
 
 def bounds(
@@ -151,7 +152,7 @@ def bounds(
     linear = 2 * positions * 12 * d * d * layers + config.decoder_layers * 2 * positions * 2 * d * d
     arithmetic = len(ids) * (stem + (attention + linear) / (2 if weights == "int8" else 1)) / rate
     stored = WEIGHT_BYTES[weights] * (config.vocab_size * d + config.decoder_layers * 14 * d * d)
-    cache = 4 * config.decoder_layers * 2 * positions * d
+    cache = KEY_BYTES[weights] * config.decoder_layers * 2 * positions * d
     tokens = [len(row) + 1 for row in ids]
     steps = sum(tokens) if alone else max(tokens)
     return arithmetic, (steps * stored + sum(tokens) * cache) / bandwidth

@@ -51,6 +51,28 @@ def test_text_models_say_what_transformers_says_with_rounded_weights(name: str, 
     assert differ <= 2
 
 
+@pytest.mark.parametrize("swap_bytes", [0, 1 << 24], ids=["recomputed", "swapped"])
+def test_requests_that_lose_their_blocks_say_the_same(swap_bytes: int, tmp_path: Path) -> None:
+    parity = ROWS["bart-large-cnn"].parity(tmp_path)
+    prompts = [{"prompt_tokens": prompt} for prompt in parity.prompts]
+    ample = Engine(tmp_path, quantization="int8", block_size=4)
+    assert ample.worker.cache.layers[0].dtype is torch.float16
+    longest = max(map(len, parity.prompts)) + GREEDY.max_tokens + 2
+    num_bytes = (longest // 4 + 4) * sum(layer[:, 0].nbytes for layer in ample.worker.cache.layers)
+    tight = Engine(tmp_path, quantization="int8", block_size=4, kv_cache_bytes=num_bytes, swap_bytes=swap_bytes)
+    preempted = []
+    tight.scheduler._preempt = lambda *a, preempt=tight.scheduler._preempt: (preempted.append(a[0]), preempt(*a))
+    expected, ours = (
+        [
+            output.outputs[0].token_ids
+            for output in engine.generate(prompts, GREEDY, generation_config=GenerationConfig())
+        ]
+        for engine in (ample, tight)
+    )
+    assert ours == expected
+    assert preempted
+
+
 @pytest.fixture(scope="module")
 def clips(speech_dir: Path) -> list[dict]:
     """The first window of some prompts."""

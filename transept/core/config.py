@@ -55,8 +55,8 @@ class EngineConfig:
     num_threads: of a CPU's work, for all engines of this process; None leaves PyTorch's, which are one for each core.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
-    kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, the dtype, or ``"fp8"`` (e4m3), which
-        halves what cross-attention reads on a GPU.
+    kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, which is the dtype, but float16 beside
+        int8 weights on a CPU, or ``"fp8"`` (e4m3), which halves what cross-attention reads on a GPU.
     kv_cache_bytes: cache memory on the device. Default: on a CPU 1.25 GiB, and at most a quarter of the machine's
         memory, whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.

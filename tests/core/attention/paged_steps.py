@@ -99,17 +99,23 @@ class Paged:
         layout: str,
         kv_heads: int,
         dtype: torch.dtype = torch.float32,
+        cache_dtype: torch.dtype | None = None,  # as dtype, or what the keys and values are rounded to
     ) -> Paged:
         tables, num_blocks = make_tables(lengths, block_size, layout)
+        cache_dtype = cache_dtype or dtype
+
+        def draw(length: int) -> Tensor:
+            return torch.randn(length, kv_heads, HEAD_DIM, dtype=dtype).to(cache_dtype).to(dtype)
+
         paged = cls(
-            keys=[torch.randn(length, kv_heads, HEAD_DIM, dtype=dtype) for length in lengths],
-            values=[torch.randn(length, kv_heads, HEAD_DIM, dtype=dtype) for length in lengths],
+            keys=[draw(length) for length in lengths],
+            values=[draw(length) for length in lengths],
             slots=[slots_of(table, length, block_size) for table, length in zip(tables, lengths, strict=True)],
             tables=tables,
             cache=torch.empty(0),
             block_size=block_size,
         )
-        paged.cache = torch.full((2, num_blocks, block_size, kv_heads, HEAD_DIM), float("nan"), dtype=dtype)
+        paged.cache = torch.full((2, num_blocks, block_size, kv_heads, HEAD_DIM), float("nan"), dtype=cache_dtype)
         paged.cache = paged.filled(cached)
         return paged
 

@@ -38,7 +38,8 @@ from transept.core.kernels import int16_attention
 from transept.core.kernels.int16_attention import FEWEST_TOKENS
 
 BACKEND = TorchBackend()
-DTYPES = [torch.float32, torch.float64]  # in float32 sequences with few queries go to a kernel of ours
+# Of what is computed and of the cache. In float32 sequences with few queries go to a kernel of ours.
+DTYPES = [(torch.float32, torch.float32), (torch.float64, torch.float64), (torch.float32, torch.float16)]
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +102,7 @@ def test_long_sequences_of_a_model_in_int8_are_rounded() -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("heads", "kv_heads", "scale"), [(4, 4, SCALE), (4, 2, 1.0)])
 @pytest.mark.parametrize("bias_kind", BIASES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtypes", DTYPES, ids=str)
 def test_decoder_tokens_attend_to_their_past(
     step: list[tuple[int, int]],
     block_size: int,
@@ -110,10 +111,10 @@ def test_decoder_tokens_attend_to_their_past(
     kv_heads: int,
     scale: float,
     bias_kind: str,
-    dtype: torch.dtype,
+    dtypes: tuple[torch.dtype, torch.dtype],
 ) -> None:
-    lengths = [length for length, _ in step]
-    paged = Paged.make(lengths, [length - queries for length, queries in step], block_size, layout, kv_heads, dtype)
+    dtype, lengths = dtypes[0], [length for length, _ in step]
+    paged = Paged.make(lengths, [length - queries for length, queries in step], block_size, layout, kv_heads, *dtypes)
     after = paged.filled(lengths)
     bias, dense = make_bias(bias_kind, heads, bidirectional=False, dtype=dtype)
     query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM, dtype=dtype)
@@ -186,13 +187,19 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("heads", "kv_heads", "scale"), [(4, 4, SCALE), (4, 2, 1.0), (6, 1, SCALE)])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtypes", DTYPES, ids=str)
 def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
-    step: list[Request], block_size: int, layout: str, heads: int, kv_heads: int, scale: float, dtype: torch.dtype
+    step: list[Request],
+    block_size: int,
+    layout: str,
+    heads: int,
+    kv_heads: int,
+    scale: float,
+    dtypes: tuple[torch.dtype, torch.dtype],
 ) -> None:
-    lengths = [request.length for request in step]
+    dtype, lengths = dtypes[0], [request.length for request in step]
     cached = [0 if request.newcomer else request.length for request in step]
-    paged = Paged.make(lengths, cached, block_size, layout, kv_heads, dtype)
+    paged = Paged.make(lengths, cached, block_size, layout, kv_heads, *dtypes)
     after = paged.filled(lengths)
     query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM, dtype=dtype)
     out = run_cross_step(BACKEND, paged, step, query, scale)
@@ -292,6 +299,19 @@ def test_unscaled_scores_beyond_half_precision_do_not_overflow() -> None:
     out = run_cross_step(BACKEND, paged, [Request(40, 1, False)], query, scale=2**-10)
     expected = attend_naively(query, paged.keys[0], paged.values[0], 2**-10, causal=False)
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-2)
+
+
+def test_keys_in_hand_are_those_that_a_later_step_reads() -> None:
+    paged = Paged.make([40], [0], 8, "two runs", 2, cache_dtype=torch.float16)
+    written = torch.randn(2, 40, 2, HEAD_DIM)
+    written[1, 3, 1, :2] = torch.tensor([1e6, -1e6])  # beyond float16
+    query = torch.randn(40, 4, HEAD_DIM)
+    paged.keys, paged.values = [written[0]], [written[1]]
+    out = run_decoder_step(BACKEND, paged, [(40, 40)], query, SCALE, None)
+    stored = written.clamp(-65504, 65504).half()
+    assert_same(paged.cache.flatten(1, 2)[:, paged.slots[0]], stored)
+    expected = attend_naively(query, *stored, SCALE, causal=True)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 # --- runs of slots ---

@@ -17,6 +17,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.execution.sampler import Sampler
+from transept.core.kernels.processor import widens_float16
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
@@ -41,7 +42,7 @@ class Worker:
             torch.set_num_threads(config.num_threads)
         device, dtype = torch.device(config.device), getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
-        cache_dtype = torch.float8_e4m3fn if config.kv_cache_dtype == "fp8" else dtype
+        cache_dtype = _cache_dtype(config, dtype)
         backend = select_backend(
             config.attention_backend,
             device,
@@ -81,6 +82,13 @@ class Worker:
         self.cache.swap_in(step.blocks_to_swap_in)
         self.cache.copy(step.blocks_to_copy)
         return self.runner.execute(step.metadata)
+
+
+def _cache_dtype(config: EngineConfig, dtype: torch.dtype) -> torch.dtype:
+    """Of keys and values in the cache. Beside int8 weights a CPU rounds them, too: reading them is most of a step."""
+    if config.kv_cache_dtype == "fp8":
+        return torch.float8_e4m3fn
+    return torch.float16 if config.device == "cpu" and config.quantization and widens_float16() else dtype
 
 
 def _build(

@@ -18,6 +18,7 @@ from transept.core.kernels.int8_product import PackedInt8
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.paged_attention import Pieces, attend_rows
 from transept.core.kernels.pointwise import activate, add, copy, multiply, normalize
+from transept.core.kernels.vectors import Stored, keep
 
 Weight = PackedFloats | PackedInt8
 
@@ -79,7 +80,7 @@ def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
 @kernel()
 def decoder_layer(
     x: Floats,
-    cache: Floats,
+    cache: Stored,
     step: DecodeStep,
     weights: DecoderWeights,
     self_scale: float,
@@ -88,7 +89,7 @@ def decoder_layer(
     pre_norm: bool,
     activation: int,
 ) -> Floats:
-    """x: [rows, hidden]. cache: [keys and values, slots, kv_heads, dim], written and read. Returns x's shape.
+    """x: [rows, hidden]. cache: as `paged_attention.array_of` gives it, written and read. Returns x's shape.
 
     pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``. activation: one of `pointwise.ACTIVATIONS`.
     """
@@ -102,11 +103,13 @@ def decoder_layer(
     _begin(x, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm, inner)
     qkv = np.empty((rows, weights.qkv.num_outputs), np.float32)
     times(inner, weights.qkv, weights.qkv_bias, qkv)
-    by_head = qkv.reshape(rows, heads + 2 * kv_heads, dim)
+    numbers, stored, width = qkv.reshape(-1), cache.reshape(-1), kv_heads * dim
     for row in range(rows):
-        copy(by_head[row, :heads], query[row])
-        copy(by_head[row, heads : heads + kv_heads], cache[0, step.slots[row]])
-        copy(by_head[row, heads + kv_heads :], cache[1, step.slots[row]])
+        first = row * (heads * dim + 2 * width)
+        keep(numbers, first, query.reshape(-1), row * heads * dim, heads * dim)
+        for part in range(2):  # keys, values
+            place = (part * cache.shape[1] + step.slots[row]) * width
+            keep(numbers, first + heads * dim + part * width, stored, place, width)
     attend_rows(query, cache, step.self_keys, self_scale, step.bias, attended)
     times(attended.reshape(rows, heads * dim), weights.self_out, weights.self_out_bias, out)
     _end(x, out, weights.self_norm, weights.self_norm_bias, epsilon, pre_norm)

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import exp
-from transept.core.kernels.vectors import add_times, dot
+from transept.core.kernels.vectors import Stored, add_times, dot
 
 MOST_QUERIES = 4  # of a sequence; with more, products of matrices are faster
 PIECE = 128  # keys
@@ -69,18 +70,23 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
     """Write the rows of ``work`` of attention's output; every query sees all keys of its sequence.
 
     query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. bias: [heads, distances], what
-    is added to a score, its last column for a sequence's last key. All float32 on the CPU.
+    is added to a score, its last column for a sequence's last key. All float32 on the CPU, the cache maybe float16.
     """
     if not len(work.pieces):
         return
     biases = NO_BIAS if bias is None else bias.contiguous().numpy()
-    attend_rows(query.contiguous().numpy(), cache.numpy(), work, scale, biases, out.numpy())
+    attend_rows(query.contiguous().numpy(), array_of(cache), work, scale, biases, out.numpy())
+
+
+def array_of(cache: Tensor) -> Stored:
+    """A cache as kernels take it, [keys and values, slots, kv_heads, dim]: float32, or float16 as its bits."""
+    return cache.numpy() if cache.dtype is torch.float32 else cache.view(torch.uint16).numpy()
 
 
 @kernel(parallel=True)
 def _attend_pieces(
     query: npt.NDArray[np.float32],
-    cache: npt.NDArray[np.float32],
+    cache: Stored,
     work: Pieces,
     scale: float,
     bias: npt.NDArray[np.float32],
@@ -97,7 +103,7 @@ def _attend_pieces(
 @kernel()
 def _attend_piece(
     query: npt.NDArray[np.float32],
-    cache: npt.NDArray[np.float32],
+    cache: Stored,
     work: Pieces,
     piece: int,
     scale: float,
@@ -188,7 +194,7 @@ def _join(
 @kernel()
 def attend_rows(
     query: npt.NDArray[np.float32],
-    cache: npt.NDArray[np.float32],
+    cache: Stored,
     work: Pieces,
     scale: float,
     bias: npt.NDArray[np.float32],

@@ -17,6 +17,7 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.decoder_layer import DecoderWeights, Weight, decoder_layer
 from transept.core.kernels.float_product import NO_BIAS, Floats
 from transept.core.kernels.launch import runs_on
+from transept.core.kernels.paged_attention import array_of
 from transept.core.kernels.pointwise import ACTIVATIONS
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
@@ -144,7 +145,7 @@ class DecoderLayer(nn.Module):
                 if encoder_hidden is not None:
                     new = self.cross_attn.qkv_proj.keys_and_values(encoder_hidden)
                     self.backend.write_cross(*new, kv_cache, metadata)
-                cache = kv_cache.flatten(1, 2).numpy()
+                cache = array_of(kv_cache.flatten(1, 2))
                 return torch.from_numpy(decoder_layer(x.contiguous().numpy(), cache, step, *self._kernel_arguments))
         cross = (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:

@@ -17,7 +17,8 @@ class AttentionBackend(ABC):
     """Computes attention for flattened tokens over the paged cache. Stateless: one object serves all layers."""
 
     name: ClassVar[str]
-    reads_fp8: ClassVar[bool] = False  # whether keys and values in the cache may be float8_e4m3fn
+    # Of keys and values in the cache, beside the dtype of what is computed.
+    cache_dtypes: ClassVar[frozenset[torch.dtype]] = frozenset()
     replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
 
     def __init__(self, quantization: str | None = None) -> None:

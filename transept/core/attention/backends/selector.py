@@ -47,8 +47,8 @@ def select_backend(
         module_name, _, class_name = _BACKENDS[candidate].partition(":")
         backend_class: type[AttentionBackend] = getattr(importlib.import_module(module_name), class_name)
         reasons = backend_class.reasons_against(device, dtype, head_dim, block_size)
-        if cache_dtype is not dtype and not backend_class.reads_fp8:
-            reasons.append("it reads no keys and values in fp8")
+        if cache_dtype is not dtype and cache_dtype not in backend_class.cache_dtypes:
+            reasons.append(f"it reads no keys and values in {cache_dtype}")
         if not reasons:
             passed_over = f" ({'; '.join(refusals)})" if refusals else ""
             logger.info("attention backend %s on %s, %s%s", candidate, device, dtype, passed_over)

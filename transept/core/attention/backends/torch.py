@@ -103,6 +103,7 @@ class TorchBackend(AttentionBackend):
     """Any device and dtype that PyTorch runs, any block size, both forms of bias."""
 
     name = "torch"
+    cache_dtypes = frozenset({torch.float16})  # with float32 on CPUs
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
@@ -131,8 +132,8 @@ class TorchBackend(AttentionBackend):
         for request in metadata.newcomers:
             for run in metadata.plan.cross_runs[request]:
                 end = row + run.stop - run.start
-                cache[0, run] = key[row:end]
-                cache[1, run] = value[row:end]
+                cache[0, run] = _as_in(cache, key[row:end])
+                cache[1, run] = _as_in(cache, value[row:end])
                 row = end
 
     def forward(
@@ -157,6 +158,7 @@ class TorchBackend(AttentionBackend):
             assert key is not None
             assert value is not None
             assert metadata.slot_mapping is not None
+            key, value = _as_in(cache, key), _as_in(cache, value)
             cache[0].index_copy_(0, metadata.slot_mapping, key)
             cache[1].index_copy_(0, metadata.slot_mapping, value)
             return _attend_decoder(query, key, value, cache, metadata, scale, bias)
@@ -184,6 +186,14 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
         left -= count
         index += length
     return runs
+
+
+def _as_in(cache: Tensor, x: Tensor) -> Tensor:
+    """Keys or values in the cache's dtype; what is too large for that becomes its largest number."""
+    if x.dtype is cache.dtype:
+        return x
+    limit = torch.finfo(cache.dtype).max
+    return x.clamp(-limit, limit).to(cache.dtype)
 
 
 def _attend_encoder(
@@ -325,10 +335,11 @@ def _read(by_head: Tensor, runs: list[slice]) -> tuple[Tensor, ...]:
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    """query: [1, heads, q, dim], key and value: [1, kv_heads, k, dim], mask: [1, heads or 1, q, k].
+    """query: [1, heads, q, dim], key and value: [1, kv_heads, k, dim], as in the cache, mask: [1, heads or 1, q, k].
 
     Returns [1, q, heads, dim].
     """
+    key, value = key.to(query.dtype), value.to(query.dtype)
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
@@ -345,12 +356,13 @@ def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float) 
     # Query heads that share a key head are rows of one matrix, so that no key is copied for each of them; scaled before
     # the product, which may be too large for float16 otherwise.
     grouped = (query * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
-    pieces = [grouped @ cache[0, run].permute(1, 2, 0) for run in runs]  # each [kv_heads, rows, run length]
+    # Each [kv_heads, rows, run length].
+    pieces = [grouped @ cache[0, run].to(query.dtype).permute(1, 2, 0) for run in runs]
     weights = torch.softmax(torch.cat(pieces, dim=-1), dim=-1, dtype=torch.float32).to(query.dtype)
     out = torch.zeros_like(grouped, dtype=torch.float32)  # a sum over many short runs: float32, as in a fused kernel
     column = 0
     for run in runs:
         end = column + run.stop - run.start
-        out += weights[..., column:end] @ cache[1, run].transpose(0, 1)
+        out += weights[..., column:end] @ cache[1, run].to(query.dtype).transpose(0, 1)
         column = end
     return out.to(query.dtype).view(1, heads, -1, dim).transpose(1, 2)

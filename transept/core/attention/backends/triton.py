@@ -126,7 +126,7 @@ class TritonBackend(AttentionBackend):
     """fp16, bf16 and fp32, any block size, both forms of bias."""
 
     name = "triton"
-    reads_fp8 = True
+    cache_dtypes = frozenset({torch.float8_e4m3fn})
     replayable = True
 
     @classmethod
