@@ -13,9 +13,17 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.processor import widens_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear, ParallelGroup
-from transept.core.layers.stored_weights import CpuFloat, CpuInt8, CpuWeight, GpuFp8, GpuInt8, StoredWeight
+from transept.core.layers.stored_weights import (
+    CpuFloat,
+    CpuFloatOfMany,
+    CpuInt8,
+    CpuWeight,
+    GpuFp8,
+    GpuInt8,
+    StoredWeight,
+)
 from transept.core.layers.storing import store_weights, weight_class
-from transept.core.layers.transformer import DecoderLayer, LayerConfig
+from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 needs_float16 = pytest.mark.skipif(not widens_float16(), reason="this processor cannot widen float16")
@@ -156,3 +164,20 @@ def test_how_weights_are_stored_where() -> None:
     assert weight_class(gpu, torch.float16, None) is None
     assert weight_class(gpu, torch.float16, "int8") is GpuInt8
     assert weight_class(gpu, torch.bfloat16, "fp8") is GpuFp8
+
+
+@needs_float16
+@pytest.mark.parametrize(("long_inputs", "kind"), [(True, CpuFloatOfMany), (False, CpuFloat)])
+def test_encoders_of_long_inputs_have_products_of_their_own(long_inputs: bool, kind: type[CpuWeight]) -> None:
+    config = LayerConfig(64, 4, 128, "gelu", pre_norm=True)
+    model = exact(nn.ModuleList([EncoderLayer(config, CONTEXT), DecoderLayer(config, CONTEXT)]))
+    x = torch.randn(30, 64)
+    metadata = AttentionMetadata.for_encoder([30])
+    CONTEXT.attention_backend.plan(metadata)
+    expected = model[0](x, metadata)
+    store = store_weights(model, CpuFloat, long_inputs=long_inputs)
+    for parameter in list(model.parameters()):
+        store(parameter)
+    kinds = [{type(m.weight) for m in layer.modules() if isinstance(m, Linear)} for layer in model]
+    assert kinds == [{kind}, {CpuFloat}]
+    torch.testing.assert_close(model[0](x, metadata), expected, rtol=1e-4, atol=1e-4)

@@ -55,7 +55,8 @@ class Worker:
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
         model = _build(model_class, model_config, context, device, dtype)
         stored_as = weight_class(device, dtype, config.quantization)
-        loaded = () if stored_as is None else (store_weights(model, stored_as),)
+        long_inputs = not shape.encoder_takes_text
+        loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
         load_weights(model, checkpoint, weight_map, *loaded)
         sampler = Sampler(eos_token_ids, device)
 

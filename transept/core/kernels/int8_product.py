@@ -15,14 +15,17 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from transept.core.kernels import matrix_int8
 from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, add_bias, panel_range, pieces_of
 from transept.core.kernels.integer_tiles import tile, tiles_beside
 from transept.core.kernels.launch import kernel
+from transept.core.kernels.matrix_tiles import BYTES_DEEP, available
 from transept.core.kernels.pointwise import TO_INTEGER
 from transept.core.kernels.sharing import WORKERS, nothing_taken, take
 from transept.core.kernels.tiles import BESIDE, COLUMNS, ROWS
 
 LARGEST = 127  # of a weight in int8
+MATRICES = available()
 FEW = 8  # rows, which one thread rounds
 PACKED_AT_A_TIME = 64  # panels
 
@@ -160,8 +163,22 @@ def _multiply(
         add_bias(out, bias, first_row, stop_row, first_panel, stop_panel)
 
 
+@kernel(parallel=True)
+def _round_rows(x: Floats, rounded: npt.NDArray[np.int16], steps: Floats, most: int) -> None:
+    for row in prange(len(x)):
+        steps[row] = round_row(x[row], rounded[row], most)
+
+
 def linear(x: Tensor, weight: PackedInt8, bias: Tensor | None) -> Tensor:
     """x: float32 [rows, in] on the CPU. bias: [out]. Returns [rows, out]."""
-    out = torch.empty(x.shape[0], weight.num_outputs)
-    multiply(x.contiguous().numpy(), weight, NO_BIAS if bias is None else bias.numpy(), out.numpy())
+    num_rows, depth = x.shape[0], 2 * weight.values.shape[1]
+    out = torch.empty(num_rows, weight.num_outputs)
+    if MATRICES and num_rows > MOST_AT_ONCE and depth % BYTES_DEEP == 0:
+        rounded, steps = np.empty((num_rows, depth), np.int16), np.empty(num_rows, np.float32)
+        _round_rows(x.contiguous().numpy(), rounded, steps, min(32767, (2**31 - 1) // (LARGEST * depth)))
+        matrix_int8.multiply(rounded, steps, weight.values, weight.scales, out.numpy())
+        if bias is not None:
+            out += bias
+    else:
+        multiply(x.contiguous().numpy(), weight, NO_BIAS if bias is None else bias.numpy(), out.numpy())
     return out

@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from transept.core.kernels import float_product, int8_product
+from transept.core.kernels import float_product, int8_product, matrix_product
+from transept.core.kernels.matrix_tiles import DEPTH, available
 from transept.core.kernels.processor import widens_float16
 from transept.core.kernels.tiles import COLUMNS
 
@@ -82,6 +84,21 @@ class CpuFloat(CpuWeight):
     def rows(self, indices: Tensor) -> Tensor:
         """See StoredWeight.rows."""
         return float_product.rows_of(self.packed, indices)
+
+
+class CpuFloatOfMany(CpuFloat):
+    """The same for a weight that is multiplied with hundreds of rows, always: AMX does so faster, where there is one.
+
+    With few rows it would be slower. All rows go there, whatever their number, so that one comes out the same.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(weight)
+        self.by_matrices = self.packed.values.dtype == np.uint16 and weight.shape[1] % DEPTH == 0 and available()
+
+    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+        """See CpuWeight.product."""
+        return (matrix_product if self.by_matrices else float_product).linear(x, packed, bias)
 
 
 class CpuInt8(CpuWeight):

@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear
-from transept.core.layers.stored_weights import ALIGNED, CpuFloat, CpuInt8, CpuWeight, GpuFp8, GpuInt8, StoredWeight
+from transept.core.layers.stored_weights import (
+    ALIGNED,
+    CpuFloat,
+    CpuFloatOfMany,
+    CpuInt8,
+    CpuWeight,
+    GpuFp8,
+    GpuInt8,
+    StoredWeight,
+)
+from transept.core.layers.transformer import EncoderLayer
 
 # device type -> what quantization= stores weights as
 QUANTIZED: Mapping[str, Mapping[str, type[StoredWeight]]] = {
@@ -26,11 +36,13 @@ def weight_class(device: torch.device, dtype: torch.dtype, quantization: str | N
     return CpuFloat if device.type == "cpu" and dtype is torch.float32 else None
 
 
-def store_weights(model: nn.Module, stored_as: type[StoredWeight]) -> Callable[[Tensor], None]:
+def store_weights(
+    model: nn.Module, stored_as: type[StoredWeight], *, long_inputs: bool = False
+) -> Callable[[Tensor], None]:
     """What stores weights of linear layers and of the vocabulary matrix so; to be called with each once it is loaded.
 
-    stored_as: see `weight_class`. What other modules read too stays as it is, and so do, on a GPU, weights of sizes
-    that its products do not take.
+    stored_as: see `weight_class`. long_inputs: whether encoders always read hundreds of tokens. What other modules read
+    too stays as it is, and so do, on a GPU, weights of sizes that its products do not take.
     """
     readers = {
         id(weight): modules
@@ -39,11 +51,15 @@ def store_weights(model: nn.Module, stored_as: type[StoredWeight]) -> Callable[[
         and (issubclass(stored_as, CpuWeight) or not weight.shape[1] % ALIGNED)
     }
 
+    layers = [layer for layer in model.modules() if long_inputs and isinstance(layer, EncoderLayer)]
+    of_many = {id(module) for layer in layers for module in layer.modules()}
+
     def store(weight: Tensor) -> None:
         modules = readers.pop(id(weight), [])
         if not modules:
             return
-        stored = stored_as(weight)
+        many = stored_as is CpuFloat and all(id(module) in of_many for module in modules)
+        stored = CpuFloatOfMany(weight) if many else stored_as(weight)
         for module in modules:
             del module.weight
             module.weight = stored  # type: ignore[assignment]  # it is no Parameter, and need not be one
