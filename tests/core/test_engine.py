@@ -11,6 +11,8 @@ from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from transformers import GenerationMixin, WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
+from transept.core.layers.linear import Linear
+from transept.core.layers.stored_weights import CpuFloat, CpuFloatOfMany
 from transept.errors import CapacityError, MediaError, ParameterError, PromptError
 
 SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32
@@ -54,6 +56,16 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
         row = GenerationMixin.generate(reference, features, max_new_tokens=30, decoder_input_ids=start)  # not Whisper's
         assert ids(output)[0] == row[0].tolist()[2:]
     assert len({tuple(ids(output)[0]) for output in outputs}) > 1  # the audio matters
+
+
+def test_an_encoder_of_sound_has_products_for_many_rows(engine: Engine) -> None:
+    model = engine.worker.runner.model
+    encoder, decoder = (
+        {type(module.weight) for module in side.modules() if isinstance(module, Linear)}
+        for side in (model.encoder, model.decoder)
+    )
+    assert encoder == {CpuFloatOfMany}
+    assert decoder == {CpuFloat}
 
 
 def test_outputs_carry_both_sides_and_come_in_order(engine: Engine) -> None:
