@@ -36,7 +36,8 @@ _UPPER, _SHIFT = (ir.Constant(_WORDS, [value] * LANES) for value in (0xFFFF0000,
 
 def available() -> bool:
     """Whether this processor has AMX and the system lets this process use it."""
-    if platform.system() != "Linux" or not all(has(feature) for feature in ("amx-tile", "amx-bf16", "avx512bw")):
+    needed = ("amx-tile", "amx-bf16", "amx-int8", "avx512bw")
+    if platform.system() != "Linux" or not all(has(feature) for feature in needed):
         return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
