@@ -60,15 +60,16 @@ def test_requests_that_lose_their_blocks_say_the_same(swap_bytes: int, tmp_path:
     longest = max(map(len, parity.prompts)) + GREEDY.max_tokens + 2
     num_bytes = (longest // 4 + 4) * sum(layer[:, 0].nbytes for layer in ample.worker.cache.layers)
     tight = Engine(tmp_path, quantization="int8", block_size=4, kv_cache_bytes=num_bytes, swap_bytes=swap_bytes)
-    preempted = []
-    tight.scheduler._preempt = lambda *a, preempt=tight.scheduler._preempt: (preempted.append(a[0]), preempt(*a))
-    expected, ours = (
-        [
-            output.outputs[0].token_ids
-            for output in engine.generate(prompts, GREEDY, generation_config=GenerationConfig())
-        ]
-        for engine in (ample, tight)
-    )
+    expected = {
+        str(index): output.outputs[0].token_ids
+        for index, output in enumerate(ample.generate(prompts, GREEDY, generation_config=GenerationConfig()))
+    }
+    for index, prompt in enumerate(prompts):
+        tight.add_request(str(index), prompt, GREEDY, generation_config=GenerationConfig())
+    ours, preempted = {}, 0
+    while tight.has_unfinished_requests:
+        ours |= {output.request_id: output.outputs[0].token_ids for output in tight.step() if output.finished}
+        preempted += any(group.seqs[0].output_token_ids for group in tight.scheduler.queue)
     assert ours == expected
     assert preempted
 
