@@ -11,13 +11,13 @@ LENGTHS = [1, PIECE - 1, PIECE, PIECE + 1, 1500, 37]
 DIM = 16
 
 
-def paged(block_size: int, kv_heads: int) -> tuple[Tensor, list[list[int]], list[Tensor]]:
-    """A cache [2, slots, kv_heads, DIM] with the sequences in it, their tables, and each one's [2, length, ...]."""
+def paged(block_size: int, kv_heads: int, dim: int = DIM) -> tuple[Tensor, list[list[int]], list[Tensor]]:
+    """A cache [2, slots, kv_heads, dim] with the sequences in it, their tables, and each one's [2, length, ...]."""
     counts = [-(-length // block_size) for length in LENGTHS]
     blocks = torch.randperm(sum(counts) + 3).tolist()
     tables = [[blocks.pop() for _ in range(count)] for count in counts]
-    cache = torch.full((2, (sum(counts) + 3) * block_size, kv_heads, DIM), float("nan"))
-    sequences = [torch.randn(2, length, kv_heads, DIM) for length in LENGTHS]
+    cache = torch.full((2, (sum(counts) + 3) * block_size, kv_heads, dim), float("nan"))
+    sequences = [torch.randn(2, length, kv_heads, dim) for length in LENGTHS]
     for table, sequence in zip(tables, sequences, strict=True):
         for position in range(sequence.shape[1]):
             cache[:, table[position // block_size] * block_size + position % block_size] = sequence[:, position]
@@ -28,9 +28,10 @@ def paged(block_size: int, kv_heads: int) -> tuple[Tensor, list[list[int]], list
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 6), (6, 2)])
 @pytest.mark.parametrize("queries", [1, 3])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_it_is_attention(block_size: int, heads: int, kv_heads: int, queries: int, with_bias: bool) -> None:
-    cache, tables, sequences = paged(block_size, kv_heads)
-    query = torch.randn(len(LENGTHS) * queries, heads, DIM)
+@pytest.mark.parametrize("dim", [DIM, 20, 64])
+def test_it_is_attention(block_size: int, heads: int, kv_heads: int, queries: int, with_bias: bool, dim: int) -> None:
+    cache, tables, sequences = paged(block_size, kv_heads, dim)
+    query = torch.randn(len(LENGTHS) * queries, heads, dim)
     rows = [(i * queries, (i + 1) * queries) for i in range(len(LENGTHS))]
     bias = torch.randn(heads, max(LENGTHS) + 5) if with_bias else None
     out = torch.full_like(query, float("nan"))

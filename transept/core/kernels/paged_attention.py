@@ -18,9 +18,10 @@ import torch
 from numba import prange
 from torch import Tensor
 
+from transept.core.kernels.key_rows import Sizes, add_values, score
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import exp
-from transept.core.kernels.vectors import Stored, add_times, dot
+from transept.core.kernels.vectors import Stored
 
 MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
 PIECE = 128  # keys
@@ -113,7 +114,6 @@ def _attend_piece(
 ) -> None:
     heads, dim = query.shape[1], query.shape[2]
     slots, kv_heads = cache.shape[1], cache.shape[2]
-    kv_heads_of = np.arange(heads) // (heads // kv_heads)
     table, begin, end, first, last, length = work.pieces[piece]
     num_keys, num_queries = end - begin, last - first
     queries, stored, totals = query.reshape(-1), cache.reshape(-1), sums.reshape(-1)
@@ -123,12 +123,8 @@ def _attend_piece(
         slot = work.blocks[table + position // work.block_size] * work.block_size + position % work.block_size
         places[key] = slot * kv_heads * dim
     weights = np.empty((num_queries, heads, num_keys), np.float32)
-    for turn in range(num_keys):
-        key = _alternating(turn, num_keys)
-        for q in range(num_queries):
-            for head in range(heads):
-                a, b = ((first + q) * heads + head) * dim, places[key] + kv_heads_of[head] * dim
-                weights[q, head, key] = dot(queries, a, stored, b, dim) * np.float32(scale)
+    sizes, flat = Sizes(num_queries, heads, heads // kv_heads, dim), weights.reshape(-1)
+    score(queries, first * heads * dim, stored, places, sizes, np.float32(scale), flat)
     if bias.size:
         nearest = bias.shape[1] - length + begin  # column of the first key
         for q in range(num_queries):
@@ -148,19 +144,7 @@ def _attend_piece(
             tops[q, head, 0], tops[q, head, 1] = highest, total
     for i in range(num_queries * heads * dim):
         totals[i] = 0
-    values = slots * kv_heads * dim  # where they begin
-    for turn in range(num_keys):
-        key = _alternating(turn, num_keys)
-        for q in range(num_queries):
-            for head in range(heads):
-                b = values + places[key] + kv_heads_of[head] * dim
-                add_times(weights[q, head, key], stored, b, totals, (q * heads + head) * dim, dim)
-
-
-@kernel()
-def _alternating(turn: int, count: int) -> int:
-    """The numbers under `count`, now from the first half, now from the second: two streams are read faster than one."""
-    return turn // 2 + turn % 2 * ((count + 1) // 2)
+    add_values(flat, stored, slots * kv_heads * dim, places, sizes, totals)
 
 
 @kernel()

@@ -157,15 +157,15 @@ def store(builder: Any, vector: Any, address: Any) -> None:
     builder.store(vector, builder.bitcast(address, vector.type.as_pointer()), align=4)
 
 
-def prefetch(builder: Any, address: Any, num_bytes: int) -> None:
-    """Ask for what lies AHEAD of so many bytes, which a loop reads next; it may lie outside the array."""
+def prefetch(builder: Any, address: Any, num_bytes: int, ahead: int = AHEAD) -> None:
+    """Ask for what lies `ahead` of so many bytes, which a loop reads next; it may lie outside the array."""
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
         builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0"
     )
     first = builder.bitcast(address, byte)
     for line in range(0, num_bytes, CACHE_LINE):
-        place = builder.gep(first, [INT(AHEAD + line)])
+        place = builder.gep(first, [INT(ahead + line)])
         builder.call(function, [place, word(0), word(3), word(1)])  # for reading, to every cache, data
 
 
@@ -190,9 +190,10 @@ def loop(
     builder.position_at_end(body)
     index, *current = [builder.phi(value.type) for value in (INT(0), *values)]
     new = [builder.add(index, INT(step)), *advance(index, current)]
+    end = builder.block  # another one than the body where that has loops
     for phi, first, following in zip((index, *current), (INT(0), *values), new, strict=True):
         phi.add_incoming(first, before)
-        phi.add_incoming(following, body)
+        phi.add_incoming(following, end)
     builder.cbranch(builder.icmp_signed("<", new[0], stop), body, after)
     builder.position_at_end(after)
     return new[1:]

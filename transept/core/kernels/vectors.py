@@ -42,7 +42,7 @@ def _dot(_: Any, a: Any, a_start: Any, b: Any, b_start: Any, size: Any) -> Any:
 
         def add(step: Any, sums: list[Any]) -> list[Any]:
             one = load(builder, builder.gep(a, [step]), VECTOR)
-            return [multiply_add(builder, one, _widened(builder, builder.gep(b, [step])), sums[0])]
+            return [multiply_add(builder, one, widened(builder, builder.gep(b, [step])), sums[0])]
 
         (total,) = loop(builder, arguments[4], LANES, [ir.Constant(VECTOR, None)], add)
         width = LANES
@@ -69,7 +69,7 @@ def _add_times(_: Any, factor: Any, x: Any, x_start: Any, out: Any, out_start: A
 
         def add(step: Any, _: list[Any]) -> list[Any]:
             place = builder.gep(out, [step])
-            number = _widened(builder, builder.gep(x, [step]))
+            number = widened(builder, builder.gep(x, [step]))
             store(builder, multiply_add(builder, factor, number, load(builder, place, VECTOR)), place)
             return []
 
@@ -120,7 +120,7 @@ def _keep_one(_: Any, number: Any, out: Any, index: Any) -> Any:
     return types.void(types.float32, out, types.int64), generate
 
 
-def _widened(builder: Any, address: Any) -> Any:
+def widened(builder: Any, address: Any) -> Any:
     """LANES numbers from an address on, as float32."""
     if address.type.pointee == FLOAT:
         return load(builder, address, VECTOR)
