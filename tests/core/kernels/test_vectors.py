@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transept.core.kernels.paged_attention import array_of
-from transept.core.kernels.vectors import add_times, dot, keep
+from transept.core.kernels.vectors import add_times, dot, highest, keep
 
 SIZES = [1, 7, 8, 15, 16, 17, 20, 64, 75]
 DTYPES = [torch.float32, torch.float16]
@@ -41,3 +41,14 @@ def test_what_is_kept_is_rounded_as_pytorch_rounds(size: int, dtype: torch.dtype
     expected[4 : size + 4] = numbers[2 : size + 2].clamp(-limit, limit).to(dtype)
     keep(numbers.numpy(), 2, array_of(out), 4, size)
     torch.testing.assert_close(out, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_highest_number(size: int) -> None:
+    for place in {0, size // 2, size - 1}:
+        numbers = torch.randn(size + 5).numpy()
+        numbers[:2], numbers[size + 2 :] = 100, 100  # somebody else's
+        numbers[2 + place] = 50
+        assert highest(numbers, 2, size) == 50
+        numbers[2 + place] = np.nan
+        assert highest(numbers, 2, size) == np.nanmax(numbers[2 : size + 2], initial=-np.inf)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.pointwise import exp
+from transept.core.kernels.vectors import highest
 
 Floats = npt.NDArray[np.float32]
 PIECE = 4096  # logits
@@ -42,9 +43,7 @@ def _likeliest(logits: Floats, tokens: npt.NDArray[np.int64], logprobs: Floats) 
 
 @kernel()
 def _sum_piece(logits: Floats, first: int, stop: int, tops: Floats, sums: Floats, piece: int) -> None:
-    top = np.float32(-np.inf)
-    for i in range(first, stop):
-        top = max(top, logits[i])
+    top = highest(logits, first, stop - first)
     total = np.float32(0)
     if top > -np.inf:
         for i in range(first, stop):

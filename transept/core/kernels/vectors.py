@@ -60,6 +60,27 @@ def _dot(_: Any, a: Any, a_start: Any, b: Any, b_start: Any, size: Any) -> Any:
     return types.float32(a, types.int64, b, types.int64, types.int64), generate
 
 
+def _highest(_: Any, x: Any, start: Any, size: Any) -> Any:
+    """What `highest` does for a multiple of LANES, not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        x = address_of(context, builder, signature, arguments, 0)
+
+        def compare(step: Any, tops: list[Any]) -> list[Any]:
+            number = load(builder, builder.gep(x, [step]), VECTOR)
+            return [builder.select(builder.fcmp_ordered(">", number, tops[0]), number, tops[0])]
+
+        lowest = ir.Constant(VECTOR, [ir.Constant(FLOAT, float("-inf"))] * LANES)
+        (tops,) = loop(builder, arguments[2], LANES, [lowest], compare)
+        top = builder.extract_element(tops, INT(0))
+        for lane in range(1, LANES):
+            other = builder.extract_element(tops, INT(lane))
+            top = builder.select(builder.fcmp_ordered(">", other, top), other, top)
+        return top
+
+    return types.float32(x, types.int64, types.int64), generate
+
+
 def _add_times(_: Any, factor: Any, x: Any, x_start: Any, out: Any, out_start: Any, size: Any) -> Any:
     """What `add_times` does for a multiple of LANES, not 0."""
 
@@ -137,6 +158,7 @@ def _narrowed(builder: Any, number: Any, target: Any) -> Any:
 
 
 _whole_dot: Any = intrinsic(_dot)
+_whole_highest: Any = intrinsic(_highest)
 _whole_add_times: Any = intrinsic(_add_times)
 _whole_keep: Any = intrinsic(_keep)
 _number: Any = intrinsic(_widened_one)
@@ -151,6 +173,16 @@ def dot(a: Floats, a_start: int, b: Stored, b_start: int, size: int) -> np.float
     for i in range(whole, size):
         total += a[a_start + i] * _number(b, b_start + i)
     return total
+
+
+@kernel()
+def highest(x: Floats, start: int, size: int) -> np.float32:
+    """The highest of `size` numbers from start on, of those that are numbers; flat."""
+    whole = size // LANES * LANES
+    top = _whole_highest(x, start, whole) if whole else np.float32(-np.inf)
+    for i in range(start + whole, start + size):
+        top = max(top, x[i])
+    return top
 
 
 @kernel()
