@@ -15,6 +15,12 @@ COUNTS = [1, 2, 7]  # of keys
 QUERIES = 3
 BEFORE = 3  # numbers that are somebody else's
 
+every_case = pytest.mark.parametrize(
+    ("dim", "heads", "shared", "count", "dtype"),
+    [(dim, *heads, count, dtype) for dim in DIMS for heads in HEADS for count in COUNTS for dtype in DTYPES],
+    ids=str,
+)
+
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
@@ -28,10 +34,7 @@ def scattered(count: int, heads: int, dim: int, dtype: torch.dtype) -> tuple[tor
     return array, places, torch.stack([array[place : place + heads * dim] for place in places]).view(count, heads, dim)
 
 
-@pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize(("heads", "shared"), HEADS)
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@every_case
 def test_scores(dim: int, heads: int, shared: int, count: int, dtype: torch.dtype) -> None:
     keys, places, each = scattered(count, heads // shared, dim, dtype)
     query = torch.randn(BEFORE + QUERIES * heads * dim)
@@ -43,10 +46,7 @@ def test_scores(dim: int, heads: int, shared: int, count: int, dtype: torch.dtyp
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize(("heads", "shared"), HEADS)
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@every_case
 def test_sums_of_values(dim: int, heads: int, shared: int, count: int, dtype: torch.dtype) -> None:
     values, places, each = scattered(count, heads // shared, dim, dtype)
     weights, out = torch.rand(QUERIES, heads, count), torch.randn(QUERIES, heads, dim)

@@ -153,7 +153,7 @@ def _add_pairs(
 
 
 def _ask_for(builder: Any, places: list[Any], vectors: int) -> None:
-    """Ask for what is read next. On processors with AVX2 it was slower."""
+    """Ask for what is read next, where that gains; docs/performance.md says where."""
     if WIDE:
         for place in places:
             prefetch(builder, place, vectors * LANES * (4 if place.type.pointee == FLOAT else 2), AHEAD)
