@@ -212,11 +212,13 @@ class Engine:
 
     def _append(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
         """Give a sequence its new token; a request's further samples fork from it first."""
-        children = [seq.fork(next(self._seq_ids), index) for index in range(1, len(tokens))]
-        for child in children:
+        owners = [seq]
+        for index in range(1, len(tokens)):
+            child = seq.fork(next(self._seq_ids), index)
             self.scheduler.fork_seq(seq, child)
             group.seqs.append(child)
-        for owner, token in zip((seq, *children), tokens, strict=True):
+            owners.append(child)
+        for owner, token in zip(owners, tokens, strict=True):
             owner.append_token(token)
             self.stop_checker.check(owner, group.sampling_params)
 

@@ -191,6 +191,7 @@ class Scheduler:
             outputs.blocks_to_swap_out += self.block_manager.swap_out(group)
         else:
             self._free(group)
+        group.metadata = None
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING
         insort(self.queue, group, key=_ARRIVAL)
@@ -200,28 +201,36 @@ class Scheduler:
     ) -> None:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
-        seq_data: dict[int, SequenceData] = {}
-        block_tables: dict[int, list[int]] = {}
-        for seq in group.unfinished_seqs:
+        seqs = group.unfinished_seqs
+        for seq in seqs:
             copied = manager.append_slots(seq)  # a newcomer's table has the slot already
             if copied is not None:
                 outputs.blocks_to_copy.append(copied)
-            seq_data[seq.seq_id] = SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
-            block_tables[seq.seq_id] = manager.get_block_table(seq)
-        outputs.groups.append(group)
-        outputs.metadata.append(
-            SequenceGroupMetadata(
+        before = group.metadata
+        if (
+            is_newcomer
+            or before is None
+            or before.is_newcomer
+            or before.num_samples != group.num_samples
+            or list(before.seq_data) != [seq.seq_id for seq in seqs]
+        ):
+            group.metadata = SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_newcomer=is_newcomer,
                 runs_encoder=runs_encoder,
-                seq_data=seq_data,
+                seq_data={
+                    seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
+                    for seq in seqs
+                },
                 sampling_params=group.sampling_params,
                 num_samples=group.num_samples,
-                block_tables=block_tables,
+                block_tables={seq.seq_id: manager.get_block_table(seq) for seq in seqs},
                 encoder_seq_data=group.encoder_seq.inputs.encoder,
                 cross_block_table=manager.get_cross_block_table(group),
             )
-        )
+        assert group.metadata is not None
+        outputs.groups.append(group)
+        outputs.metadata.append(group.metadata)
 
     def _free(self, group: SequenceGroup) -> None:
         for seq in group.seqs:

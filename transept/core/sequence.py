@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from transept.core.sampling_params import SamplingParams
 
@@ -62,10 +62,8 @@ class SequenceStatus(enum.Enum):
     LENGTH = "length"  # max_tokens or the model's last position
     ABORTED = "abort"
 
-    @property
-    def finished(self) -> bool:
-        """Whether the sequence will get no more tokens."""
-        return self in (SequenceStatus.STOPPED, SequenceStatus.LENGTH, SequenceStatus.ABORTED)
+    def __init__(self, reason: str) -> None:
+        self.finished = reason in ("stop", "length", "abort")  # whether the sequence will get no more tokens
 
 
 class Sequence:
@@ -141,6 +139,7 @@ class SequenceGroup:
         self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
         self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
         self.probe_result: ProbeResult | None = None  # set by the engine where the request asks for one
+        self.metadata: SequenceGroupMetadata | None = None  # of its last step; the scheduler's, None once blocks move
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:
@@ -171,8 +170,7 @@ class SequenceGroup:
         return self.sampling_params.n if unforked else 1
 
 
-@dataclass(frozen=True)
-class SampledToken:
+class SampledToken(NamedTuple):
     """A drawn token: what crosses back from the execution side.
 
     top: log probabilities of the likeliest tokens and the drawn one, when the request asks for them.
@@ -185,7 +183,7 @@ class SampledToken:
 
 @dataclass(frozen=True)
 class SequenceData:
-    """What the execution side needs to know of one decoder sequence in one step."""
+    """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it."""
 
     prompt_token_ids: list[int]
     output_token_ids: list[int]
@@ -207,9 +205,11 @@ class SequenceData:
         return (self.output_token_ids or self.prompt_token_ids)[-1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SequenceGroupMetadata:
     """One request's part of a step: all that crosses from the scheduling side to the execution side.
+
+    The same object says it again in the next step, if nothing but the live lists changed.
 
     is_newcomer: every decoder token is computed; else one token a sequence is.
     runs_encoder: this newcomer's encoder input is not in the cross-attention cache yet.

@@ -9,15 +9,17 @@ block, and nobody reads what becomes of them. Used by `transept.core.execution.m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
 from transept.core.execution.kv_cache import KVCache
 from transept.core.model import ForConditionalGeneration
+from transept.core.sequence import BlockTable
 
 logger = logging.getLogger(__name__)
 
@@ -25,17 +27,17 @@ SMALL = 8  # sequences; up to so many a shape is a power of two, beyond a multip
 
 
 @dataclass(frozen=True)
-class DecodeRow:
-    """One sequence of a step that decodes: its newest token, that token's position and cache slot, and where its keys
-    and those of its encoder tokens lie.
+class DecodeRows:
+    """The sequences of a step that decodes, an entry for each: its newest token, that token's position, and where its
+    keys and those of its encoder tokens lie. Of the tables only self-attention's change, and only by growing or in the
+    last block.
     """
 
-    token_id: int
-    position: int
-    slot: int
-    block_table: Sequence[int]
-    cross_block_table: Sequence[int]
-    cross_length: int
+    token_ids: list[int]
+    positions: list[int]
+    block_tables: list[BlockTable]
+    cross_lengths: list[int]
+    cross_block_tables: list[BlockTable]
 
 
 class DecodeGraphs:
@@ -50,15 +52,15 @@ class DecodeGraphs:
         self.block_size = block_size
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
 
-    def __call__(self, rows: list[DecodeRow]) -> Tensor | None:
+    def __call__(self, rows: DecodeRows) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
 
         None where the model cannot be recorded, which is told in the log: its steps must be made anew.
         """
         shape = (
-            _filled_up(len(rows)),
-            _power_of_two(max(len(row.block_table) for row in rows)),
-            _power_of_two(max(len(row.cross_block_table) for row in rows)),
+            _filled_up(len(rows.token_ids)),
+            _power_of_two(max(map(len, rows.block_tables))),
+            _power_of_two(max(map(len, rows.cross_block_tables))),
         )
         if shape not in self._recordings:
             try:
@@ -91,7 +93,12 @@ class _Recording:
         self.sizes = [num_rows] * 5 + [num_rows * num_blocks, num_rows * num_cross_blocks]
         self.host = torch.zeros(sum(self.sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
         self.numbers = self.host.to(device)
-        self.parts = [part.numpy() for part in self.host.split(self.sizes)]
+        token_ids, positions, slots, lengths, cross_lengths, *both = (
+            part.numpy() for part in self.host.split(self.sizes)
+        )
+        self.columns = token_ids, positions, slots, lengths, cross_lengths
+        self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
+        self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
         token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
         metadata = AttentionMetadata(block_size=block_size)
         model.context.attention_backend.plan_decode(
@@ -104,32 +111,30 @@ class _Recording:
             hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
             return model.compute_logits(hidden)
 
-        self._write([])
+        self._write(DecodeRows([], [], [], [], []))
         self.replay = _record(step, device)
 
-    def __call__(self, rows: list[DecodeRow]) -> Tensor:
+    def __call__(self, rows: DecodeRows) -> Tensor:
         """See DecodeGraphs."""
         self._write(rows)
-        return self.replay()[: len(rows)]
+        return self.replay()[: len(rows.token_ids)]
 
-    def _write(self, rows: list[DecodeRow]) -> None:
+    def _write(self, rows: DecodeRows) -> None:
         """Write the rows' numbers into the buffer, fill it up, and copy it to the device."""
-        filled, used = self.shape[0], len(rows)
-        spare_slot = self.spare_block * self.block_size
-        token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.parts
-        token_ids[used:], positions[used:], slots[used:] = 0, 0, spare_slot
-        lengths[used:], cross_lengths[used:] = 1, 1
-        for index, row in enumerate(rows):
-            token_ids[index], positions[index], slots[index] = row.token_id, row.position, row.slot
-            lengths[index], cross_lengths[index] = row.position + 1, row.cross_length
-        for part, own in (
-            (tables, [row.block_table for row in rows]),
-            (cross_tables, [row.cross_block_table for row in rows]),
-        ):
-            by_row = part.reshape(filled, -1)
-            by_row[used:] = self.spare_block
-            for index, table in enumerate(own):
-                by_row[index, : len(table)] = table
+        used = len(rows.token_ids)
+        token_ids, positions, slots, lengths, cross_lengths = self.columns
+        token_ids[used:], positions[used:], cross_lengths[used:] = 0, 0, 1
+        token_ids[:used], positions[:used], cross_lengths[:used] = rows.token_ids, rows.positions, rows.cross_lengths
+        for index, table in enumerate(rows.block_tables):
+            self.tables[index, : len(table)] = table
+        for index, table in enumerate(rows.cross_block_tables):
+            if self.written[index] is not table:
+                self.cross_tables[index, : len(table)] = self.written[index] = table
+        self.tables[used:] = self.cross_tables[used:] = self.spare_block
+        self.written[used:] = [None] * (len(self.written) - used)
+        blocks = self.tables[np.arange(len(positions)), positions // self.block_size]
+        slots[:] = blocks * self.block_size + positions % self.block_size
+        lengths[:] = positions + 1
         self.numbers.copy_(self.host, non_blocking=True)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRow
+from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Sampler, SamplingRow
@@ -52,7 +52,7 @@ class ModelRunner:
         match_threads()
         if self.graphs is not None and not any(group.is_newcomer for group in step):
             self.cache.wait()
-            logits = self.graphs(self._decode_rows(step))
+            logits = self.graphs(_decode_rows(step))
             if logits is not None:
                 return StepOutput(self.sampler(logits, _sampling_rows(step)))
             self.graphs = None
@@ -110,21 +110,6 @@ class ModelRunner:
         metadata.slot_mapping = self._tensor(slots)
         return self._tensor(input_ids), self._tensor(positions), metadata
 
-    def _decode_rows(self, step: list[SequenceGroupMetadata]) -> list[DecodeRow]:
-        """The sequences of a step without newcomers."""
-        return [
-            DecodeRow(
-                token_id=data.last_token_id,
-                position=data.num_tokens - 1,
-                slot=self._slot(group.block_tables[seq_id], data.num_tokens - 1),
-                block_table=group.block_tables[seq_id],
-                cross_block_table=group.cross_block_table,
-                cross_length=group.encoder_seq_data.num_tokens,
-            )
-            for group in step
-            for seq_id, data in group.seq_data.items()
-        ]
-
     def _slot(self, table: list[int], position: int) -> int:
         """Where a token of a sequence lies in the cache."""
         return table[position // self.block_size] * self.block_size + position % self.block_size
@@ -136,6 +121,20 @@ class ModelRunner:
 
     def _tensor(self, values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def _decode_rows(step: list[SequenceGroupMetadata]) -> DecodeRows:
+    """The sequences of a step without newcomers."""
+    rows = DecodeRows([], [], [], [], [])
+    for group in step:
+        cross_length, cross_table = group.encoder_seq_data.num_tokens, group.cross_block_table
+        for seq_id, data in group.seq_data.items():
+            rows.token_ids.append(data.last_token_id)
+            rows.positions.append(data.num_tokens - 1)
+            rows.block_tables.append(group.block_tables[seq_id])
+            rows.cross_lengths.append(cross_length)
+            rows.cross_block_tables.append(cross_table)
+    return rows
 
 
 def _sampling_rows(step: list[SequenceGroupMetadata]) -> list[SamplingRow]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +21,7 @@ from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SampledToken, SequenceData
 
 
-@dataclass(frozen=True)
-class SamplingRow:
+class SamplingRow(NamedTuple):
     """One row of logits: whose it is, and how many tokens to draw from it (of a beam: how many of the likeliest)."""
 
     seq_id: int
@@ -53,20 +50,22 @@ class Sampler:
         self.eos_token_ids = tuple(eos_token_ids)
         self.device = device
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
+        self._kinds: list[tuple[SamplingParams, int]] = []  # of the last call's rows, and which of them are equal
+        self._alike: list[list[int]] = []
 
     def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> dict[int, list[SampledToken]]:
         """Choose the next tokens. Writes into logits.
 
         logits: [rows, vocabulary], any float dtype. Returns by sequence id the drawn tokens, num_samples of them.
         """
-        alike: dict[tuple[SamplingParams, int], list[int]] = {}
-        for index, row in enumerate(rows):
-            alike.setdefault((row.params, row.num_samples), []).append(index)
+        kinds = [(row.params, row.num_samples) for row in rows]
+        if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
+            self._kinds, self._alike = kinds, _alike(kinds)
         chosen: list[Chosen] = []
-        for (params, _), indices in alike.items():
+        for indices in self._alike:
             block = (logits if len(indices) == len(rows) else logits[indices]).float()
-            chosen.append(self._choose(block, params, [rows[index] for index in indices]))
-        order = [rows[index].seq_id for indices in alike.values() for index in indices]
+            chosen.append(self._choose(block, rows[indices[0]].params, [rows[index] for index in indices]))
+        order = [rows[index].seq_id for indices in self._alike for index in indices]
         return dict(zip(order, _on_host(chosen), strict=True))
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
@@ -127,6 +126,14 @@ class Sampler:
         if token_ids not in self._index_cache:
             self._index_cache[token_ids] = torch.tensor(token_ids, dtype=torch.int64, device=self.device)
         return self._index_cache[token_ids]
+
+
+def _alike(kinds: list[tuple[SamplingParams, int]]) -> list[list[int]]:
+    """The indices of equal ones."""
+    alike: dict[tuple[SamplingParams, int], list[int]] = {}
+    for index, kind in enumerate(kinds):
+        alike.setdefault(kind, []).append(index)
+    return list(alike.values())
 
 
 def _forbid(logits: Tensor, rows: list[int], token_ids: Tensor) -> None:
@@ -238,12 +245,12 @@ def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | N
 def _on_host(chosen: list[Chosen]) -> Iterator[list[SampledToken]]:
     """Of each row its tokens, in order, without forbidden ones: one copy from the device for all."""
     parts = [[part.double() for part in (each.tokens, each.logprobs, *(each.top or ()))] for each in chosen]
-    numbers = iter(torch.cat([part.flatten() for each in parts for part in each]).tolist())  # exact in float64
+    flat = torch.cat([part.flatten() for each in parts for part in each]).cpu()  # exact in float64
+    numbers = iter(flat.split([part.numel() for each in parts for part in each]))
     for each, tensors in zip(chosen, parts, strict=True):
-        tokens, logprobs, *top = [[list(islice(numbers, part.shape[1])) for _ in part] for part in tensors]
+        tokens, logprobs, *top = (next(numbers).view(part.shape).tolist() for part in tensors)
         for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
-            best = zip(*(part[row] for part in top), strict=True) if top else ()
-            asked = {int(token): value for token, value in best}
+            asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
             yield [
                 SampledToken(int(token), value, {**asked, int(token): value} if top else None)
                 for token, value in zip(row_tokens, row_logprobs, strict=True)
