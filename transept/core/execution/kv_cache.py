@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from transept.core.model import ModelShape
+from transept.core.transfer import upload
 
 
 def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
@@ -60,7 +61,7 @@ class KVCache:
         """Copy device blocks to device blocks, before a forked sequence writes into its own."""
         if pairs:
             with self._own_stream():
-                sources, targets = torch.tensor(pairs, device=self.layers[0].device).T
+                sources, targets = upload(pairs, self.layers[0].device).T
                 for layer in self.layers:
                     numbers = layer.view(torch.uint8) if layer.dtype.itemsize == 1 else layer
                     numbers[:, targets] = numbers[:, sources]

@@ -19,6 +19,7 @@ from transept.core.execution.sampler import Sampler, SamplingRow
 from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import EncoderInputs, SequenceGroupMetadata, StepOutput
+from transept.core.transfer import upload
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -120,7 +121,7 @@ class ModelRunner:
         return hidden if len(starts) == len(hidden) + 1 else hidden[self._tensor(starts[1:]) - 1]
 
     def _tensor(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
+        return upload(values, self.device)
 
 
 def _decode_rows(step: list[SequenceGroupMetadata]) -> DecodeRows:

@@ -11,6 +11,7 @@ from transept.core.attention.capture import CaptureRequest, CrossAttentionCaptur
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.prompt_probe import ProbeResult, PromptProbe
 from transept.core.sequence import SequenceGroupMetadata
+from transept.core.transfer import download, upload
 
 
 class PromptProbes:
@@ -38,19 +39,23 @@ class PromptProbes:
 
     def read(self, hidden: Tensor, compute_logits: Callable[[Tensor], Tensor]) -> dict[str, ProbeResult]:
         """The answers by request id. hidden: the decoder's output, [num_tokens, hidden]."""
-        results = {}
+        parts: list[Tensor] = []  # of each probe its log probabilities and its weights, where it asks for them
         for request_id, (probe, first) in self.probes.items():
-            logprobs: tuple[float, ...] = ()
             if probe.logprobs:
-                positions, tokens = torch.tensor(probe.logprobs, device=hidden.device).T
+                positions, tokens = upload(probe.logprobs, hidden.device).T
                 logits = compute_logits(hidden[first + positions])[:, : probe.vocab_limit].float()
-                logprobs = tuple(logits.log_softmax(dim=-1).gather(1, tokens[:, None]).flatten().tolist())
-            weights = None
+                parts.append(logits.log_softmax(dim=-1).gather(1, tokens[:, None]))
             if probe.cross_attention_heads and self.capture is not None:
                 captured = self.capture.weights[request_id]
-                weights = torch.stack([captured[pair] for pair in probe.cross_attention_heads]).cpu().numpy()
-            results[request_id] = ProbeResult(logprobs, weights)
-        return results
+                parts.append(torch.stack([captured[pair] for pair in probe.cross_attention_heads]))
+        answers = iter(download(parts))
+        return {
+            request_id: ProbeResult(
+                logprobs=tuple(next(answers).flatten().tolist()) if probe.logprobs else (),
+                cross_attention=next(answers).numpy() if probe.cross_attention_heads else None,
+            )
+            for request_id, (probe, _) in self.probes.items()
+        }
 
 
 def _slots(table: list[int], num_slots: int, block_size: int) -> Tensor:

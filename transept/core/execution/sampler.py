@@ -7,7 +7,8 @@ batch, and after preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.launch import runs_on
 from transept.core.kernels.likeliest import likeliest
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SampledToken, SequenceData
+from transept.core.transfer import download, upload
 
 
 class SamplingRow(NamedTuple):
@@ -88,7 +91,7 @@ class Sampler:
         _penalize(logits, params, rows)
         if params.logit_bias:
             tokens, values = zip(*params.logit_bias, strict=True)
-            logits[:, self._index(tokens)] += torch.tensor(values, device=self.device)
+            logits[:, self._index(tokens)] += upload(values, self.device, torch.float32)
         if params.no_repeat_ngram_size or params.bad_words_ids:
             _forbid_runs(logits, params, rows)
         if params.allowed_token_ids is not None:
@@ -116,15 +119,15 @@ class Sampler:
     def _force(self, logits: Tensor, rows: list[int], token_ids: tuple[int, ...]) -> None:
         """Leave these tokens only, each with a log probability of 0 before normalisation."""
         if rows:
-            index = torch.tensor(rows, device=self.device)
-            logits[index] = float("-inf")
+            index = upload(rows, self.device)
+            logits.index_fill_(0, index, float("-inf"))
             logits[index[:, None], self._index(token_ids)] = 0.0
 
     def _index(self, token_ids: tuple[int, ...]) -> Tensor:
         if len(self._index_cache) > 1024:
             self._index_cache.clear()
         if token_ids not in self._index_cache:
-            self._index_cache[token_ids] = torch.tensor(token_ids, dtype=torch.int64, device=self.device)
+            self._index_cache[token_ids] = upload(token_ids, self.device)
         return self._index_cache[token_ids]
 
 
@@ -138,7 +141,7 @@ def _alike(kinds: list[tuple[SamplingParams, int]]) -> list[list[int]]:
 
 def _forbid(logits: Tensor, rows: list[int], token_ids: Tensor) -> None:
     if rows and len(token_ids):
-        logits[torch.tensor(rows, device=logits.device)[:, None], token_ids] = float("-inf")
+        logits[upload(rows, logits.device)[:, None], token_ids] = float("-inf")
 
 
 def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
@@ -146,15 +149,21 @@ def _penalize(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -
     repetition = params.repetition_penalty or 1.0
     if repetition == 1.0 and not params.presence_penalty and not params.frequency_penalty:
         return
-    for i, row in enumerate(rows):
-        output = row.data.output_token_ids
-        if repetition != 1.0:
-            seen = torch.tensor(sorted({*row.data.prompt_token_ids, *output}), device=logits.device)
-            values = logits[i, seen]
-            logits[i, seen] = torch.where(values > 0, values / repetition, values * repetition)
-        if output and (params.presence_penalty or params.frequency_penalty):
-            tokens, counts = torch.tensor(output, device=logits.device).unique(return_counts=True)
-            logits[i, tokens] -= params.presence_penalty + params.frequency_penalty * counts
+    if repetition != 1.0:
+        seen = _places({i: {*row.data.prompt_token_ids, *row.data.output_token_ids} for i, row in enumerate(rows)})
+        places = upload(seen, logits.device).unbind()
+        values = logits[places]
+        logits[places] = torch.where(values > 0, values / repetition, values * repetition)
+    if params.presence_penalty or params.frequency_penalty:
+        counts = {i: Counter(row.data.output_token_ids) for i, row in enumerate(rows)}
+        times = upload([count for each in counts.values() for count in each.values()], logits.device)
+        places = upload(_places(counts), logits.device).unbind()
+        logits[places] -= params.presence_penalty + params.frequency_penalty * times
+
+
+def _places(tokens: Mapping[int, Collection[int]]) -> list[list[int]]:
+    """Row and token of each token of each row, as two lists."""
+    return [[row for row, own in tokens.items() for _ in own], [token for own in tokens.values() for token in own]]
 
 
 def _forces_bos(row: SamplingRow) -> bool:
@@ -165,18 +174,18 @@ def _forces_bos(row: SamplingRow) -> bool:
 def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
     """Forbid the tokens that would complete a repeated n-gram (Paulus et al. 2017) or one of bad_words_ids."""
     size = params.no_repeat_ngram_size or 0
+    forbidden: dict[int, set[int]] = {}
     for i, row in enumerate(rows):
         tokens = row.data.token_ids
-        forbidden: set[int] = set()
+        own = forbidden[i] = set()
         if 0 < size <= len(tokens):
             start = tokens[len(tokens) + 1 - size :]
             windows = zip(*(tokens[offset:] for offset in range(size)), strict=False)
-            forbidden.update(window[-1] for window in windows if list(window[:-1]) == start)
+            own.update(window[-1] for window in windows if list(window[:-1]) == start)
         for *begin, last in params.bad_words_ids or ():
             if tokens[len(tokens) - len(begin) :] == begin:
-                forbidden.add(last)
-        if forbidden:
-            logits[i, torch.tensor(sorted(forbidden), device=logits.device)] = float("-inf")
+                own.add(last)
+    logits[upload(_places(forbidden), logits.device).unbind()] = float("-inf")
 
 
 def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Tensor:
@@ -190,21 +199,17 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
     # The likeliest token moves to 0 first, and the divisor never vanishes: so a tiny temperature overflows nothing.
     shifted = logits - logits.max(dim=-1, keepdim=True).values
     scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
-    drawn = [
-        torch.stack([_noise(row, row.data.sample_index + sample, scaled) for row in rows]).add_(scaled).argmax(dim=-1)
-        for sample in range(rows[0].num_samples)
-    ]
+    drawn = []
+    for sample in range(rows[0].num_samples):
+        keys = keys_of([_draw_of(row, sample) for row in rows])
+        drawn.append(gumbel(keys, logits.shape[-1], logits.device).add_(scaled).argmax(dim=-1))
     return torch.stack(drawn, dim=-1)
 
 
-def _noise(row: SamplingRow, sample: int, like: Tensor) -> Tensor:
-    """Standard Gumbel noise, [vocabulary], from the counter-based generator Philox (Salmon et al. 2011)."""
+def _draw_of(row: SamplingRow, sample: int) -> tuple[int, int, int]:
+    """What a draw depends on besides the logits."""
     assert row.params.seed is not None
-    key = np.array([row.params.seed, sample], dtype=np.uint64)
-    counter = np.array([0, len(row.data.output_token_ids), 0, 0], dtype=np.uint64)  # word 0 counts within the draw
-    generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
-    exponential = generator.standard_exponential(like.shape[-1], dtype=np.float32)
-    return torch.from_numpy(-np.log(np.maximum(exponential, np.finfo(np.float32).tiny))).to(like.device)
+    return row.params.seed, row.data.sample_index + sample, len(row.data.output_token_ids)
 
 
 def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
@@ -244,11 +249,10 @@ def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | N
 
 def _on_host(chosen: list[Chosen]) -> Iterator[list[SampledToken]]:
     """Of each row its tokens, in order, without forbidden ones: one copy from the device for all."""
-    parts = [[part.double() for part in (each.tokens, each.logprobs, *(each.top or ()))] for each in chosen]
-    flat = torch.cat([part.flatten() for each in parts for part in each]).cpu()  # exact in float64
-    numbers = iter(flat.split([part.numel() for each in parts for part in each]))
-    for each, tensors in zip(chosen, parts, strict=True):
-        tokens, logprobs, *top = (next(numbers).view(part.shape).tolist() for part in tensors)
+    parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in chosen]
+    numbers = iter(download([part.double() for each in parts for part in each]))  # exact in float64
+    for each, own in zip(chosen, parts, strict=True):
+        tokens, logprobs, *top = (next(numbers).tolist() for _ in own)
         for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
             asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
             yield [

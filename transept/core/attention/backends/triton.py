@@ -20,6 +20,7 @@ from torch import Tensor
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
+from transept.core.transfer import upload
 
 MOST_QUERIES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256
@@ -80,7 +81,7 @@ class TritonPlan:
             for request in metadata.newcomers
             for token in range(metadata.cross_seq_lens[request])
         ]
-        return torch.tensor(slots, dtype=torch.int64, device=self.device)
+        return self.upload(slots, torch.int64)
 
     def read(self, tables: DecodeTables) -> None:
         """Take one query a sequence, whose keys lie where ``tables`` say."""
@@ -105,21 +106,23 @@ class TritonPlan:
             else:
                 tiles += [(sequence, first) for first in range(0, stop - start, QUERIES)]
         return Work(
-            query_start=self._tensor(starts),
-            lengths=self._tensor(lengths),
+            query_start=self.upload(starts),
+            lengths=self.upload(lengths),
             tables=None if tables is None else self.padded(tables),
-            pairs=self._tensor(pairs),
-            tiles=self._tensor(tiles),
+            pairs=self.upload(pairs),
+            tiles=self.upload(tiles),
             most_keys=most_keys,
         )
 
     def padded(self, tables: list[list[int]]) -> Tensor:
         """Block tables as one, int32 [tables, most blocks]."""
         longest = max(map(len, tables), default=0)
-        return self._tensor([[*table, *[0] * (longest - len(table))] for table in tables])
+        return self.upload([[*table, *[0] * (longest - len(table))] for table in tables])
 
-    def _tensor(self, values: list[Any]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int32, device=self.device)
+    def upload(self, values: list[Any], dtype: torch.dtype = torch.int32) -> Tensor:
+        """Put numbers on the step's device."""
+        assert self.device is not None
+        return upload(values, self.device, dtype)
 
 
 class TritonBackend(AttentionBackend):

@@ -91,7 +91,7 @@ class XformersPlan(TritonPlan):
         if len(which) == len(starts) - 1:
             return slice(None)
         rows = [row for i in which for row in range(starts[i], starts[i + 1])]
-        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+        return self.upload(rows, torch.int64)
 
 
 @dataclass(frozen=True)
