@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +23,6 @@ from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import BlockTable
 
 logger = logging.getLogger(__name__)
-
-SMALL = 8  # sequences; up to so many a shape is a power of two, beyond a multiple of it
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class DecodeGraphs:
         self.cache = cache
         self.block_size = block_size
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
+        # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
+        self._pool = torch.cuda.graph_pool_handle() if cache.layers[0].is_cuda else None
 
     def __call__(self, rows: DecodeRows) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
@@ -58,13 +59,13 @@ class DecodeGraphs:
         None where the model cannot be recorded, which is told in the log: its steps must be made anew.
         """
         shape = (
-            _filled_up(len(rows.token_ids)),
+            _power_of_two(len(rows.token_ids)),
             _power_of_two(max(map(len, rows.block_tables))),
             _power_of_two(max(map(len, rows.cross_block_tables))),
         )
         if shape not in self._recordings:
             try:
-                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, *shape)
+                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self._pool, *shape)
             except Exception as error:  # what a plugin's decode, or CUDA about it, raises
                 logger.warning(
                     "%s decodes without CUDA graphs, its kernels launched one by one: %s: %s",
@@ -82,6 +83,7 @@ class _Recording:
         model: ForConditionalGeneration,
         cache: KVCache,
         block_size: int,
+        pool: Any,
         num_rows: int,
         num_blocks: int,
         num_cross_blocks: int,
@@ -112,7 +114,7 @@ class _Recording:
             return model.compute_logits(hidden)
 
         self._write(DecodeRows([], [], [], [], []))
-        self.replay = _record(step, device)
+        self.replay = _record(step, device, pool)
 
     def __call__(self, rows: DecodeRows) -> Tensor:
         """See DecodeGraphs."""
@@ -138,7 +140,7 @@ class _Recording:
         self.numbers.copy_(self.host, non_blocking=True)
 
 
-def _record(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+def _record(step: Callable[[], Tensor], device: torch.device, pool: Any) -> Callable[[], Tensor]:
     """A function that computes a step again, from what its tensors hold by then.
 
     On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
@@ -152,7 +154,7 @@ def _record(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Te
         step()
     torch.cuda.current_stream(device).wait_stream(ahead)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         logits = step()
 
     def replay() -> Tensor:
@@ -160,10 +162,6 @@ def _record(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Te
         return logits
 
     return replay
-
-
-def _filled_up(count: int) -> int:
-    return _power_of_two(count) if count <= SMALL else -(-count // SMALL) * SMALL
 
 
 def _power_of_two(count: int) -> int:
