@@ -5,7 +5,11 @@ import logging
 import pytest
 import torch
 
+from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.backends.selector import select_backend
+from transept.core.attention.backends.torch import TorchBackend
+from transept.core.attention.backends.triton import TritonBackend
+from transept.core.attention.backends.xformers import XformersBackend
 from transept.errors import ParameterError
 
 MODEL = (
@@ -65,6 +69,11 @@ def test_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ParameterError, match=f'no attention backend "{name}"; known: auto, .*torch'):
         select_backend(name, *MODEL)
+
+
+@pytest.mark.parametrize("backend_class", [TorchBackend, TritonBackend, XformersBackend])
+def test_every_backend_can_be_made_for_rounded_weights(backend_class: type[AttentionBackend]) -> None:
+    assert backend_class("int8").quantization == "int8"
 
 
 def test_only_triton_reads_fp8() -> None:

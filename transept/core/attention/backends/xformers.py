@@ -111,8 +111,10 @@ class XformersBackend(AttentionBackend):
     name = "xformers"
     replayable = True
 
-    def __init__(self) -> None:
-        self.triton = TritonBackend()
+    def __init__(self, quantization: str | None = None) -> None:
+        """See AttentionBackend."""
+        super().__init__(quantization)
+        self.triton = TritonBackend(quantization)
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
