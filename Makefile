@@ -25,7 +25,7 @@ test-gpu:
 
 bench-gpu:
 	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
-	then $(PYTHON) -m benchmarks.gpu; \
+	then $(PYTHON) -m benchmarks.gpu && $(PYTHON) -m benchmarks.gpu_attention; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 check: $(VENV)/.installed-dev

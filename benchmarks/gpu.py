@@ -1,11 +1,12 @@
 """Large models on one GPU in half precision: Transept beside its bounds, and transformers for Whisper.
 
     python -m benchmarks.gpu [--models whisper-large-v3 bart-large-cnn flan-t5-xl] [--runs 3] [--device cuda] [--toy]
-        [--quantization int8|fp8] [--kv-cache-dtype fp8]
+        [--quantization int8|fp8] [--kv-cache-dtype fp8] [--profile]
 
 Models of the published shapes with random weights; the end-of-sequence token is forbidden, so that the work is the same
 every time. Whisper goes from features to token ids, the others from token ids to token ids, greedily. --toy takes
 shapes so small that the script can be tried on a CPU. Bounds are those of weights and caches in half precision.
+--profile lists the kernels of an encoder pass and of a decode step, those that take longest first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,18 +172,47 @@ def encoder_ms(engine: Engine, prompts: list[Any], device: str, runs: int) -> fl
         return median_ms(lambda: finish(device, runner._encode(inputs)), max(runs, 5)) / len(inputs)
 
 
-def decode_step_ms(engine: Engine, prompts: list[Any], case: Case, device: str) -> float:
-    """Milliseconds of a step in which all prompts decode."""
+@contextmanager
+def decoding(engine: Engine, prompts: list[Any], case: Case) -> Iterator[Callable[[], Any]]:
+    """A step in which all prompts decode."""
     engine.block_manager.reset()
     for index, prompt in enumerate(prompts):
         engine.add_request(str(index), prompt, params(case))
     try:
         while engine.scheduler.queue:
             engine.step()
-        return median_ms(lambda: finish(device, engine.step()), NEW_TOKENS // 4)
+        yield engine.step
     finally:
         for index in range(len(prompts)):
             engine.abort_request(str(index))
+
+
+def decode_step_ms(engine: Engine, prompts: list[Any], case: Case, device: str) -> float:
+    """Milliseconds of a step in which all prompts decode."""
+    with decoding(engine, prompts, case) as step:
+        return median_ms(lambda: finish(device, step()), NEW_TOKENS // 4)
+
+
+def print_profiles(engine: Engine, prompts: list[Any], case: Case, device: str) -> None:
+    """Print where the time of an encoder pass and of a decode step goes."""
+    inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
+    with torch.inference_mode():
+        print_profile("encoder", lambda: engine.worker.runner._encode(inputs), device)
+    with decoding(engine, prompts, case) as step:
+        print_profile("decode step", step, device)
+
+
+def print_profile(name: str, function: Callable[[], Any], device: str) -> None:
+    """Print the kernels of a call that was made before."""
+    finish(device, function())
+    begin = time.perf_counter()
+    finish(device, function())
+    seconds = time.perf_counter() - begin
+    with torch.profiler.profile() as profile:
+        finish(device, function())
+    print(f"{name}: {seconds * 1000:.2f} ms without the profiler")
+    order = "self_device_time_total" if device != "cpu" else "self_cpu_time_total"
+    print(profile.key_averages().table(sort_by=order, row_limit=20, max_name_column_width=60))
 
 
 def transformers_seconds(directory: Path, case: Case, device: str, features: torch.Tensor, batch: int) -> float:
@@ -258,6 +289,7 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true")
     parser.add_argument("--quantization", choices=("int8", "fp8"))
     parser.add_argument("--kv-cache-dtype", choices=("auto", "fp8"), default="auto")
+    parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     device, dtype = arguments.device, torch.bfloat16 if arguments.device != "cpu" else torch.float32
     name = torch.cuda.get_device_name() if device != "cpu" else "a CPU"
@@ -274,7 +306,7 @@ def main() -> None:
                 quantization=arguments.quantization,
                 kv_cache_dtype=arguments.kv_cache_dtype,
             )
-            backend = engine.worker.runner.backend.name
+            backend, count = engine.worker.runner.backend.name, 4 if arguments.toy else case.concurrent
             print(
                 f"\n{model}, weights {arguments.quantization or dtype}, cache {arguments.kv_cache_dtype}, by {backend}"
             )
@@ -282,6 +314,10 @@ def main() -> None:
                 whisper(case, engine, directory, device, arguments.toy, arguments.runs)
             else:
                 text(case, engine, device, arguments.toy, arguments.runs)
+            if arguments.profile:
+                speech = case.family == "Whisper"
+                prompts = whisper_prompts(engine, case, count) if speech else text_prompts(case, count)
+                print_profiles(engine, prompts, case, device)
             del engine
 
 
