@@ -9,7 +9,7 @@ from whisper.decoding import ApplyTimestampRules
 from whisper.tokenizer import get_tokenizer
 
 from transept.core.sequence import SequenceData
-from transept.plugins.whisper.timestamp_rules import timestamp_rules
+from transept.plugins.whisper.timestamp_rules import Forbidden, forbid_at_once, forbid_by_row, timestamp_rules
 
 CONFIG = WhisperConfig(vocab_size=51864, decoder_start_token_id=50257)
 TOKENIZER = get_tokenizer(multilingual=False)
@@ -42,6 +42,16 @@ def test_the_same_tokens_are_forbidden(transcripts, max_initial, seed, lean) -> 
     rules = timestamp_rules(CONFIG, max_initial_timestamp=max_initial)
     rules(logits, [SequenceData(PROMPT, tokens, 0) for tokens in transcripts])
     assert torch.equal(logits, expected)
+
+
+def test_rows_one_by_one_and_all_at_once_are_forbidden_the_same() -> None:
+    rows = [Forbidden(0, 0, 0), Forbidden(5, 3, 9), Forbidden(0, 10, 20), Forbidden(20, 0, 0), Forbidden(7, 12, 13)]
+    by_row = torch.randn(len(rows), 20)
+    at_once = by_row.clone()
+    forbid_by_row(by_row, rows)
+    forbid_at_once(at_once, torch.tensor(rows))
+    assert torch.equal(by_row, at_once)
+    assert by_row.isinf().sum(dim=1).tolist() == [0, 9, 10, 20, 8]
 
 
 def test_a_prefix_counts_as_transcribed() -> None:
