@@ -76,11 +76,11 @@ class TritonPlan:
     def cross_slots(self) -> Tensor:
         """Where the newcomers' encoder tokens go, [encoder_tokens] int64."""
         metadata, size = self.metadata, self.metadata.block_size
-        slots = [
-            metadata.cross_block_tables[request][token // size] * size + token % size
-            for request in metadata.newcomers
-            for token in range(metadata.cross_seq_lens[request])
-        ]
+        slots: list[int] = []
+        for request in metadata.newcomers:
+            blocks = metadata.cross_block_tables[request]
+            own = [slot for block in blocks for slot in range(block * size, (block + 1) * size)]
+            slots += own[: metadata.cross_seq_lens[request]]
         return self.upload(slots, torch.int64)
 
     def read(self, tables: DecodeTables) -> None:
