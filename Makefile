@@ -20,7 +20,7 @@ test: $(VENV)/.installed-dev
 
 test-gpu:
 	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
-	then $(PYTHON) -m pytest tests/core/attention tests/core/execution tests/core/test_memory_profile.py tests/multimodal/test_log_mel.py tests/parity/test_triton.py tests/parity/test_gpu.py; \
+	then $(PYTHON) -m pytest tests/core/attention tests/core/execution tests/core/layers/test_stored_weights.py tests/core/test_memory_profile.py tests/multimodal/test_log_mel.py tests/parity/test_triton.py tests/parity/test_gpu.py; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 bench-gpu:

@@ -48,6 +48,11 @@ def test_half_precision(row: Row, dtype: str, tmp_path: Path) -> None:
     assert_likely(ranks)
 
 
+@pytest.fixture(autouse=True)
+def _float32_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # by default convolutions round it on a GPU
+
+
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_random_whisper(tmp_path_factory.mktemp("whisper"))

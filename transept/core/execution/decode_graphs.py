@@ -152,10 +152,15 @@ def _record(step: Callable[[], Tensor], device: torch.device, pool: Any) -> Call
     ahead.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
         step()
-    torch.cuda.current_stream(device).wait_stream(ahead)
+    current = torch.cuda.current_stream(device)
+    current.wait_stream(ahead)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        logits = step()
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            logits = step()
+    except BaseException:
+        torch.cuda.set_stream(current)  # a recording that breaks off may leave its own behind
+        raise
 
     def replay() -> Tensor:
         graph.replay()

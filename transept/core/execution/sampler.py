@@ -66,7 +66,8 @@ class Sampler:
             self._kinds, self._alike = kinds, _alike(kinds)
         chosen: list[Chosen] = []
         for indices in self._alike:
-            block = (logits if len(indices) == len(rows) else logits[indices]).float()
+            own = logits if len(indices) == len(rows) else logits.index_select(0, upload(indices, self.device))
+            block = own.float()
             chosen.append(self._choose(block, rows[indices[0]].params, [rows[index] for index in indices]))
         order = [rows[index].seq_id for indices in self._alike for index in indices]
         return dict(zip(order, _on_host(chosen), strict=True))

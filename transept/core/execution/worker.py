@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -40,7 +41,8 @@ class Worker:
     ) -> None:
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
-        device, dtype = torch.device(config.device), getattr(torch, config.dtype)
+        self.device = device = torch.device(config.device)
+        dtype = getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
         cache_dtype = _cache_dtype(config, dtype)
         backend = select_backend(
@@ -67,7 +69,8 @@ class Worker:
         if kv_cache_bytes is None:
             step = largest_step(shape, limits, config.block_size, model_class.longest_features(model_config))
             runner = ModelRunner(model, cache_of(1, 0), config.block_size, sampler)
-            kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
+            with _current(device):
+                kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
         size = block_bytes(shape, config.block_size, cache_dtype)
         self.num_device_blocks, self.num_host_blocks = kv_cache_bytes // size, config.swap_bytes // size
@@ -79,10 +82,16 @@ class Worker:
 
     def execute(self, step: SchedulerOutputs) -> StepOutput:
         """Move the step's blocks, then run it."""
-        self.cache.swap_out(step.blocks_to_swap_out)
-        self.cache.swap_in(step.blocks_to_swap_in)
-        self.cache.copy(step.blocks_to_copy)
-        return self.runner.execute(step.metadata)
+        with _current(self.device):
+            self.cache.swap_out(step.blocks_to_swap_out)
+            self.cache.swap_in(step.blocks_to_swap_in)
+            self.cache.copy(step.blocks_to_copy)
+            return self.runner.execute(step.metadata)
+
+
+def _current(device: torch.device) -> AbstractContextManager[Any]:
+    """Make it the GPU on which Triton launches kernels and PyTorch records graphs: the current one."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _cache_dtype(config: EngineConfig, dtype: torch.dtype) -> torch.dtype:

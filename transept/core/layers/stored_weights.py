@@ -159,7 +159,8 @@ class _GpuWeight(StoredWeight):
 
     def rows(self, indices: Tensor) -> Tensor:
         """See StoredWeight.rows."""
-        return (self.values[indices].float() * self.scales[indices][:, None]).to(self.dtype)
+        values = self.values.view(torch.uint8)[indices].view(self.storage)  # not every PyTorch copies fp8 by index
+        return (values.float() * self.scales[indices][:, None]).to(self.dtype)
 
 
 class GpuInt8(_GpuWeight):
