@@ -1,6 +1,8 @@
 # make demo    set up, then transcribe a real recording, offline, on the CPU
 # make test    set up, then run the tests
 # make test-gpu  with $PYTHON, which has CUDA's torch and the extras test and gpu: the tests of what runs on a GPU
+# make bench-gpu with the same: large models on a GPU
+# make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 
@@ -18,14 +20,27 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
+# What a machine with PyTorch, transformers and Triton for CUDA lacks, in case it reaches no package index.
+GPU_NEEDS := hypothesis sortedcontainers soundfile cffi pycparser soxr openai-whisper more-itertools xformers
+GPU_PYTHON ?= 3.12
+
+gpu-wheels:
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $@ openai-whisper
+	$(PYTHON) -m pip download --quiet --no-deps --dest $@ --find-links $@ --only-binary :all: \
+		--python-version $(GPU_PYTHON) --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 $(GPU_NEEDS)
+
+HAS_GPU = $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"
+GPU_SETUP = if [ -d gpu-wheels ]; then $(PYTHON) -m pip install --quiet --no-index --no-deps gpu-wheels/*.whl; \
+	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .; fi
+GPU_TESTS := tests/core/attention tests/core/execution tests/core/layers/test_stored_weights.py \
+	tests/core/test_memory_profile.py tests/multimodal/test_log_mel.py tests/parity/test_triton.py tests/parity/test_gpu.py
+
 test-gpu:
-	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
-	then $(PYTHON) -m pytest tests/core/attention tests/core/execution tests/core/layers/test_stored_weights.py tests/core/test_memory_profile.py tests/multimodal/test_log_mel.py tests/parity/test_triton.py tests/parity/test_gpu.py; \
+	@if $(HAS_GPU); then $(GPU_SETUP); TRITON_INTERPRET=0 $(PYTHON) -m pytest $(GPU_TESTS); \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 bench-gpu:
-	@if $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"; \
-	then $(PYTHON) -m benchmarks.gpu && $(PYTHON) -m benchmarks.gpu_attention; \
+	@if $(HAS_GPU); then $(GPU_SETUP); $(PYTHON) -m benchmarks.gpu && $(PYTHON) -m benchmarks.gpu_attention; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 check: $(VENV)/.installed-dev
@@ -50,4 +65,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build gpu-wheels *.egg-info

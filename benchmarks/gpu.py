@@ -12,6 +12,7 @@ shapes so small that the script can be tried on a CPU. Bounds are those of weigh
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import statistics
@@ -305,6 +306,7 @@ def main() -> None:
                 max_num_seqs=case.concurrent,
                 quantization=arguments.quantization,
                 kv_cache_dtype=arguments.kv_cache_dtype,
+                gpu_memory_utilization=0.5,  # more than these requests need; transformers runs beside it
             )
             backend, count = engine.worker.runner.backend.name, 4 if arguments.toy else case.concurrent
             print(
@@ -319,6 +321,7 @@ def main() -> None:
                 prompts = whisper_prompts(engine, case, count) if speech else text_prompts(case, count)
                 print_profiles(engine, prompts, case, device)
             del engine
+            gc.collect()  # memory, for the next model to find
 
 
 if __name__ == "__main__":

@@ -23,7 +23,13 @@ def test_tokens_and_scores_are_those_of_the_torch_backend(name: str, beams: int)
     completions = []
     for backend in ("torch", "triton"):
         engine = Engine(
-            CHECKPOINTS / name, device=DEVICE, dtype="float32", attention_backend=backend, block_size=16, max_num_seqs=6
+            CHECKPOINTS / name,
+            device=DEVICE,
+            dtype="float32",
+            attention_backend=backend,
+            block_size=16,
+            max_num_seqs=6,
+            kv_cache_bytes=1 << 26,
         )
         outputs = engine.generate(WORDS, params, progress=False)
         completions.append([completion for output in outputs for completion in output.outputs])

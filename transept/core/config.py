@@ -49,7 +49,8 @@ class EngineConfig:
 
     model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name.
     device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
-    attention_backend: a backend's name, or ``"auto"``.
+    attention_backend: ``"torch"``, ``"triton"``, ``"xformers"`` or ``"mixed"`` (xFormers' flash attention for encoders,
+        triton for the rest); ``"auto"``: torch on a CPU, on a GPU the first of mixed, triton and torch that serves.
     quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
     num_threads: of a CPU's work, for all engines of this process; None leaves PyTorch's, which are one for each core.

@@ -9,7 +9,7 @@ from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.backends.triton import TritonBackend
-from transept.core.attention.backends.xformers import XformersBackend
+from transept.core.attention.backends.xformers import MixedBackend, XformersBackend
 from transept.errors import ParameterError
 
 MODEL = (
@@ -45,6 +45,14 @@ def test_xformers_says_what_it_would_need() -> None:
         assert reason in str(refusal.value)
 
 
+def test_mixed_takes_any_block_size_and_says_what_it_would_need() -> None:
+    with pytest.raises(ParameterError) as refusal:
+        select_backend("mixed", torch.device("cpu"), torch.float32, 84, 16, torch.float32)
+    assert "it runs on GPUs, it computes in float16 and bfloat16" in str(refusal.value)
+    assert "heads have 84 dimensions, possible are multiples of 8" in str(refusal.value)
+    assert "block_size" not in str(refusal.value)
+
+
 def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
         assert select_backend("auto", GPU, torch.bfloat16, 512, 16, torch.bfloat16).name == "torch"
@@ -71,7 +79,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
         select_backend(name, *MODEL)
 
 
-@pytest.mark.parametrize("backend_class", [TorchBackend, TritonBackend, XformersBackend])
+@pytest.mark.parametrize("backend_class", [TorchBackend, TritonBackend, XformersBackend, MixedBackend])
 def test_every_backend_can_be_made_for_rounded_weights(backend_class: type[AttentionBackend]) -> None:
     assert backend_class("int8").quantization == "int8"
 

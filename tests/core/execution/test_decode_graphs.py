@@ -18,15 +18,14 @@ from transept.plugins.bart.model import BartForConditionalGeneration
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a GPU each takes a part only
 pytestmark = pytest.mark.skipif(
     bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
 )
 
 
 def replaying(name: str, **options: object) -> Engine:
-    engine = Engine(
-        CHECKPOINTS / name, device=DEVICE, dtype="float32", attention_backend="triton", block_size=16, **options
-    )
+    engine = Engine(CHECKPOINTS / name, attention_backend="triton", block_size=16, **HERE, **options)
     runner = engine.worker.runner
     runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
     return engine
@@ -36,9 +35,7 @@ def replaying(name: str, **options: object) -> Engine:
 @pytest.mark.parametrize("beams", [1, 3])
 def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -> None:
     params = SamplingParams(temperature=0.0, num_beams=beams, max_tokens=9)
-    expected = Engine(CHECKPOINTS / name, device=DEVICE, dtype="float32", attention_backend="torch").generate(
-        WORDS, params, progress=False
-    )
+    expected = Engine(CHECKPOINTS / name, attention_backend="torch", **HERE).generate(WORDS, params, progress=False)
     engine = replaying(name, max_num_seqs=6)  # some wait, so the steps change their shape
     for ours, theirs in zip(engine.generate(WORDS, params, progress=False), expected, strict=True):
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
@@ -59,7 +56,7 @@ def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
 
 def test_lengths_and_tables_change_between_replays() -> None:
     params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 40, 9, 25, 17)]
-    engine, fresh = replaying("t5-g2p"), Engine(CHECKPOINTS / "t5-g2p", device=DEVICE, dtype="float32")
+    engine, fresh = replaying("t5-g2p"), Engine(CHECKPOINTS / "t5-g2p", **HERE)
     ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
 
@@ -83,7 +80,7 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.L
 
 def test_a_cache_in_fp8_says_much_the_same() -> None:
     params = SamplingParams(temperature=0.0, max_tokens=9)
-    expected = Engine(CHECKPOINTS / "bart-g2p", device=DEVICE, dtype="float32").generate(WORDS, params)
+    expected = Engine(CHECKPOINTS / "bart-g2p", **HERE).generate(WORDS, params)
     ours = replaying("bart-g2p", kv_cache_dtype="fp8").generate(WORDS, params)
     same = sum(
         one.outputs[0].token_ids == other.outputs[0].token_ids for one, other in zip(ours, expected, strict=True)

@@ -138,7 +138,7 @@ class TritonBackend(AttentionBackend):
         reasons = []
         if find_spec("triton") is None:
             reasons.append("Triton is not installed (pip install 'transept[gpu]')")
-        if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        if device.type != "cuda" and not _in_interpreter():
             reasons.append("it runs on GPUs; elsewhere only with TRITON_INTERPRET=1 in the environment, and slowly")
         if dtype not in DTYPES:
             reasons.append(f"it computes in {', '.join(str(each).removeprefix('torch.') for each in DTYPES)}")
@@ -221,6 +221,19 @@ def _bias_table(plan: TritonPlan, attn_type: AttentionType, bias: AttentionBias)
     return plan.biases[attn_type][1]
 
 
+def _in_interpreter() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _tile(dtype: torch.dtype, padded_dim: int) -> tuple[int, int]:
+    """How many keys a tile of attend_tiles has and how many warps compute it, so that a GPU's registers hold it.
+
+    float32 is multiplied without tensor cores, for which each thread needs whole rows there.
+    """
+    keys, warps = 64 if padded_dim <= 64 else 32, 4 if padded_dim <= 128 else 8
+    return (keys // 2, warps * 2) if dtype is torch.float32 else (keys, warps)
+
+
 def _attend(
     query: Tensor,
     keys: Tensor,
@@ -250,35 +263,40 @@ def _attend(
         "DIM": dim,
         "PADDED_DIM": max(16, 1 << (dim - 1).bit_length()),
         "BLOCK_SIZE": block_size,
-        "KEYS": kernels.KEYS,
         "BIAS": form,
         "FARTHEST": bias.shape[1] // 2 if bias is not None and form == kernels.BY_DISTANCE else 0,
     }
     biases = query if bias is None else bias
-    in_interpreter = not query.is_cuda
+    wide = constants["PADDED_DIM"] > 128
     if len(work.tiles):
+        keys_at_a_time, warps = _tile(query.dtype, constants["PADDED_DIM"])
         kernels.attend_tiles[len(work.tiles), heads](
             *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
             *strides,
             scale,
             **constants,
             QUERIES=kernels.QUERIES,
+            KEYS=keys_at_a_time,
             PAGED=work.tables is not None,
             CAUSAL=causal,
-            UPCAST=in_interpreter and query.dtype is torch.bfloat16,  # whose product is wrong there
+            UPCAST=_in_interpreter() and query.dtype is torch.bfloat16,  # whose product is wrong there
+            num_warps=warps,
+            num_stages=2,
         )
     if len(work.pairs):
         pieces = -(-work.most_keys // kernels.PIECE)
         shape = (len(work.pairs), heads, pieces if pieces > 1 else 0)
         sums = torch.empty(*shape, dim, dtype=torch.float32, device=query.device)
         tops = torch.empty(*shape, 2, dtype=torch.float32, device=query.device)
-        kernels.attend_pieces[len(work.pairs), heads, pieces](
+        kernels.attend_pieces[heads, len(work.pairs), pieces](
             *(query, keys, values, out, sums, tops, work.pairs, work.lengths, tables, biases),
             *strides,
             scale,
             **constants,
             PIECE=kernels.PIECE,
+            KEYS=kernels.PIECE_KEYS,
             WHOLE=pieces == 1,
+            num_warps=8 if wide else 4,
         )
         if pieces > 1:
             padded = {name: constants[name] for name in ("DIM", "PADDED_DIM")}

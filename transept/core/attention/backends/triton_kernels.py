@@ -12,9 +12,18 @@ import triton
 import triton.language as tl
 
 PIECE = 512  # keys that one program of attend_pieces reads
-QUERIES, KEYS = 64, 64  # of a tile in attend_tiles; a tile in attend_pieces has as many keys
+PIECE_KEYS = 32  # of them that it reads at a time
+QUERIES = 64  # of a tile in attend_tiles
+LOG2_E = tl.constexpr(1.4426950408889634)  # exp(x) is exp2(x · LOG2_E), which is one instruction
+LOWEST = tl.constexpr(-1e38)  # below every score, and finite: its difference to itself is a number
 
 NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2
+
+# What would be compiled anew for some of its values, in the midst of serving, and is as fast in general.
+ANY = {
+    "do_not_specialize": ["table_row", "num_pieces"],
+    "do_not_specialize_on_alignment": ["pairs", "tiles", "query_start", "lengths", "tables"],
+}
 
 
 @triton.jit
@@ -34,11 +43,11 @@ def _bias(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS
     """
     if BIAS == 1:
         distance = tl.minimum(tl.maximum(columns - positions, -FARTHEST), FARTHEST)
-        return tl.load(bias + distance + FARTHEST, mask=mask, other=0.0).to(tl.float32)
+        return tl.load(bias + FARTHEST + distance).to(tl.float32)  # in the table wherever the key is
     return tl.load(bias + positions * bias_row + columns, mask=mask, other=0.0).to(tl.float32)
 
 
-@triton.jit
+@triton.jit(**ANY)
 def attend_tiles(
     query,
     keys,
@@ -102,6 +111,7 @@ def attend_tiles(
     top = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, PADDED_DIM], tl.float32)
+    unscale = 1.0 / scale
     stop = tl.minimum(length, length - num_queries + first + QUERIES) if CAUSAL else length
     for key in range(0, stop, KEYS):
         columns = key + tl.arange(0, KEYS)
@@ -119,18 +129,20 @@ def attend_tiles(
         )
         k = k.to(q.dtype)
         v = v.to(q.dtype)
-        scores = tl.dot(q, k, input_precision="ieee") * scale
+        # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts.
+        start = tl.zeros([QUERIES, KEYS], tl.float32)
         if BIAS != 0:
             mask = real[:, None] & seen[None, :]
             head_bias = bias + head * bias_head
-            scores += _bias(head_bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS)
+            start = _bias(head_bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS) * unscale
+        scores = tl.dot(q, k, start, input_precision="ieee") * (scale * LOG2_E)
         visible = seen[None, :]
         if CAUSAL:
             visible = visible & (columns[None, :] <= positions[:, None])
         scores = tl.where(visible, scores, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.exp(scores - higher[:, None])
-        shrink = tl.exp(top - higher)
+        weights = tl.exp2(scores - higher[:, None])
+        shrink = tl.exp2(top - higher)
         total = total * shrink + tl.sum(weights, 1)
         sums = sums * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         top = higher
@@ -141,7 +153,7 @@ def attend_tiles(
     )
 
 
-@triton.jit
+@triton.jit(**ANY)
 def attend_pieces(
     query,
     keys,
@@ -175,14 +187,18 @@ def attend_pieces(
     BIAS: tl.constexpr,
     FARTHEST: tl.constexpr,
 ):
-    """Attention of one query and head over PIECE keys of its sequence; the grid is (queries, heads, pieces).
+    """Attention of one query and head over PIECE keys of its sequence; the grid is (heads, queries, pieces).
+
+    Neighbours in it read neighbouring heads of the same slots. Each of KEYS lanes has a softmax of its own over every
+    KEYS-th key, so that threads wait for one another only when the lanes are put together at the end.
 
     pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key. WHOLE: there is one piece,
     which goes to out; else sums_out [queries, heads, pieces, dim] and tops_out [queries, heads, pieces, 2] take the
-    piece's values weighted by exp(score - highest score), that highest score and the sum of the weights.
+    piece's values weighted by exp2(score - highest score), that highest score and the sum of the weights, with scores
+    multiplied by LOG2_E.
     """
-    index = tl.program_id(0)
-    head = tl.program_id(1)
+    head = tl.program_id(0)
+    index = tl.program_id(1)
     piece = tl.program_id(2)
     row = tl.load(pairs + 2 * index).to(tl.int64)
     sequence = tl.load(pairs + 2 * index + 1)
@@ -190,11 +206,12 @@ def attend_pieces(
     if piece * PIECE < length:
         dims = tl.arange(0, PADDED_DIM)
         whole = dims < DIM
-        q = tl.load(query + row * query_row + head * query_head + dims, mask=whole, other=0.0).to(tl.float32) * scale
-        top = float("-inf")
-        total = 0.0
-        sums = tl.zeros([PADDED_DIM], tl.float32)
-        for key in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, length), KEYS):
+        q = tl.load(query + row * query_row + head * query_head + dims, mask=whole, other=0.0).to(tl.float32)
+        q *= scale * LOG2_E
+        tops = tl.full([KEYS], LOWEST, tl.float32)
+        totals = tl.zeros([KEYS], tl.float32)
+        sums = tl.zeros([KEYS, PADDED_DIM], tl.float32)
+        for key in tl.range(piece * PIECE, tl.minimum((piece + 1) * PIECE, length), KEYS, num_stages=3):
             columns = key + tl.arange(0, KEYS)
             seen = columns < length
             slots = _slots(0, columns, seen, tables + sequence * table_row, BLOCK_SIZE, True)
@@ -207,24 +224,28 @@ def attend_pieces(
             )
             scores = tl.sum(k.to(tl.float32) * q[None, :], 1)
             if BIAS != 0:
-                scores += _bias(bias + head * bias_head, length - 1, columns, seen, bias_row, FARTHEST, BIAS)
+                scores += _bias(bias + head * bias_head, length - 1, columns, seen, bias_row, FARTHEST, BIAS) * LOG2_E
             scores = tl.where(seen, scores, float("-inf"))
-            higher = tl.maximum(top, tl.max(scores, 0))
-            weights = tl.exp(scores - higher)
-            shrink = tl.exp(top - higher)
-            total = total * shrink + tl.sum(weights, 0)
-            sums = sums * shrink + tl.sum(weights[:, None] * v.to(tl.float32), 0)
-            top = higher
+            higher = tl.maximum(tops, scores)
+            weights = tl.exp2(scores - higher)
+            shrink = tl.exp2(tops - higher)
+            totals = totals * shrink + weights
+            sums = sums * shrink[:, None] + weights[:, None] * v.to(tl.float32)
+            tops = higher
+        top = tl.max(tops, 0)
+        shares = tl.exp2(tops - top)
+        total = tl.sum(totals * shares, 0)
+        sums = tl.sum(sums * shares[:, None], 0)
         if WHOLE:
             tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
         else:
-            place = ((index * tl.num_programs(1) + head) * tl.num_programs(2) + piece).to(tl.int64)
+            place = ((index * tl.num_programs(0) + head) * tl.num_programs(2) + piece).to(tl.int64)
             tl.store(sums_out + place * DIM + dims, sums, mask=whole)
             tl.store(tops_out + 2 * place, top)
             tl.store(tops_out + 2 * place + 1, total)
 
 
-@triton.jit
+@triton.jit(**ANY)
 def join_pieces(
     sums_in,
     tops_in,
@@ -252,8 +273,8 @@ def join_pieces(
         place = ((index * tl.num_programs(1) + head) * num_pieces + piece).to(tl.int64)
         piece_top = tl.load(tops_in + 2 * place)
         higher = tl.maximum(top, piece_top)
-        shrink = tl.exp(top - higher)
-        share = tl.exp(piece_top - higher)
+        shrink = tl.exp2(top - higher)
+        share = tl.exp2(piece_top - higher)
         total = total * shrink + share * tl.load(tops_in + 2 * place + 1)
         sums = sums * shrink + share * tl.load(sums_in + place * DIM + dims, mask=whole, other=0.0)
         top = higher

@@ -1,8 +1,12 @@
-"""The `xformers` backend: flash attention for encoders and prefill, triton_splitk over the paged cache for the rest.
+"""The backends that call xFormers' operators on GPUs in half precision.
 
-For GPUs in half precision. Operators are called by themselves, since xFormers' dispatch takes none of them once its C++
-extension cannot load, though these need only PyTorch and Triton. None takes a bias together with sequences of different
-lengths: calls with a bias, and prefill that continues a cached context, are the `triton` backend's.
+`xformers` takes flash attention for encoders and prefill, and triton_splitk over the paged cache. `mixed` takes flash
+attention for encoders alone, and for all else the kernels of the `triton` backend: triton_splitk is compiled anew for
+every number of sequences and every width of their block tables, a second or more each time.
+
+Operators are called by themselves, since xFormers' dispatch takes none of them once its C++ extension cannot load,
+though these need only PyTorch and Triton. None takes a bias together with sequences of different lengths: calls with a
+bias, and prefill that continues a cached context, are the `triton` backend's.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
 
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
-HEAD_DIMS = (16, 32, 64, 128, 256)
+HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
+FLASH_DIMS = 8  # flash attention takes multiples
 DTYPES = (torch.float16, torch.bfloat16)
 NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
 
@@ -119,16 +124,15 @@ class XformersBackend(AttentionBackend):
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
         """See AttentionBackend.reasons_against."""
-        reasons = []
-        if device.type != "cuda":
-            reasons.append("it runs on GPUs")
-        if dtype not in DTYPES:
-            reasons.append("it computes in float16 and bfloat16")
+        reasons = _of_flash(device, dtype)
         if head_dim not in HEAD_DIMS:
             reasons.append(f"heads have {head_dim} dimensions, possible are {', '.join(map(str, HEAD_DIMS))}")
         if block_size % PAGE:
             reasons.append(f"block_size is {block_size}, it takes multiples of {PAGE}")
-        return [*reasons, *_missing()]
+        if find_spec("triton") is not None and _triton_version() >= NO_BLOCK_POINTERS:
+            wanted, found = (".".join(map(str, each)) for each in (NO_BLOCK_POINTERS, _triton_version()))
+            reasons.append(f"its triton_splitk needs Triton before {wanted}; installed is {found}")
+        return reasons
 
     def plan(self, metadata: AttentionMetadata) -> None:
         """Nothing yet: see XformersPlan."""
@@ -180,27 +184,64 @@ class XformersBackend(AttentionBackend):
         return out
 
 
+class MixedBackend(XformersBackend):
+    """Encoders without a bias by flash attention, the rest by the `triton` backend; any block size."""
+
+    name = "mixed"
+    cache_dtypes = TritonBackend.cache_dtypes
+
+    @classmethod
+    def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
+        """See AttentionBackend.reasons_against."""
+        reasons = _of_flash(device, dtype)
+        if head_dim % FLASH_DIMS:
+            reasons.append(f"heads have {head_dim} dimensions, possible are multiples of {FLASH_DIMS}")
+        return list(dict.fromkeys(reasons + TritonBackend.reasons_against(device, dtype, head_dim, block_size)))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        kv_cache: Tensor | None,
+        metadata: AttentionMetadata,
+        attn_type: AttentionType,
+        scale: float,
+        bias: AttentionBias | None,
+    ) -> Tensor:
+        """See AttentionBackend.forward."""
+        if attn_type is AttentionType.ENCODER:
+            return super().forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
+        return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
+
+
 def _masks() -> Any:
     return importlib.import_module("xformers.ops.fmha.attn_bias")
 
 
-def _missing() -> list[str]:
-    """What of xFormers cannot be used on this machine, a sentence each."""
+def _of_flash(device: torch.device, dtype: torch.dtype) -> list[str]:
+    """Why xFormers' flash attention cannot be used, a sentence each."""
+    reasons = []
+    if device.type != "cuda":
+        reasons.append("it runs on GPUs")
+    if dtype not in DTYPES:
+        reasons.append("it computes in float16 and bfloat16")
     if find_spec("xformers") is None or find_spec("triton") is None:
-        return ["xFormers and Triton are not both installed (pip install 'transept[gpu]')"]
-    import triton
-
-    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
-    if version >= NO_BLOCK_POINTERS:
-        wanted = ".".join(map(str, NO_BLOCK_POINTERS))
-        return [f"its triton_splitk needs Triton before {wanted}; installed is {triton.__version__}"]
+        return [*reasons, "xFormers and Triton are not both installed (pip install 'transept[gpu]')"]
     logging.getLogger("xformers").setLevel(logging.ERROR)  # its warning that the C++ extension cannot load
     try:
-        importlib.import_module("xformers.ops.fmha.triton_splitk")
         flash = importlib.import_module("xformers.ops.fmha.flash")
     except Exception as error:  # whatever a build for another PyTorch raises
-        return [f"xFormers cannot be imported: {error}"]
-    return [] if flash.FLASH_VERSION != "0.0.0" else ["neither its flash attention nor PyTorch's is there"]
+        return [*reasons, f"xFormers cannot be imported: {error}"]
+    if flash.FLASH_VERSION == "0.0.0":
+        reasons.append("neither its flash attention nor PyTorch's is there")
+    return reasons
+
+
+def _triton_version() -> tuple[int, ...]:
+    import triton
+
+    return tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 
 def _inputs(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) -> Any:
@@ -232,4 +273,4 @@ def _split_keys(query: Tensor, kv_cache: Tensor, mask: Any, scale: float) -> Ten
         query = query.unflatten(1, (kv_heads, group))
         key, value = (each.unsqueeze(2).expand(-1, -1, group, -1) for each in (key, value))
     out: Tensor = splitk.FwOp.apply(_inputs(query, key, value, mask, scale), False)[0]
-    return out[0].reshape(len(query), kv_heads * group, -1)
+    return out.reshape(len(query), kv_heads * group, -1)  # of [1, tokens, ...] or, not split, [sequences, 1, ...]
