@@ -10,13 +10,15 @@ import torch
 from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from text_models import ROWS, TRAINED, Row
 from torch import Tensor
-from transformers import GenerationConfig, WhisperForConditionalGeneration
+from transformers import GenerationConfig, UMT5ForConditionalGeneration, WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
 
 ON_GPU = torch.cuda.is_available()
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
 TABLE = {name: row for name, row in (ROWS | TRAINED).items() if not name.startswith("opus-mt")}  # a plugin's
+if not UMT5ForConditionalGeneration(TABLE["umt5"].config).decoder.block[0].layer[0].SelfAttention.is_causal:
+    del TABLE["umt5"]  # whose decoder sees later tokens in some versions of transformers, 5.17 among them
 HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 GREEDY = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
 NOISE = np.random.default_rng(0).normal(0.0, 0.3, size=(6, int(SECONDS * 16_000))).astype(np.float32)

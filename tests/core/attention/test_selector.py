@@ -29,7 +29,7 @@ def test_torch_serves_the_cpu(name: str) -> None:
 
 def test_triton_serves_a_gpu_where_xformers_does_not() -> None:
     pytest.importorskip("triton")
-    for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 80, 64), (torch.bfloat16, 64, 16)):
+    for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 84, 64), (torch.float16, 4, 16)):
         assert select_backend("auto", GPU, dtype, head_dim, block_size, dtype).name == "triton"
 
 
@@ -86,7 +86,7 @@ def test_every_backend_can_be_made_for_rounded_weights(backend_class: type[Atten
 
 def test_only_triton_reads_fp8() -> None:
     pytest.importorskip("triton")
-    assert select_backend("auto", GPU, torch.bfloat16, 64, 64, torch.float8_e4m3fn).name == "triton"
+    assert select_backend("auto", GPU, torch.float32, 64, 64, torch.float8_e4m3fn).name == "triton"
     for name in ("torch", "xformers"):
         with pytest.raises(ParameterError, match=r"it reads no keys and values in torch\.float8_e4m3fn"):
             select_backend(name, GPU, torch.bfloat16, 64, 64, torch.float8_e4m3fn)
