@@ -201,7 +201,8 @@ class Engine:
             self.scheduler.abort_newcomers(scheduled)
             raise
         for group in scheduled.groups:
-            group.probe_result = output.probes.get(group.request_id, group.probe_result)
+            if output.probes:
+                group.probe_result = output.probes.get(group.request_id, group.probe_result)
             if group.beam_search is not None:
                 self._advance_beams(group, group.beam_search, output.sampled)
                 continue

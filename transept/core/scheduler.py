@@ -133,9 +133,11 @@ class Scheduler:
         """
         preempted = False
         index = 0
+        # A sequence takes a block at most: with one for each, nobody needs to be asked.
+        ample = sum(len(group.seqs) for group in self.running) <= self.block_manager.num_free_device_blocks
         while index < len(self.running):
             group = self.running[index]
-            if self.block_manager.can_append_slots(group):
+            if ample or self.block_manager.can_append_slots(group):
                 self._run(group, outputs)
                 index += 1
                 continue
@@ -206,15 +208,9 @@ class Scheduler:
             copied = manager.append_slots(seq)  # a newcomer's table has the slot already
             if copied is not None:
                 outputs.blocks_to_copy.append(copied)
-        before = group.metadata
-        if (
-            is_newcomer
-            or before is None
-            or before.is_newcomer
-            or before.num_samples != group.num_samples
-            or list(before.seq_data) != [seq.seq_id for seq in seqs]
-        ):
-            group.metadata = SequenceGroupMetadata(
+        metadata = group.metadata
+        if is_newcomer or metadata is None or metadata.is_newcomer or [*metadata.seq_data] != [s.seq_id for s in seqs]:
+            metadata = SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_newcomer=is_newcomer,
                 runs_encoder=runs_encoder,
@@ -228,9 +224,9 @@ class Scheduler:
                 encoder_seq_data=group.encoder_seq.inputs.encoder,
                 cross_block_table=manager.get_cross_block_table(group),
             )
-        assert group.metadata is not None
+            group.metadata = metadata
         outputs.groups.append(group)
-        outputs.metadata.append(group.metadata)
+        outputs.metadata.append(metadata)
 
     def _free(self, group: SequenceGroup) -> None:
         for seq in group.seqs:
