@@ -19,6 +19,16 @@ PIECE = 8192  # numbers
 Keys = npt.NDArray[np.uint64]
 
 
+def mixed(bits: Keys) -> Keys:
+    """Integers that look like drawn by lot, one for each."""
+    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
+    return bits ^ (bits >> np.uint64(31))
+
+
+_mixed = kernel(exact=True)(mixed)
+
+
 @kernel(parallel=True, exact=True)
 def fill(keys: Keys, out: npt.NDArray[np.float32]) -> None:
     """Fill [keys, count] with numbers between 0 and 1: of each key, those of the places from 1 on."""
@@ -27,14 +37,6 @@ def fill(keys: Keys, out: npt.NDArray[np.float32]) -> None:
     for job in prange(num_rows * pieces):
         row, first = np.int64(job // pieces), np.int64(job % pieces * PIECE)
         for i in range(first, min(first + PIECE, count)):
-            bits = mixed(keys[row] + np.uint64(i + 1) * STEP)
+            bits = _mixed(keys[row] + np.uint64(i + 1) * STEP)
             number = np.float32(np.int64(bits >> np.uint64(1))) * np.float32(2.0**-63)
             out[row, i] = min(max(number, np.float32(LEAST)), np.float32(MOST))
-
-
-@kernel(exact=True)
-def mixed(bits: Keys) -> Keys:
-    """Integers that look like drawn by lot, one for each."""
-    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
-    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
-    return bits ^ (bits >> np.uint64(31))
