@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -115,6 +115,7 @@ class XformersBackend(AttentionBackend):
 
     name = "xformers"
     replayable = True
+    reads_cache: ClassVar[bool] = True  # with triton_splitk; else that is the `triton` backend's
 
     def __init__(self, quantization: str | None = None) -> None:
         """See AttentionBackend."""
@@ -161,10 +162,11 @@ class XformersBackend(AttentionBackend):
         """See AttentionBackend.forward."""
         plan: XformersPlan = metadata.plan
         plan.device = query.device
-        causal = attn_type is AttentionType.DECODER
-        if bias is not None or plan.by_triton or (causal and plan.self_calls.continues):
+        encoder, causal = attn_type is AttentionType.ENCODER, attn_type is AttentionType.DECODER
+        by_triton = bias is not None or plan.by_triton or not (encoder or self.reads_cache)
+        if by_triton or (causal and plan.self_calls.continues):
             return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
-        if attn_type is AttentionType.ENCODER:
+        if encoder:
             return _flash(query, key, value, plan.encoder_mask, scale)
         assert kv_cache is not None
         if not causal:
@@ -188,6 +190,7 @@ class MixedBackend(XformersBackend):
     """Encoders without a bias by flash attention, the rest by the `triton` backend; any block size."""
 
     name = "mixed"
+    reads_cache = False
     cache_dtypes = TritonBackend.cache_dtypes
 
     @classmethod
@@ -197,22 +200,6 @@ class MixedBackend(XformersBackend):
         if head_dim % FLASH_DIMS:
             reasons.append(f"heads have {head_dim} dimensions, possible are multiples of {FLASH_DIMS}")
         return list(dict.fromkeys(reasons + TritonBackend.reasons_against(device, dtype, head_dim, block_size)))
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        kv_cache: Tensor | None,
-        metadata: AttentionMetadata,
-        attn_type: AttentionType,
-        scale: float,
-        bias: AttentionBias | None,
-    ) -> Tensor:
-        """See AttentionBackend.forward."""
-        if attn_type is AttentionType.ENCODER:
-            return super().forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
-        return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
 
 
 def _masks() -> Any:
