@@ -82,7 +82,7 @@ def sdpa(backend: str, query: Tensor, key: Tensor, value: Tensor, count: int, sc
 
 
 def ways(case: Case, dtype: torch.dtype, device: torch.device) -> Iterator[tuple[str, Callable[[], Tensor]]]:
-    """The ways to compute a case, with their names; or with why there is none."""
+    """The ways to compute a case, with their names; a backend that cannot is printed with its reasons."""
     torch.manual_seed(0)
     cache_dtype = torch.float8_e4m3fn if case.fp8 else dtype
     scale = case.head_dim**-0.5
@@ -120,7 +120,7 @@ def ways(case: Case, dtype: torch.dtype, device: torch.device) -> Iterator[tuple
         new = (key, value) if case.kind is not AttentionType.ENCODER_DECODER else (None, None)
         return lambda: backend.forward(query, *new, None if encoder else cache, metadata, case.kind, scale, bias)
 
-    for name in ("xformers", "triton", "torch"):
+    for name in ("triton", "torch") if case.bias else ("xformers", "triton", "torch"):  # which hands a bias to triton
         try:
             backend = select_backend(name, device, dtype, case.head_dim, BLOCK_SIZE, cache_dtype)
         except ParameterError as error:
