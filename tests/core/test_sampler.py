@@ -33,9 +33,15 @@ CPU = torch.device("cpu")
 ALL = VOCAB_SIZE  # as logprobs: every token's
 
 
+def new_sampler():
+    """A sampler whose draws are collected at once."""
+    sampler = Sampler((EOS,), CPU)
+    return lambda logits, rows: sampler(logits, rows).collect()
+
+
 @pytest.fixture
 def sampler():
-    return Sampler((EOS,), CPU)
+    return new_sampler()
 
 
 def random_logits(rows, seed=0, spread=3.0):
@@ -376,7 +382,7 @@ def draws_over(sampler, params, **place):
 
 def test_the_same_seed_draws_the_same():
     params = SamplingParams(temperature=1.0, seed=7)
-    assert draws_over(Sampler((EOS,), CPU), params) == draws_over(Sampler((EOS,), CPU), params)
+    assert draws_over(new_sampler(), params) == draws_over(new_sampler(), params)
 
 
 def test_other_seeds_positions_and_samples_draw_otherwise(sampler):

@@ -20,15 +20,17 @@ from transept.core.checkpoints.hf_configs import load_config, load_generation_co
 from transept.core.checkpoints.source import locate
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.config import EngineConfig
+from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
 from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words, warn_of_unsupported
 from transept.core.generation_defaults import resolve as resolve_params
+from transept.core.look_ahead import can_look_ahead, pending
 from transept.core.model import ForConditionalGeneration, ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.preprocess import InputPreprocessor
 from transept.core.prompts import Prompt
 from transept.core.sampling_params import SamplingParams
-from transept.core.scheduler import Scheduler
+from transept.core.scheduler import Scheduler, SchedulerOutputs
 from transept.core.sequence import SampledToken, Sequence, SequenceGroup
 from transept.core.stopping import StopChecker
 from transept.errors import CapacityError, CheckpointError, MediaError, ParameterError, PromptError
@@ -79,6 +81,7 @@ class Engine:
         self._arrivals = count()
         self._seq_ids = count()
         self._request_ids = count()
+        self._issued: tuple[SchedulerOutputs, IssuedStep] | None = None  # what the device computes
 
     def generate(
         self,
@@ -189,18 +192,30 @@ class Engine:
         return self.block_manager.num_encoder_hits
 
     def _step(self) -> list[SequenceGroup]:
-        """Schedule, execute, append. Returns the groups that took part.
+        """Issue a step, collect its tokens, append them. Returns the groups that took part.
+
+        A device that computes on its own gets the next step before this one's tokens are collected (`look_ahead`).
 
         Invariant: after a failure every request that is left can go on. Running requests compute the failed token
         again; newcomers, whose encoder may have failed, are dropped.
         """
-        scheduled = self.scheduler.schedule()
+        if self._issued is None:
+            self._issued = self._issue()
+        scheduled, step = self._issued
+        ahead = None
+        if self.worker.computes_alone and can_look_ahead(scheduled.groups, self.scheduler):
+            with pending(scheduled.groups):
+                ahead = self._issue(step)
+        self._issued = ahead
         try:
-            output = self.worker.execute(scheduled)
+            output = step.collect()
         except BaseException:
-            self.scheduler.abort_newcomers(scheduled)
+            self._issued = None
+            for failed in (scheduled, *ahead[:1]) if ahead else (scheduled,):
+                self.scheduler.abort_newcomers(failed)
             raise
-        for group in scheduled.groups:
+        groups = [group for group in scheduled.groups if not group.finished]  # meanwhile some ended, or were aborted
+        for group in groups:
             if output.probes:
                 group.probe_result = output.probes.get(group.request_id, group.probe_result)
             if group.beam_search is not None:
@@ -209,7 +224,18 @@ class Engine:
             for seq in group.unfinished_seqs:
                 self._append(group, seq, output.sampled[seq.seq_id])
         self.scheduler.free_finished_seq_groups()
-        return scheduled.groups
+        if ahead is not None and all(group.finished for group in ahead[0].groups):
+            self._issued = None  # nobody waits for it
+        return groups
+
+    def _issue(self, last: IssuedStep | None = None) -> tuple[SchedulerOutputs, IssuedStep]:
+        """Schedule a step and give it to the device. last: the one before, if its tokens are not collected yet."""
+        scheduled = self.scheduler.schedule()
+        try:
+            return scheduled, self.worker.issue(scheduled, last)
+        except BaseException:
+            self.scheduler.abort_newcomers(scheduled)
+            raise
 
     def _append(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
         """Give a sequence its new token; a request's further samples fork from it first."""

@@ -136,6 +136,12 @@ class SamplingParams:
         """Whether several hypotheses are followed. Meaningful once num_beams is known."""
         return (self.num_beams or 1) > 1
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether what may be chosen depends on which tokens were chosen before, beyond how many."""
+        penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
+        return bool(penalized or self.no_repeat_ngram_size or self.bad_words_ids or self.logits_processors)
+
     def _check_ranges(self) -> None:
         open_names = [
             each.name for each in dataclasses.fields(self) if each.default is None

@@ -59,6 +59,11 @@ class Scheduler:
         """Whether any group still waits or runs."""
         return bool(self._groups)
 
+    @property
+    def has_ample_blocks(self) -> bool:
+        """Whether no running sequence will miss a block in the next step: each takes one at most."""
+        return sum(len(group.seqs) for group in self.running) <= self.block_manager.num_free_device_blocks
+
     def add_seq_group(self, group: SequenceGroup) -> None:
         """Queue a request.
 
@@ -133,8 +138,7 @@ class Scheduler:
         """
         preempted = False
         index = 0
-        # A sequence takes a block at most: with one for each, nobody needs to be asked.
-        ample = sum(len(group.seqs) for group in self.running) <= self.block_manager.num_free_device_blocks
+        ample = self.has_ample_blocks
         while index < len(self.running):
             group = self.running[index]
             if ample or self.block_manager.can_append_slots(group):
@@ -204,6 +208,8 @@ class Scheduler:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
         seqs = group.unfinished_seqs
+        if not seqs:
+            return  # it has ended, or will with the token that is pending
         for seq in seqs:
             copied = manager.append_slots(seq)  # a newcomer's table has the slot already
             if copied is not None:

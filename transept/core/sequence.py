@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transept.core.prompt_probe import ProbeResult
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
+PENDING = -1  # in place of a token that the device has drawn, or will, and the host does not know yet
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class SequenceData:
 
     @property
     def last_token_id(self) -> int:
-        """The newest token."""
+        """The newest token; PENDING where only the device knows it."""
         return (self.output_token_ids or self.prompt_token_ids)[-1]
 
 

@@ -1,4 +1,4 @@
-"""Numbers to a device without waiting for what it still computes, and from a device with one wait for all."""
+"""Numbers to a device and from it, without waiting for what it computes beside."""
 
 from __future__ import annotations
 
@@ -11,17 +11,43 @@ from torch import Tensor
 def upload(values: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
     """A tensor on the device of what torch.tensor takes: nested lists, or an array.
 
-    A GPU reads it when its turn has come, from pinned memory, which PyTorch keeps until then. With `torch.tensor` the
-    host would wait for all that was queued before.
+    With `torch.tensor` the host would wait for all that was queued before.
     """
-    on_gpu = device.type == "cuda"
-    return torch.tensor(values, dtype=dtype, pin_memory=on_gpu).to(device, non_blocking=on_gpu)
+    return staged(values, device, dtype).to(device, non_blocking=True)
 
 
-def download(parts: list[Tensor]) -> list[Tensor]:
-    """The same tensors on the host, of one dtype and in one copy."""
-    if not parts:
-        return []
-    flat = torch.cat([part.flatten() for part in parts]).cpu()
-    pieces = flat.split([part.numel() for part in parts])
-    return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+def staged(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The same on the host, where a copy that does not block may begin.
+
+    A GPU reads it when its turn has come, from pinned memory, which PyTorch gives to nobody else until then.
+    """
+    return torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, by way of pinned memory, too."""
+    if device.type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+class Download:
+    """Tensors of one dtype and one device on their way to the host, in one copy that begins here."""
+
+    def __init__(self, parts: list[Tensor]) -> None:
+        self._shapes = [part.shape for part in parts]
+        flat = torch.cat([part.flatten() for part in parts]) if parts else torch.empty(0)
+        self._copied = None
+        if flat.is_cuda:
+            self._copied = torch.cuda.Event()
+            self._flat = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True).copy_(flat, non_blocking=True)
+            self._copied.record()
+        else:
+            self._flat = flat
+
+    def collect(self) -> list[Tensor]:
+        """The same tensors on the host, once they are there; what was queued after them is not waited for."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        pieces = self._flat.split([shape.numel() for shape in self._shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import BlockTable
+from transept.core.transfer import staged, upload
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ class DecodeRows:
     """The sequences of a step that decodes, an entry for each: its newest token, that token's position, and where its
     keys and those of its encoder tokens lie. Of the tables only self-attention's change, and only by growing or in the
     last block.
+
+    pending: the tokens that the last step drew and only the device knows, as sequence ids by entry.
     """
 
     token_ids: list[int]
@@ -37,6 +41,7 @@ class DecodeRows:
     block_tables: list[BlockTable]
     cross_lengths: list[int]
     cross_block_tables: list[BlockTable]
+    pending: dict[int, int]
 
 
 class DecodeGraphs:
@@ -53,9 +58,10 @@ class DecodeGraphs:
         # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
         self._pool = torch.cuda.graph_pool_handle() if cache.layers[0].is_cuda else None
 
-    def __call__(self, rows: DecodeRows) -> Tensor | None:
+    def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
 
+        last: of the step before, where tokens are pending.
         None where the model cannot be recorded, which is told in the log: its steps must be made anew.
         """
         shape = (
@@ -72,7 +78,7 @@ class DecodeGraphs:
                     *(type(self.model).__name__, type(error).__name__, error),
                 )
                 return None
-        return self._recordings[shape](rows)
+        return self._recordings[shape](rows, last)
 
 
 class _Recording:
@@ -93,11 +99,9 @@ class _Recording:
         self.spare_block = cache.spare_block
         self.block_size = block_size
         self.sizes = [num_rows] * 5 + [num_rows * num_blocks, num_rows * num_cross_blocks]
-        self.host = torch.zeros(sum(self.sizes), dtype=torch.int32, pin_memory=device.type == "cuda")
-        self.numbers = self.host.to(device)
-        token_ids, positions, slots, lengths, cross_lengths, *both = (
-            part.numpy() for part in self.host.split(self.sizes)
-        )
+        self.host = np.zeros(sum(self.sizes), np.int32)
+        self.numbers = torch.zeros(sum(self.sizes), dtype=torch.int32, device=device)
+        token_ids, positions, slots, lengths, cross_lengths, *both = np.split(self.host, np.cumsum(self.sizes)[:-1])
         self.columns = token_ids, positions, slots, lengths, cross_lengths
         self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
         self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
@@ -113,12 +117,13 @@ class _Recording:
             hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
             return model.compute_logits(hidden)
 
-        self._write(DecodeRows([], [], [], [], []))
+        self._write(DecodeRows([], [], [], [], [], {}))
         self.replay = _record(step, device, pool)
 
-    def __call__(self, rows: DecodeRows) -> Tensor:
+    def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor:
         """See DecodeGraphs."""
         self._write(rows)
+        put_pending(self.numbers, rows.pending, last)  # token ids are its first numbers
         return self.replay()[: len(rows.token_ids)]
 
     def _write(self, rows: DecodeRows) -> None:
@@ -137,7 +142,15 @@ class _Recording:
         blocks = self.tables[np.arange(len(positions)), positions // self.block_size]
         slots[:] = blocks * self.block_size + positions % self.block_size
         lengths[:] = positions + 1
-        self.numbers.copy_(self.host, non_blocking=True)
+        self.numbers.copy_(staged(self.host, self.numbers.device, torch.int32), non_blocking=True)
+
+
+def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) -> None:
+    """Put tokens that only the device knows among these. pending: sequence ids by place, of the step `last`."""
+    if pending:
+        assert last is not None
+        tokens = last.tokens_of([*pending.values()]).to(token_ids.dtype)
+        token_ids.index_copy_(0, upload([*pending], token_ids.device), tokens)
 
 
 def _record(step: Callable[[], Tensor], device: torch.device, pool: Any) -> Callable[[], Tensor]:

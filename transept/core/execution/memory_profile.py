@@ -30,7 +30,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     try:
-        runner.execute(step)
+        runner.issue(step).collect()
     except torch.cuda.OutOfMemoryError as error:
         raise ParameterError(
             f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "

@@ -6,24 +6,39 @@ the other, with AttentionMetadata saying whose is what.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows
+from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
-from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
 from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
-from transept.core.sequence import EncoderInputs, SequenceGroupMetadata, StepOutput
-from transept.core.transfer import upload
+from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
+from transept.core.transfer import to_device, upload
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
 CPU_ENCODER_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class IssuedStep:
+    """A step that the device was given, and may still compute."""
+
+    drawn: Drawn | None = None  # None where nothing is computed
+    probes: PromptProbes | None = None
+
+    def collect(self) -> StepOutput:
+        """What came of it; waits for the device."""
+        if self.drawn is None:
+            return StepOutput()
+        return StepOutput(self.drawn.collect(), {} if self.probes is None else self.probes.collect())
 
 
 class ModelRunner:
@@ -46,26 +61,28 @@ class ModelRunner:
         self.backend = model.context.attention_backend
 
     @torch.inference_mode()
-    def execute(self, step: list[SequenceGroupMetadata]) -> StepOutput:
-        """Run one step."""
+    def issue(self, step: list[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
+        """Give the device one step. last: the one before, where the host does not know all of its tokens yet."""
         if not step:
-            return StepOutput()  # blocks have moved, nothing is computed
+            return IssuedStep()  # blocks have moved, nothing is computed
+        drawn = None if last is None else last.drawn
         match_threads()
         if self.graphs is not None and not any(group.is_newcomer for group in step):
             self.cache.wait()
-            logits = self.graphs(_decode_rows(step))
+            logits = self.graphs(_decode_rows(step), drawn)
             if logits is not None:
-                return StepOutput(self.sampler(logits, _sampling_rows(step)))
+                return IssuedStep(self.sampler(logits, _sampling_rows(step)))
             self.graphs = None
         newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
-        input_ids, positions, metadata = self._flatten(step)
+        input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.cache.layers)
         self.cache.wait()
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         logits = self.model.compute_logits(self._last_rows(hidden, metadata))
-        return StepOutput(self.sampler(logits, _sampling_rows(step)), probes.read(hidden, self.model.compute_logits))
+        probes.read(hidden, self.model.compute_logits)
+        return IssuedStep(self.sampler(logits, _sampling_rows(step)), probes)
 
     def _encode(self, newcomers: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all newcomers, [encoder_tokens, hidden], computed in chunks."""
@@ -78,16 +95,20 @@ class ModelRunner:
         self.backend.plan(metadata)
         if newcomers[0].features:
             features = {
-                name: [inputs.features[name].to(self.device) for inputs in newcomers] for name in newcomers[0].features
+                name: [to_device(inputs.features[name], self.device) for inputs in newcomers]
+                for name in newcomers[0].features
             }
             return self.model.encode(None, None, metadata, **features)
         token_ids = [token for inputs in newcomers for token in inputs.token_ids]
         positions = [position for inputs in newcomers for position in range(len(inputs.token_ids))]
         return self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
 
-    def _flatten(self, step: list[SequenceGroupMetadata]) -> tuple[Tensor, Tensor, AttentionMetadata]:
+    def _flatten(
+        self, step: list[SequenceGroupMetadata], last: Drawn | None
+    ) -> tuple[Tensor, Tensor, AttentionMetadata]:
         """The decoder's input ids and positions, [num_tokens] each, and the step's attention metadata."""
-        input_ids: list[int] = []
+        token_ids: list[int] = []
+        pending: dict[int, int] = {}
         positions: list[int] = []
         slots: list[int] = []
         query_lens: list[int] = []
@@ -96,20 +117,24 @@ class ModelRunner:
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
                 first = 0 if group.is_newcomer else length - 1
-                input_ids += data.token_ids if group.is_newcomer else (data.last_token_id,)
+                if not group.is_newcomer and data.last_token_id == PENDING:
+                    pending[len(token_ids)] = seq_id
+                token_ids += data.token_ids if group.is_newcomer else (data.last_token_id,)
                 positions += range(first, length)
                 slots += (self._slot(table, position) for position in range(first, length))
                 query_lens.append(length - first)
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
-            metadata.cross_query_start_loc.append(len(input_ids))
+            metadata.cross_query_start_loc.append(len(token_ids))
             metadata.cross_seq_lens.append(group.encoder_seq_data.num_tokens)
             metadata.cross_block_tables.append(group.cross_block_table)
             if group.runs_encoder:
                 metadata.newcomers.append(index)
         metadata.query_start_loc = [0, *accumulate(query_lens)]
         metadata.slot_mapping = self._tensor(slots)
-        return self._tensor(input_ids), self._tensor(positions), metadata
+        input_ids = self._tensor(token_ids)
+        put_pending(input_ids, pending, last)
+        return input_ids, self._tensor(positions), metadata
 
     def _slot(self, table: list[int], position: int) -> int:
         """Where a token of a sequence lies in the cache."""
@@ -126,10 +151,12 @@ class ModelRunner:
 
 def _decode_rows(step: list[SequenceGroupMetadata]) -> DecodeRows:
     """The sequences of a step without newcomers."""
-    rows = DecodeRows([], [], [], [], [])
+    rows = DecodeRows([], [], [], [], [], {})
     for group in step:
         cross_length, cross_table = group.encoder_seq_data.num_tokens, group.cross_block_table
         for seq_id, data in group.seq_data.items():
+            if data.last_token_id == PENDING:
+                rows.pending[len(rows.token_ids)] = seq_id
             rows.token_ids.append(data.last_token_id)
             rows.positions.append(data.num_tokens - 1)
             rows.block_tables.append(group.block_tables[seq_id])

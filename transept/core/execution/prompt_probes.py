@@ -1,4 +1,4 @@
-"""Answers the prompt probes of a step's newcomers. Made by the model runner before the decoder runs, read after."""
+"""Answers the prompt probes of a step's newcomers. Made by the model runner before the decoder runs, read after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transept.core.attention.capture import CaptureRequest, CrossAttentionCaptur
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.prompt_probe import ProbeResult, PromptProbe
 from transept.core.sequence import SequenceGroupMetadata
-from transept.core.transfer import download, upload
+from transept.core.transfer import Download, upload
 
 
 class PromptProbes:
@@ -36,9 +36,10 @@ class PromptProbes:
             layer_of = {kv_cache.data_ptr(): layer for layer, kv_cache in enumerate(kv_caches)}
             metadata.capture = CrossAttentionCapture(layer_of, requests)
         self.capture = metadata.capture
+        self._download: Download | None = None
 
-    def read(self, hidden: Tensor, compute_logits: Callable[[Tensor], Tensor]) -> dict[str, ProbeResult]:
-        """The answers by request id. hidden: the decoder's output, [num_tokens, hidden]."""
+    def read(self, hidden: Tensor, compute_logits: Callable[[Tensor], Tensor]) -> None:
+        """Ask the device for the answers. hidden: the decoder's output, [num_tokens, hidden]."""
         parts: list[Tensor] = []  # of each probe its log probabilities and its weights, where it asks for them
         for request_id, (probe, first) in self.probes.items():
             if probe.logprobs:
@@ -48,7 +49,11 @@ class PromptProbes:
             if probe.cross_attention_heads and self.capture is not None:
                 captured = self.capture.weights[request_id]
                 parts.append(torch.stack([captured[pair] for pair in probe.cross_attention_heads]))
-        answers = iter(download(parts))
+        self._download = Download(parts)
+
+    def collect(self) -> dict[str, ProbeResult]:
+        """The answers by request id; waits until they are here."""
+        answers = iter([] if self._download is None else self._download.collect())
         return {
             request_id: ProbeResult(
                 logprobs=tuple(next(answers).flatten().tolist()) if probe.logprobs else (),

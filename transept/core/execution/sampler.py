@@ -8,7 +8,7 @@ batch, and after preemption.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from transept.core.kernels.launch import runs_on
 from transept.core.kernels.likeliest import likeliest
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SampledToken, SequenceData
-from transept.core.transfer import download, upload
+from transept.core.transfer import Download, upload
 
 
 class SamplingRow(NamedTuple):
@@ -46,6 +46,45 @@ class Chosen(NamedTuple):
     forbidden: bool = False
 
 
+class Drawn:
+    """What was chosen for the sequences of a step, on the device and on its way to the host.
+
+    seq_ids: in the order of the rows of `chosen`, one part after the other.
+    """
+
+    def __init__(self, seq_ids: list[int], chosen: list[Chosen]) -> None:
+        self.seq_ids = seq_ids
+        self.chosen = chosen
+        self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in chosen]
+        self._download = Download([part.double() for parts in self._parts for part in parts])  # exact in float64
+
+    def collect(self) -> dict[int, list[SampledToken]]:
+        """By sequence id the drawn tokens, in order, without forbidden ones; waits until they are here."""
+        numbers = iter(self._download.collect())
+        drawn: list[list[SampledToken]] = []
+        for each, parts in zip(self.chosen, self._parts, strict=True):
+            tokens, logprobs, *top = (next(numbers).tolist() for _ in parts)
+            for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
+                asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
+                drawn.append(
+                    [
+                        SampledToken(int(token), value, {**asked, int(token): value} if top else None)
+                        for token, value in zip(row_tokens, row_logprobs, strict=True)
+                        if not each.forbidden or value > float("-inf")
+                    ]
+                )
+        return dict(zip(self.seq_ids, drawn, strict=True))
+
+    def tokens_of(self, seq_ids: list[int]) -> Tensor:
+        """The first token drawn for each of these sequences, [sequences] int64 on the device."""
+        parts = [each.tokens[:, 0] for each in self.chosen]
+        tokens = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if seq_ids == self.seq_ids:
+            return tokens
+        rows = {seq_id: row for row, seq_id in enumerate(self.seq_ids)}
+        return tokens[upload([rows[seq_id] for seq_id in seq_ids], tokens.device)]
+
+
 class Sampler:
     """Applies penalties, bias and suppression, then takes the likeliest token, draws, or lists a beam's candidates."""
 
@@ -56,11 +95,8 @@ class Sampler:
         self._kinds: list[tuple[SamplingParams, int]] = []  # of the last call's rows, and which of them are equal
         self._alike: list[list[int]] = []
 
-    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> dict[int, list[SampledToken]]:
-        """Choose the next tokens. Writes into logits.
-
-        logits: [rows, vocabulary], any float dtype. Returns by sequence id the drawn tokens, num_samples of them.
-        """
+    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Drawn:
+        """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
         kinds = [(row.params, row.num_samples) for row in rows]
         if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
             self._kinds, self._alike = kinds, _alike(kinds)
@@ -69,8 +105,7 @@ class Sampler:
             own = logits if len(indices) == len(rows) else logits.index_select(0, upload(indices, self.device))
             block = own.float()
             chosen.append(self._choose(block, rows[indices[0]].params, [rows[index] for index in indices]))
-        order = [rows[index].seq_id for indices in self._alike for index in indices]
-        return dict(zip(order, _on_host(chosen), strict=True))
+        return Drawn([rows[index].seq_id for indices in self._alike for index in indices], chosen)
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """What is chosen for each row of [rows, vocabulary]; their parameters are equal. In place."""
@@ -246,18 +281,3 @@ def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | N
         return None
     values, indices = logprobs.topk(count, dim=-1)
     return indices, values
-
-
-def _on_host(chosen: list[Chosen]) -> Iterator[list[SampledToken]]:
-    """Of each row its tokens, in order, without forbidden ones: one copy from the device for all."""
-    parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in chosen]
-    numbers = iter(download([part.double() for each in parts for part in each]))  # exact in float64
-    for each, own in zip(chosen, parts, strict=True):
-        tokens, logprobs, *top = (next(numbers).tolist() for _ in own)
-        for row, (row_tokens, row_logprobs) in enumerate(zip(tokens, logprobs, strict=True)):
-            asked = {int(token): value for token, value in zip(*(part[row] for part in top), strict=True)}
-            yield [
-                SampledToken(int(token), value, {**asked, int(token): value} if top else None)
-                for token, value in zip(row_tokens, row_logprobs, strict=True)
-                if not each.forbidden or value > float("-inf")
-            ]

@@ -16,14 +16,13 @@ from transept.core.config import EngineConfig, SchedulerConfig
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
-from transept.core.execution.model_runner import ModelRunner
+from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.processor import widens_float16
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduler import SchedulerOutputs
-from transept.core.sequence import StepOutput
 
 
 class Worker:
@@ -42,6 +41,7 @@ class Worker:
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         self.device = device = torch.device(config.device)
+        self.computes_alone = device.type != "cpu"  # beside the host, which may go on
         dtype = getattr(torch, config.dtype)
         shape = model_class.shape(model_config)
         cache_dtype = _cache_dtype(config, dtype)
@@ -80,13 +80,13 @@ class Worker:
             graphs = DecodeGraphs(model, self.cache, config.block_size)
         self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
 
-    def execute(self, step: SchedulerOutputs) -> StepOutput:
-        """Move the step's blocks, then run it."""
+    def issue(self, step: SchedulerOutputs, last: IssuedStep | None = None) -> IssuedStep:
+        """Move the step's blocks, then give it to the device. last: see ModelRunner.issue."""
         with _current(self.device):
             self.cache.swap_out(step.blocks_to_swap_out)
             self.cache.swap_in(step.blocks_to_swap_in)
             self.cache.copy(step.blocks_to_copy)
-            return self.runner.execute(step.metadata)
+            return self.runner.issue(step.metadata, last)
 
 
 def _current(device: torch.device) -> AbstractContextManager[Any]:
