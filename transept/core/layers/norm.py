@@ -1,6 +1,10 @@
-"""Normalisation without a mean."""
+"""Norms, and the sum of a sublayer with what it was given together with the norm that follows."""
 
 from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +24,61 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape."""
+        if _in_one_kernel(self, x):
+            return launch(x, None, self)[1]
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
         return self.weight * normed.to(self.weight.dtype)
+
+
+def add_norm(x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """``x + y`` and the norm of it; x, y: [tokens, hidden], as are both results."""
+    if _in_one_kernel(norm, x):
+        return launch(x, y, norm, keep_total=True)
+    total = x + y
+    return total, norm(total)
+
+
+def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
+    """The norm of ``x + y``; x, y: [tokens, hidden], as is the result."""
+    return launch(x, y, norm)[1] if _in_one_kernel(norm, x) else norm(x + y)
+
+
+def launch(
+    x: Tensor, y: Tensor | None, norm: nn.LayerNorm | RMSNorm, *, keep_total: bool = False
+) -> tuple[Tensor, Tensor]:
+    """``x + y``, empty unless it is kept, and the norm, by a Triton kernel: each row is read and written once."""
+    from transept.core.layers.norm_kernel import sum_and_norm
+
+    subtracts_mean, size = isinstance(norm, nn.LayerNorm), x.shape[-1]
+    bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+    dtype = x.dtype if y is None else torch.promote_types(x.dtype, y.dtype)
+    total = torch.empty(x.shape if keep_total else (0,), dtype=dtype, device=x.device)
+    normed = torch.empty(x.shape, dtype=dtype if subtracts_mean else norm.weight.dtype, device=x.device)
+    if len(x):
+        columns = 1 << (size - 1).bit_length()
+        sum_and_norm[len(x),](
+            *(x.contiguous(), x if y is None else y.contiguous(), norm.weight, norm.weight if bias is None else bias),
+            *(total, normed, size, norm.eps),
+            HAS_Y=y is not None,
+            KEEPS_TOTAL=keep_total,
+            SUBTRACTS_MEAN=subtracts_mean,
+            HAS_BIAS=bias is not None,
+            COLUMNS=columns,
+            num_warps=8 if columns > 1024 else 4,
+        )
+    return total, normed
+
+
+def _in_one_kernel(norm: nn.Module, x: Tensor) -> TypeGuard[nn.LayerNorm | RMSNorm]:
+    """Whether `launch` serves: on a GPU, for norms of rows that have a weight."""
+    if not x.is_cuda or not _has_triton():
+        return False
+    return isinstance(norm, RMSNorm) or (
+        isinstance(norm, nn.LayerNorm) and norm.weight is not None and len(norm.normalized_shape) == 1
+    )
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None

@@ -22,7 +22,7 @@ from transept.core.kernels.pointwise import ACTIVATIONS
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import ALL, Linear
-from transept.core.layers.norm import RMSNorm
+from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
 from transept.core.layers.stored_weights import CpuWeight
 
 
@@ -83,11 +83,11 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, metadata: AttentionMetadata, attention_bias: AttentionBias | None = None) -> Tensor:
         """x: [encoder_tokens, hidden]. Returns the same shape."""
         if self.pre_norm:
-            x = x + self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias)
-            return x + self.ffn(self.ffn_norm(x))
-        x = self.self_attn_norm(x + self.self_attn(x, None, metadata, attention_bias))
-        out: Tensor = self.ffn_norm(x + self.ffn(x))
-        return out
+            attended = self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias)
+            x, normed = add_norm(x, attended, self.ffn_norm)
+            return x + self.ffn(normed)
+        x = norm_of_sum(x, self.self_attn(x, None, metadata, attention_bias), self.self_attn_norm)
+        return norm_of_sum(x, self.ffn(x), self.ffn_norm)
 
 
 class DecoderLayer(nn.Module):
@@ -149,13 +149,13 @@ class DecoderLayer(nn.Module):
                 return torch.from_numpy(decoder_layer(x.contiguous().numpy(), cache, step, *self._kernel_arguments))
         cross = (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
-            x = x + self.self_attn(self.self_attn_norm(x), kv_cache, metadata, attention_bias)
-            x = x + self.cross_attn(self.cross_attn_norm(x), *cross)
-            return x + self.ffn(self.ffn_norm(x))
-        x = self.self_attn_norm(x + self.self_attn(x, kv_cache, metadata, attention_bias))
-        x = self.cross_attn_norm(x + self.cross_attn(x, *cross))
-        out: Tensor = self.ffn_norm(x + self.ffn(x))
-        return out
+            attended = self.self_attn(self.self_attn_norm(x), kv_cache, metadata, attention_bias)
+            x, normed = add_norm(x, attended, self.cross_attn_norm)
+            x, normed = add_norm(x, self.cross_attn(normed, *cross), self.ffn_norm)
+            return x + self.ffn(normed)
+        x = norm_of_sum(x, self.self_attn(x, kv_cache, metadata, attention_bias), self.self_attn_norm)
+        x = norm_of_sum(x, self.cross_attn(x, *cross), self.cross_attn_norm)
+        return norm_of_sum(x, self.ffn(x), self.ffn_norm)
 
 
 def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Weight, Floats]:

@@ -200,14 +200,23 @@ class TritonBackend(AttentionBackend):
 
 
 def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
-    """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache."""
-    cache = kv_cache.flatten(1, 2)
-    if kv_cache.dtype is FP8:
-        bounds = torch.finfo(FP8)  # beyond them is NaN
-        key, value = (each.clamp(bounds.min, bounds.max).to(FP8).view(torch.uint8) for each in (key, value))
-        cache = cache.view(torch.uint8)  # whose numbers can be copied by index everywhere
-    cache[0].index_copy_(0, slots, key)
-    cache[1].index_copy_(0, slots, value)
+    """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache.
+
+    A cache in fp8 takes numbers beyond its largest for that.
+    """
+    from transept.core.attention.backends import triton_kernels as kernels
+
+    keys, values = kv_cache.flatten(1, 2).flatten(2)  # [slots, kv_heads · head_dim] each
+    key, value = key.flatten(1), value.flatten(1)
+    tokens, size = key.shape
+    if tokens:
+        grid = -(-tokens // kernels.WRITE_ROWS), -(-size // kernels.WRITE_COLUMNS)
+        kernels.write_rows[grid](
+            *(key, value, keys, values, slots, tokens, key.stride(0), value.stride(0), size),
+            LARGEST=torch.finfo(FP8).max if kv_cache.dtype is FP8 else 0.0,
+            ROWS=kernels.WRITE_ROWS,
+            COLUMNS=kernels.WRITE_COLUMNS,
+        )
 
 
 def _bias_table(plan: TritonPlan, attn_type: AttentionType, bias: AttentionBias) -> Tensor:

@@ -1,7 +1,7 @@
-"""The triton backend's kernels, compiled for a GPU where there is none: they fit its registers and its shared memory.
+"""Triton kernels, compiled for a GPU where there is none: they fit its registers and its shared memory.
 
-A process of its own, since here they are made for Triton's interpreter, runs the backend on a CPU's tensors with every
-launch replaced by a compilation for compute capability 9.0; what is compiled are the variants that models ask for.
+A process of its own, since here they are made for Triton's interpreter, runs backend and norms on a CPU's tensors with
+every launch replaced by a compilation for compute capability 9.0. The variants are those that models ask for.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transept.core.attention.backends.triton import FP8, TritonBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.layers.norm import RMSNorm, launch
 
 SHARED_MEMORY = 227 << 10  # bytes that one program may have, with compute capability 9.0
 HEADS = 12
@@ -70,6 +71,12 @@ def cross(dtype: torch.dtype, head_dim: int, block_size: int) -> None:
     run(metadata, AttentionType.ENCODER_DECODER, query, None, None, cache, None)
 
 
+def norm_after_sum(norm: nn.Module, dtype: torch.dtype, *, keep_total: bool = True) -> None:
+    """Of rows as the norm has weights."""
+    x = torch.zeros(3, *norm.weight.shape, dtype=dtype)
+    launch(x, x.to(norm.weight.dtype), norm, keep_total=keep_total)
+
+
 def make_cache(tables: list[list[int]], block_size: int, head_dim: int, dtype: torch.dtype) -> Tensor:
     return torch.zeros(2, len(tables[0]), block_size, HEADS, head_dim, dtype=dtype)
 
@@ -93,6 +100,9 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "heads of 80": lambda: decoder(torch.float16, 80, 16),
     "heads of 128": lambda: encoder(torch.bfloat16, 128, "tensor"),
     "heads of 256": lambda: encoder(torch.bfloat16, 256, "relative"),
+    "Whisper's norms": lambda: norm_after_sum(nn.LayerNorm(1280).half(), torch.float16),
+    "BART's norms": lambda: norm_after_sum(nn.LayerNorm(1024).bfloat16(), torch.bfloat16, keep_total=False),
+    "T5's norms": lambda: norm_after_sum(RMSNorm(4096).half(), torch.float32),
 }
 
 

@@ -1,0 +1,46 @@
+"""The Triton kernel of `transept.core.layers.norm`: two sublayers' sum and its norm, read and written once."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_and_norm(
+    x,
+    y,
+    weight,
+    bias,
+    total_out,
+    normed_out,
+    size,
+    eps,
+    HAS_Y: tl.constexpr,
+    KEEPS_TOTAL: tl.constexpr,
+    SUBTRACTS_MEAN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The norm of x + y, rows of `size` numbers that lie one after the other; a program a row.
+
+    The sum is rounded to total_out's dtype, what follows is float32. Without a mean to subtract it is rounded to
+    normed_out's before the weight multiplies it, as in RMSNorm. COLUMNS: `size` or more, a power of 2.
+    """
+    row = tl.program_id(0).to(tl.int64) * size
+    columns = tl.arange(0, COLUMNS)
+    inside = columns < size
+    total = tl.load(x + row + columns, mask=inside, other=0.0).to(tl.float32)
+    if HAS_Y:
+        total += tl.load(y + row + columns, mask=inside, other=0.0).to(tl.float32)
+        rounded = total.to(total_out.dtype.element_ty)
+        if KEEPS_TOTAL:
+            tl.store(total_out + row + columns, rounded, mask=inside)
+        total = rounded.to(tl.float32)
+    if SUBTRACTS_MEAN:
+        total = tl.where(inside, total - tl.sum(total, 0) / size, 0.0)
+    normed = total * tl.rsqrt(tl.sum(total * total, 0) / size + eps)
+    if not SUBTRACTS_MEAN:
+        normed = normed.to(normed_out.dtype.element_ty).to(tl.float32)
+    normed *= tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    if HAS_BIAS:
+        normed += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(normed_out + row + columns, normed.to(normed_out.dtype.element_ty), mask=inside)
