@@ -1,0 +1,106 @@
+"""What an engine does with a GPU, tried without one: see `emulated_gpu`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from emulated_gpu import EmulatedGpu, emulated_gpu
+
+from transept import Engine, RequestOutput, SamplingParams
+from transept.core.transfer import Download, staged, upload
+
+CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
+WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave"]
+KINDS = [
+    SamplingParams(temperature=0.0, max_tokens=8),
+    SamplingParams(temperature=1.0, seed=3, max_tokens=7),
+    SamplingParams(temperature=0.0, max_tokens=5, logprobs=2, min_tokens=2),
+]
+SEE_TOKENS = [
+    SamplingParams(temperature=0.7, seed=4, max_tokens=4, n=2, top_p=0.9),
+    SamplingParams(num_beams=3, max_tokens=4),
+    SamplingParams(temperature=0.0, max_tokens=5, repetition_penalty=1.5, no_repeat_ngram_size=2),
+]
+pytestmark = [
+    pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
+    pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+]
+
+
+@pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
+def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
+    options = {"dtype": "float32", "kv_cache_bytes": 1 << 24}
+    params = [*KINDS, *KINDS], [*KINDS, *SEE_TOKENS]
+    on_cpu = Engine(CHECKPOINTS / name, device="cpu", **options)
+    expected = [on_cpu.generate(WORDS, each, progress=False) for each in params]
+    with emulated_gpu() as gpu:
+        engine = Engine(
+            CHECKPOINTS / name, device="cuda", attention_backend="triton", block_size=16, max_num_seqs=4, **options
+        )
+        for each, outputs in zip(params, expected, strict=True):
+            finished, ahead = run(engine, gpu, each)
+            assert ahead >= (6 if each is params[0] else 1)
+            for index, output in enumerate(outputs):
+                for ours, theirs in zip(finished[str(index)].outputs, output.outputs, strict=True):
+                    assert ours.token_ids == theirs.token_ids
+                    assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
+        engine.block_manager.check_integrity()
+        assert engine.worker.runner.graphs is not None  # nothing stood in a capture's way
+
+
+def run(engine: Engine, gpu: EmulatedGpu, params: list[SamplingParams]) -> tuple[dict[str, RequestOutput], int]:
+    """The outputs, and before how many steps' tokens the next step was issued. Each step waits once."""
+    finished, ahead = {}, 0
+    for index, (word, own) in enumerate(zip(WORDS, params, strict=True)):
+        engine.add_request(str(index), word, own)
+    while engine.has_unfinished_requests:
+        gpu.waits.clear()
+        finished |= {output.request_id: output for output in engine.step()}
+        assert gpu.waits == {"event": 1}
+        ahead += engine._issued is not None
+    return finished, ahead
+
+
+def test_the_emulated_gpu_refuses_what_a_gpu_would() -> None:
+    with emulated_gpu() as gpu:
+        there, here = torch.ones(3, device="cuda"), torch.ones(3)
+        assert there.is_cuda
+        assert there.device.type == (there + 1)[:2].device.type == "cuda"
+        with pytest.raises(RuntimeError, match="several devices"):
+            there + here
+        assert there.tolist() == [1.0] * 3
+        assert gpu.waits == {"tolist": 1}
+        assert there.cpu().device.type == "cpu"
+        there.copy_(here)
+        assert gpu.waits == {"tolist": 1, "copy": 2}
+
+        (part,) = [Download([there + 4])]
+        assert part._flat.tolist() == [-123.0] * 3
+        assert part.collect()[0].tolist() == [5.0] * 3
+
+        numbers = staged([1, 2], there.device, torch.int64)
+        numbers.to(there.device, non_blocking=True)
+        numbers[0] = 7
+        with pytest.raises(RuntimeError, match="while a copy from it was under way"):
+            torch.cuda.Event.synchronize(_recorded())
+        gpu.leaving.clear()
+
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            doubled = there * 2
+        there += 1
+        graph.replay()
+        assert doubled.tolist() == [4.0] * 3
+        with pytest.raises(RuntimeError, match="waits for nothing"), torch.cuda.graph(graph):
+            doubled.tolist()
+        with pytest.raises(RuntimeError, match="a copy between devices"), torch.cuda.graph(graph):
+            upload([1, 2], there.device)
+
+
+def _recorded() -> torch.cuda.Event:
+    event = torch.cuda.Event()
+    event.record()
+    return event
