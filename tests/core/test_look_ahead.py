@@ -64,14 +64,17 @@ def assert_nothing_is_held(engine: Engine) -> None:
     assert engine._issued is None
 
 
-def test_the_next_step_is_issued_while_one_is_computed() -> None:
+def test_the_next_step_is_issued_while_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_with(True)
+    issue, rows = engine.worker.issue, []
+    monkeypatch.setattr(engine.worker, "issue", lambda step, last: rows.append(len(step.metadata)) or issue(step, last))
     engine.add_request("word", WORDS[0], SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True))
     for length in range(1, 6):
         (output,) = engine.step()
         assert len(output.outputs[0].token_ids) == length
         assert (engine._issued is not None) == (length < 5)
     assert output.finished
+    assert sum(rows) == 5  # nothing is computed after a token that is known to be the last one
     assert_nothing_is_held(engine)
 
 
