@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 # What a machine with PyTorch, transformers and Triton for CUDA lacks, in case it reaches no package index.
-GPU_NEEDS := "setuptools<82" hypothesis sortedcontainers soundfile cffi pycparser soxr openai-whisper more-itertools xformers
+GPU_NEEDS := "setuptools<82" blake3 hypothesis sortedcontainers soundfile cffi pycparser soxr openai-whisper more-itertools xformers
 GPU_PYTHON ?= 3.12
 
 gpu-wheels:
