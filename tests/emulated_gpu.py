@@ -76,6 +76,8 @@ class EmulatedGpu(TorchFunctionMode):
             if name == "tensor" and on:
                 self.wait("torch.tensor")
         pinned = kwargs.pop("pin_memory", False)
+        if pinned and (on or (name == "tensor" and hasattr(args[0], "__array__"))):
+            raise RuntimeError(f"{name}: pins lists and memory of the host only, and no arrays")
         out = func(*args, **kwargs)
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor) and (on or pinned):
@@ -213,7 +215,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
                     call()
 
     @contextmanager
-    def capture(graph: Any, pool: Any = None) -> Iterator[None]:
+    def capture(graph: Any, pool: Any, stream: Any) -> Iterator[None]:
         gpu.recorded = graph.calls = []
         try:
             yield
@@ -233,6 +235,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
             "CUDAGraph": Graph,
             "graph": capture,
             "graph_pool_handle": lambda: None,
+            "set_stream": lambda stream: None,
         }
         for name, stand_in in stand_ins.items():
             patch.setattr(torch.cuda, name, stand_in)

@@ -70,15 +70,19 @@ class EncoderCache:
         self.num_unused_blocks += len(table)
 
     def forget(self, key: bytes | None) -> None:
-        """Let nobody share a table any more whose users have it still: what it holds may be wrong."""
+        """Let nobody share a table any more: what it holds may be wrong. Its users, if it has any, have it still."""
         if key in self._num_users:
             del self._num_users[key], self._tables[key]
+        elif key in self._unused:
+            self._free_unused(key)
 
     def make_room(self, count: int) -> None:
         """Free unused tables, oldest first, until `count` blocks are free or none is unused."""
         while self._unused and self._device.num_free < count:
-            key = next(iter(self._unused))
-            del self._unused[key]
-            table = self._tables.pop(key)
-            self.num_unused_blocks -= len(table)
-            self._device.free(table)
+            self._free_unused(next(iter(self._unused)))
+
+    def _free_unused(self, key: bytes) -> None:
+        del self._unused[key]
+        table = self._tables.pop(key)
+        self.num_unused_blocks -= len(table)
+        self._device.free(table)

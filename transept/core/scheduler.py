@@ -91,7 +91,7 @@ class Scheduler:
         for group, metadata in zip(outputs.groups, outputs.metadata, strict=True):
             if metadata.runs_encoder:
                 self.block_manager.forget_encoded(group)
-            if metadata.is_newcomer:
+            if metadata.is_newcomer and self._groups.get(group.request_id) is group:  # its name may be another's by now
                 self.abort_seq_group(group.request_id)
 
     def fork_seq(self, parent: Sequence, child: Sequence) -> None:

@@ -21,7 +21,8 @@ def staged(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
 
     A GPU reads it when its turn has come, from pinned memory, which PyTorch gives to nobody else until then.
     """
-    return torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
+    tensor = torch.tensor(values, dtype=dtype, device="cpu")  # torch.tensor pins nothing that NumPy made
+    return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -40,7 +41,8 @@ class Download:
         self._copied = None
         if flat.is_cuda:
             self._copied = torch.cuda.Event()
-            self._flat = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True).copy_(flat, non_blocking=True)
+            pinned = torch.empty(flat.shape, dtype=flat.dtype, device="cpu", pin_memory=True)
+            self._flat = pinned.copy_(flat, non_blocking=True)
             self._copied.record()
         else:
             self._flat = flat

@@ -41,6 +41,7 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
             assert one.token_ids == other.token_ids
             assert one.cumulative_logprob == pytest.approx(other.cumulative_logprob, abs=1e-4)
+    assert engine.worker.runner.graphs is not None  # no step was made anew after all
     engine.block_manager.check_integrity()
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -55,8 +55,7 @@ class DecodeGraphs:
         self.cache = cache
         self.block_size = block_size
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
-        # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
-        self._pool = torch.cuda.graph_pool_handle() if cache.layers[0].is_cuda else None
+        self._recorder = Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
@@ -71,7 +70,7 @@ class DecodeGraphs:
         )
         if shape not in self._recordings:
             try:
-                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self._pool, *shape)
+                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self._recorder, *shape)
             except Exception as error:  # what a plugin's decode, or CUDA about it, raises
                 logger.warning(
                     "%s decodes without CUDA graphs, its kernels launched one by one: %s: %s",
@@ -89,7 +88,7 @@ class _Recording:
         model: ForConditionalGeneration,
         cache: KVCache,
         block_size: int,
-        pool: Any,
+        record: Recorder,
         num_rows: int,
         num_blocks: int,
         num_cross_blocks: int,
@@ -118,7 +117,7 @@ class _Recording:
             return model.compute_logits(hidden)
 
         self._write(DecodeRows([], [], [], [], [], {}))
-        self.replay = _record(step, device, pool)
+        self.replay = record(step)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor:
         """See DecodeGraphs."""
@@ -153,33 +152,48 @@ def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) 
         token_ids.index_copy_(0, upload([*pending], token_ids.device), tokens)
 
 
-def _record(step: Callable[[], Tensor], device: torch.device, pool: Any) -> Callable[[], Tensor]:
-    """A function that computes a step again, from what its tensors hold by then.
+class Recorder:
+    """Makes of a step a function that computes it again, from what its tensors hold by then.
 
     On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
     """
-    if device.type != "cuda":
-        step()
-        return step
-    ahead = torch.cuda.Stream(device)
-    ahead.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
-        step()
-    current = torch.cuda.current_stream(device)
-    current.wait_stream(ahead)
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph, pool=pool):
-            logits = step()
-    except BaseException:
-        torch.cuda.set_stream(current)  # a recording that breaks off may leave its own behind
-        raise
 
-    def replay() -> Tensor:
-        graph.replay()
-        return logits
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
+            # All are made on one stream, since cuBLAS keeps memory for each.
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream(device)
 
-    return replay
+    def __call__(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        """See Recorder."""
+        if self.device.type != "cuda":
+            step()
+            return step
+        current, ahead = torch.cuda.current_stream(self.device), self._stream
+        ahead.wait_stream(current)
+        try:
+            with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
+                step()
+        finally:
+            current.wait_stream(ahead)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=ahead):
+                logits = step()
+        except BaseException:
+            # A recording that breaks off may leave its stream, and its pool open for all that is allocated.
+            torch.cuda.set_stream(current)
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), self._pool)
+            raise
+
+        def replay() -> Tensor:
+            graph.replay()
+            return logits
+
+        return replay
 
 
 def _power_of_two(count: int) -> int:

@@ -42,7 +42,9 @@ class KVCache:
         allocate = torch.zeros if on_gpu else torch.empty
         self.spare_block = num_device_blocks
         self.layers = [allocate(2, num_device_blocks + 1, *size, dtype=dtype, device=device) for _ in layers]
-        self.host_layers = [torch.empty(2, num_host_blocks, *size, dtype=dtype, pin_memory=on_gpu) for _ in layers]
+        self.host_layers = [
+            torch.empty(2, num_host_blocks, *size, dtype=dtype, device="cpu", pin_memory=on_gpu) for _ in layers
+        ]
         self._stream = torch.cuda.Stream(device) if on_gpu else None
 
     def swap_out(self, pairs: list[tuple[int, int]]) -> None:

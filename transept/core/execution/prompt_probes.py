@@ -30,7 +30,7 @@ class PromptProbes:
                 length = len(next(iter(group.seq_data.values())).prompt_token_ids)
                 slots = _slots(group.cross_block_table, group.encoder_seq_data.num_tokens, metadata.block_size)
                 requests[group.request_id] = CaptureRequest(
-                    slice(first, first + length), slots.to(kv_caches[0].device), probe.cross_attention_heads
+                    slice(first, first + length), upload(slots, kv_caches[0].device), probe.cross_attention_heads
                 )
         if requests:
             layer_of = {kv_cache.data_ptr(): layer for layer, kv_cache in enumerate(kv_caches)}
@@ -63,7 +63,6 @@ class PromptProbes:
         }
 
 
-def _slots(table: list[int], num_slots: int, block_size: int) -> Tensor:
-    """The cache slots of a sequence's tokens, [num_slots] int64."""
-    blocks = torch.tensor(table)
-    return (blocks[:, None] * block_size + torch.arange(block_size)).flatten()[:num_slots]
+def _slots(table: list[int], num_slots: int, block_size: int) -> list[int]:
+    """The cache slots of a sequence's tokens, [num_slots]."""
+    return [block * block_size + offset for block in table for offset in range(block_size)][:num_slots]

@@ -8,7 +8,8 @@ queries.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import MutableMapping
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
@@ -47,11 +49,10 @@ class Work:
 
 @dataclass
 class TritonPlan:
-    """The work of each kind of attention, and what their biases are by distance; made when a first layer asks."""
+    """The work of each kind of attention, made when a first layer asks."""
 
     metadata: AttentionMetadata
     device: torch.device | None = None
-    biases: dict[AttentionType, tuple[AttentionBias, Tensor]] = field(default_factory=dict)
 
     @cached_property
     def encoder(self) -> Work:
@@ -132,6 +133,11 @@ class TritonBackend(AttentionBackend):
     cache_dtypes = frozenset({torch.float8_e4m3fn})
     replayable = True
 
+    def __init__(self, quantization: str | None = None) -> None:
+        super().__init__(quantization)
+        # What relative biases are by distance: by their table, and by the rest of them.
+        self._biases: MutableMapping[Tensor, dict[tuple[bool, int], Tensor]] = WeakTensorKeyDictionary()
+
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
         """See AttentionBackend.reasons_against."""
@@ -176,7 +182,7 @@ class TritonBackend(AttentionBackend):
         plan: TritonPlan = metadata.plan
         plan.device = query.device
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        table = None if bias is None else _bias_table(plan, attn_type, bias)
+        table = None if bias is None else self._bias_table(bias)
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
@@ -198,6 +204,16 @@ class TritonBackend(AttentionBackend):
         _attend(query, cache[0], cache[1], work, metadata.block_size, scale, table, causal=causal, out=out)
         return out
 
+    def _bias_table(self, bias: AttentionBias) -> Tensor:
+        """As the kernels read it: [heads, 2 · farthest + 1] by distance, or [heads, queries, keys] by position."""
+        if isinstance(bias, Tensor):
+            return bias
+        own, kind = self._biases.setdefault(bias.table, {}), (bias.bidirectional, bias.max_distance)
+        if kind not in own:
+            distances = torch.arange(-bias.max_distance, bias.max_distance + 1, device=bias.table.device)
+            own[kind] = bias.table[bias.buckets(distances)].t().contiguous()
+        return own[kind]
+
 
 def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
     """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache.
@@ -217,17 +233,6 @@ def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
             ROWS=kernels.WRITE_ROWS,
             COLUMNS=kernels.WRITE_COLUMNS,
         )
-
-
-def _bias_table(plan: TritonPlan, attn_type: AttentionType, bias: AttentionBias) -> Tensor:
-    """The bias as the kernels read it: [heads, 2 · farthest + 1] by distance, or [heads, queries, keys] by position."""
-    if isinstance(bias, Tensor):
-        return bias
-    if attn_type not in plan.biases or plan.biases[attn_type][0] is not bias:
-        farthest = bias.max_distance
-        distances = torch.arange(-farthest, farthest + 1, device=bias.table.device)
-        plan.biases[attn_type] = bias, bias.table[bias.buckets(distances)].t().contiguous()
-    return plan.biases[attn_type][1]
 
 
 def _in_interpreter() -> bool:
