@@ -215,7 +215,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
                     call()
 
     @contextmanager
-    def capture(graph: Any, pool: Any, stream: Any) -> Iterator[None]:
+    def capture(graph: Any, pool: Any = None, stream: Any = None) -> Iterator[None]:
         gpu.recorded = graph.calls = []
         try:
             yield

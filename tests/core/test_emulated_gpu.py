@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from emulated_gpu import EmulatedGpu, emulated_gpu
@@ -81,7 +82,9 @@ def test_the_emulated_gpu_refuses_what_a_gpu_would() -> None:
         assert part._flat.tolist() == [-123.0] * 3
         assert part.collect()[0].tolist() == [5.0] * 3
 
-        numbers = staged([1, 2], there.device, torch.int64)
+        with pytest.raises(RuntimeError, match="no arrays"):
+            torch.tensor(np.arange(2), pin_memory=True)
+        numbers = staged(np.arange(2), there.device, torch.int64)
         numbers.to(there.device, non_blocking=True)
         numbers[0] = 7
         with pytest.raises(RuntimeError, match="while a copy from it was under way"):

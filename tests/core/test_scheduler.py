@@ -119,6 +119,21 @@ def test_a_failed_step_leaves_no_content_to_share() -> None:
     assert [metadata.runs_encoder for metadata in sim.scheduler.schedule().metadata] == [True]
 
 
+def test_a_step_that_fails_after_its_newcomer_was_aborted() -> None:
+    sim = Simulation()
+    old = make_group("name", 8, [1], content_key=b"sound")
+    sim.scheduler.add_seq_group(old)
+    outputs = sim.scheduler.schedule()
+    sim.scheduler.abort_seq_group("name")
+    new = make_group("name", 8, [1], arrival=1)
+    sim.scheduler.add_seq_group(new)
+    sim.scheduler.abort_newcomers(outputs)
+    assert sim.scheduler.queue == [new]
+    assert not sim.manager.is_encoded(old)
+    sim.manager.check_integrity()
+    assert sim.manager.num_free_device_blocks == sim.manager.num_device_blocks
+
+
 def test_simulation_meets_every_kind_of_preemption() -> None:
     for host in (0, 8, 100):
         sim = Simulation(device=18, host=host, max_num_seqs=8, max_decoder_tokens=150)
