@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 from emulated_gpu import EmulatedGpu, emulated_gpu
+from random_whisper import save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.transfer import Download, staged, upload
+from transept.multimodal.log_mel import mel_filters, recording_log_mel
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave"]
@@ -50,6 +52,23 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
                     assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
         engine.block_manager.check_integrity()
         assert engine.worker.runner.graphs is not None  # nothing stood in a capture's way
+
+
+def test_a_window_of_sound_gets_its_features_and_its_name_without_waiting(tmp_path: Path) -> None:
+    waveform = np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
+    expected = recording_log_mel(waveform, 80)
+    on_cpu = Engine(save_random_whisper(tmp_path))
+    with emulated_gpu() as gpu:
+        mel_filters(80, "cuda")  # kept from the first use on
+        gpu.waits.clear()
+        features = recording_log_mel(waveform, 80, "cuda")
+        prompt = {"multi_modal_data": {"audio_features": features}, "multi_modal_uuids": {"audio_features": "one"}}
+        assert on_cpu.preprocess(prompt).encoder.content_key is not None
+        assert not gpu.waits
+        del prompt["multi_modal_uuids"]
+        on_cpu.preprocess(prompt)
+        assert gpu.waits == {"copy": 1}  # to look at what they hold
+        assert torch.equal(features.cpu(), expected)
 
 
 def run(engine: Engine, gpu: EmulatedGpu, params: list[SamplingParams]) -> tuple[dict[str, RequestOutput], int]:

@@ -243,6 +243,22 @@ def test_multimodal_data_goes_to_the_encoder_and_the_rest_to_the_decoder(bart, p
     assert inputs.decoder.token_ids == decoder_ids
 
 
+def test_data_is_known_by_its_content_or_by_the_name_that_it_is_given(bart):
+    def key(image, **names):
+        return bart({"multi_modal_data": {"image": image}, **names}).encoder.content_key
+
+    def named(image, name):
+        return key(image, multi_modal_uuids={"image": name})
+
+    assert key("an image") == key("an image") != key("another")
+    assert named("an image", "one") == named("another", "one") != named("an image", "two")
+    assert named("an image", "one") not in (key("an image"), key("one"))
+    explicit = {"multi_modal_data": {"image": "an image"}, "multi_modal_uuids": {"image": "one"}}
+    assert bart({"encoder_prompt": explicit, "decoder_prompt": "x"}).encoder.content_key == named("another", "one")
+    beside_text = {"prompt": "x", **explicit}
+    assert bart(beside_text).encoder.content_key == named("another", "one")
+
+
 CONTROLS = get_tokenizer(multilingual=False).special_tokens
 SOT, NO_TIMESTAMPS = CONTROLS["<|startoftranscript|>"], CONTROLS["<|notimestamps|>"]
 FOUR = [SOT, CONTROLS["<|en|>"], CONTROLS["<|transcribe|>"], NO_TIMESTAMPS]
@@ -339,6 +355,13 @@ def test_a_default_decoder_prompt_is_also_told_as_text(whisper):
         ({"multi_modal_data": "talk.flac"}, "modality: data.*not a str"),
         ({"multi_modal_data": []}, "modality: data.*not a list"),
         ({"prompt": "x", "multi_modal_data": np.zeros(3)}, "modality: data.*not a ndarray"),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"audio": "one"}}, "names 'audio', of which"),
+        (
+            {"prompt": "x", "multi_modal_uuids": {"image": "one"}},
+            "names 'image', of which multi_modal_data holds nothing",
+        ),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": "one"}, "modality: a name of yours for its data"),
+        ({"multi_modal_data": {"image": 1}, "multi_modal_uuids": {"image": 1}}, "modality: a name of yours"),
         # vocabulary
         ({"prompt_tokens": [5, -1]}, "token id -1 is outside of the vocabulary, 0 to 2"),
         ({"prompt_tokens": [100_000]}, "token id 100000 is outside"),

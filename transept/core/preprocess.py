@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,18 @@ from transept.errors import PromptError, suggest
 from transept.multimodal.registry import map_input
 from transept.registry.spec import ModelSpec
 
-_SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data")
+_SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data", "multi_modal_uuids")
 _EXPLICIT_KEYS = ("encoder_prompt", "decoder_prompt")
 
 
 @dataclass(frozen=True)
 class _Single:
-    """A single prompt, taken apart: text or token ids or neither, and multimodal data or none."""
+    """A single prompt, taken apart: text or token ids or neither, and multimodal data, with names for it, or none."""
 
     text: str | None
     token_ids: list[int] | None
     data: Mapping[str, Any] | None
+    uuids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -74,7 +75,7 @@ class InputPreprocessor:
             if single.data is None:
                 encoder, decoder = single, None
             else:  # the data goes to the encoder and pushes text and tokens to the decoder
-                encoder = _Single(None, None, single.data)
+                encoder = _Single(None, None, single.data, single.uuids)
                 decoder = None if single.empty else _Single(single.text, single.token_ids, None)
         return EncoderDecoderInputs(self._encoder_inputs(encoder), self._decoder_inputs(decoder))
 
@@ -102,7 +103,9 @@ class InputPreprocessor:
             ((modality, data),) = single.data.items()
             mapped = map_input(self.spec, self.config, modality, data)
             self._check_source_length(mapped.num_tokens)
-            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, _content_key(mapped.kwargs))
+            name = single.uuids.get(modality)
+            key = _content_key(mapped.kwargs if name is None else {modality: name})
+            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, key)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
@@ -168,21 +171,33 @@ def _take_apart(prompt: Any) -> _Single:
         kind = type(data).__name__
         raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}')
     data = data or None
+    uuids = _uuids(prompt.get("multi_modal_uuids"), data)
     if len(given) > 1:
         raise PromptError(f"a prompt holds both {given[0]!r} and {given[1]!r}; give one of them")
     if not given and data is None:
         raise PromptError("a prompt is empty; give prompt, prompt_tokens or multi_modal_data")
     if not given:
-        return _Single(None, None, data)
+        return _Single(None, None, data, uuids)
     value = prompt[given[0]]
     if given[0] == "prompt":
         if not isinstance(value, str):
             raise PromptError(f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens")
-        return _Single(value, None, data)
+        return _Single(value, None, data, uuids)
     try:
-        return _Single(None, [operator.index(token) for token in value], data)
+        return _Single(None, [operator.index(token) for token in value], data, uuids)
     except TypeError:
         raise PromptError(f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}") from None
+
+
+def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or any(not isinstance(name, str) or not name for name in given.values()):
+        raise PromptError('multi_modal_uuids is {modality: a name of yours for its data}, such as {"audio": "talk-1"}')
+    for modality in given:
+        if modality not in (data or {}):
+            raise PromptError(f"multi_modal_uuids names {modality!r}, of which multi_modal_data holds nothing")
+    return given
 
 
 def _content_key(encoder_input: Mapping[str, Any]) -> bytes | None:

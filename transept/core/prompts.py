@@ -15,6 +15,7 @@ class TextPrompt(TypedDict):
 
     prompt: str
     multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
+    multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> a name of yours; data of one name is encoded once
 
 
 class TokensPrompt(TypedDict):
@@ -23,12 +24,14 @@ class TokensPrompt(TypedDict):
     prompt_tokens: NotRequired[Sequence[int]]
     prompt_token_ids: NotRequired[Sequence[int]]
     multi_modal_data: NotRequired[Mapping[str, Any]]
+    multi_modal_uuids: NotRequired[Mapping[str, str]]
 
 
 class MultiModalPrompt(TypedDict):
     """Multimodal data alone: the decoder gets the family's default prompt."""
 
     multi_modal_data: Mapping[str, Any]
+    multi_modal_uuids: NotRequired[Mapping[str, str]]
 
 
 SingletonPrompt: TypeAlias = str | TextPrompt | TokensPrompt | MultiModalPrompt

@@ -63,11 +63,11 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
 
     num_frames, num_computed = len(waveform) // HOP_LENGTH, _signal_frames(waveform)
     features = torch.empty(num_mels, num_frames, device=device)
-    loudest = LOWEST
+    loudest = features.new_full((), LOWEST)  # never read here: the host need not wait for a GPU
     for first in range(0, num_computed, CHUNK_FRAMES):
         last = min(first + CHUNK_FRAMES, num_computed)
         log_mel = _log_mel(_samples_of_frames(waveform, first, last), num_mels, center=False, device=device)
-        loudest = max(loudest, log_mel.max().item())
+        loudest = torch.maximum(loudest, log_mel.max())
         features[:, first:last] = log_mel[:, : max(0, num_frames - first)]
     return features.clamp_(min=loudest - DECADES).add_(4.0).div_(4.0)
 
@@ -108,7 +108,10 @@ def _log_mel(samples: Waveform, num_mels: int, *, center: bool, device: torch.de
     """log10 of the mel spectrogram, float32 [num_mels, frames]; center: with reflected edges."""
     import torch
 
-    signal = torch.from_numpy(samples).to(device)
+    signal = torch.from_numpy(samples)
+    if torch.device(device).type == "cuda":
+        signal = signal.pin_memory()
+    signal = signal.to(device, non_blocking=True)
     window = torch.hann_window(N_FFT, dtype=signal.dtype, device=device)
     # [bins, frames]
     spectrum = torch.stft(signal, N_FFT, HOP_LENGTH, window=window, center=center, return_complex=True)

@@ -130,7 +130,7 @@ class _Recording:
 
     def features(self, window: SpokenWindow) -> Tensor:
         """[channels, up to window_frames]: what is heard of a window."""
-        return self.model.features(np.concatenate([self.waveform[start:end] for start, end in window.kept]))
+        return self.model.window_features(np.concatenate([self.waveform[start:end] for start, end in window.kept]))
 
     def chain(self, windows: list[SpokenWindow], language: str) -> Generator[Any, Any, list[Segment]]:
         """A job: the segments of windows of which each has the text before it as prompt."""

@@ -5,12 +5,15 @@ Made once by the Transcriber; the algorithms of both modes ask it for features, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from blake3 import blake3
+from torch.utils.weak import WeakTensorKeyDictionary
+
 from transept.core.engine import Engine
-from transept.core.prompts import Prompt
+from transept.core.prompts import Prompt, TokensPrompt
 from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
 from transept.registry.spec import resolve
@@ -54,6 +57,7 @@ class SpeechModel:
         self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = tuple(self.spec.alignment_heads(self.config, self.generation_config))
+        self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task or times that this model does not have."""
@@ -89,14 +93,26 @@ class SpeechModel:
         features: Tensor = resolve(self.spec.features)(waveform, self.config, self.device)
         return features
 
+    def window_features(self, waveform: Waveform) -> Tensor:
+        """Features of one window, float32 [channels, frames].
+
+        On a GPU they get the sound's name: to find out what they hold, each request would wait for the GPU.
+        """
+        features = self.features(waveform)
+        if self.device != "cpu":
+            self._names[features] = blake3(waveform.tobytes()).hexdigest()
+        return features
+
     def request(
         self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams
     ) -> tuple[Prompt, SamplingParams]:
         """A request about one window; features: [channels, up to window_frames]."""
-        prompt: Prompt = {
+        prompt: TokensPrompt = {
             "prompt_tokens": list(decoder_prompt),
             "multi_modal_data": {self.spec.features_modality: features},
         }
+        if features in self._names:
+            prompt["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
         return prompt, params
 
     def encode(self, text: str) -> list[int]:
