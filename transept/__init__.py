@@ -9,12 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transept.core.config import EngineConfig
     from transept.core.engine import Engine
     from transept.core.outputs import CompletionOutput, RequestOutput
     from transept.core.prompt_probe import PromptProbe
-    from transept.core.prompts import ExplicitEncoderDecoderPrompt, TextPrompt, TokensPrompt
+    from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
     from transept.core.sampling_params import SamplingParams
-    from transept.errors import TranseptError
+    from transept.errors import (
+        CapacityError,
+        CheckpointError,
+        MediaError,
+        ParameterError,
+        PluginError,
+        PromptError,
+        TranseptError,
+        UnsupportedModelError,
+    )
     from transept.speech.options import TranscriptionOptions
     from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
     from transept.speech.transcript import Segment, Transcript, Word
@@ -25,14 +35,23 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Engine": "transept.core.engine",
+    "EngineConfig": "transept.core.config",
     "PromptProbe": "transept.core.prompt_probe",
     "SamplingParams": "transept.core.sampling_params",
     "CompletionOutput": "transept.core.outputs",
     "RequestOutput": "transept.core.outputs",
     "ExplicitEncoderDecoderPrompt": "transept.core.prompts",
+    "MultiModalPrompt": "transept.core.prompts",
     "TextPrompt": "transept.core.prompts",
     "TokensPrompt": "transept.core.prompts",
+    "CapacityError": "transept.errors",
+    "CheckpointError": "transept.errors",
+    "MediaError": "transept.errors",
+    "ParameterError": "transept.errors",
+    "PluginError": "transept.errors",
+    "PromptError": "transept.errors",
     "TranseptError": "transept.errors",
+    "UnsupportedModelError": "transept.errors",
     "GeneratedText": "transept.text.generated_text",
     "TextGenerator": "transept.text.generator",
     "TextUpdate": "transept.text.generated_text",
@@ -50,10 +69,18 @@ _HOMES = {
 }
 
 __all__ = [
+    "CapacityError",
+    "CheckpointError",
     "CompletionOutput",
     "Engine",
+    "EngineConfig",
     "ExplicitEncoderDecoderPrompt",
     "GeneratedText",
+    "MediaError",
+    "MultiModalPrompt",
+    "ParameterError",
+    "PluginError",
+    "PromptError",
     "PromptProbe",
     "RequestOutput",
     "SamplingParams",
@@ -66,6 +93,7 @@ __all__ = [
     "Transcript",
     "TranscriptionOptions",
     "TranseptError",
+    "UnsupportedModelError",
     "VadOptions",
     "Word",
     "generate",
@@ -77,6 +105,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("transept")
     if name not in _HOMES:
         raise AttributeError(f"module 'transept' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -39,3 +41,23 @@ def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: p
         main(arguments)
     assert done.value.code == 2
     assert suggestion in capsys.readouterr().err
+
+
+def test_an_output_that_nobody_reads_ends_the_command_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "transept", "plugins", "list"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_interruption_ends_the_command_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("transept.cli.plugins.reports.discover_quietly", interrupt)
+    assert main(["plugins", "list"]) == 130
+    assert capsys.readouterr().err == ""

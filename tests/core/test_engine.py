@@ -295,6 +295,8 @@ def test_progress_bar_counts_prompts(engine: Engine, capfd: pytest.CaptureFixtur
         ({"quantization": "int4"}, "int8"),
         ({"kv_cache_dtype": "fp9"}, "fp8"),
         ({"num_threads": 0}, "at least 1"),
+        ({"num_threads": 10**6}, "far above this machine's"),
+        ({"device": 0}, "must be a string, such as"),
         ({"block_size": 0}, "at least 1"),
         ({"max_num_seqs": 8, "max_decoder_tokens": 4}, "max_decoder_tokens"),
     ],
@@ -302,6 +304,19 @@ def test_progress_bar_counts_prompts(engine: Engine, capfd: pytest.CaptureFixtur
 def test_bad_options_are_explained(directory: Path, options: dict, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Engine(directory, **options)
+
+
+def test_a_dtype_may_be_pytorchs(directory: Path) -> None:
+    assert Engine(directory, dtype=torch.float32).config.dtype == "float32"
+
+
+def test_parameters_that_are_none_are_refused(engine: Engine) -> None:
+    for params in ({"temperature": 0.0}, [{"temperature": 0.0}]):
+        with pytest.raises(ParameterError, match="must be SamplingParams, not dict"):
+            engine.generate([prompt(0)], params)
+    with pytest.raises(ParameterError, match="must be SamplingParams, not dict"):
+        engine.add_request("a", prompt(0), {"temperature": 0.0})
+    assert not engine.has_unfinished_requests
 
 
 def test_one_parameter_set_a_prompt_or_one_for_all(engine: Engine) -> None:

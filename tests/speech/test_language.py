@@ -73,6 +73,11 @@ def test_an_unknown_language_is_refused_with_the_nearest(transcriber: Transcribe
         transcriber.transcribe_many([], language=language)
 
 
+def test_many_recordings_are_a_list(transcriber: Transcriber) -> None:
+    with pytest.raises(ParameterError, match=r"takes a list of recordings; for a single one call transcribe\(\)"):
+        transcriber.transcribe_many("talk.flac")
+
+
 def test_every_window_may_have_a_language_of_its_own(transcriber: Transcriber, prompts: np.ndarray) -> None:
     audio = (prompts[: 8 * RATE], RATE)
     transcript = transcriber.transcribe(audio, multilingual=True, temperature=0.0)

@@ -36,6 +36,12 @@ def test_a_stream_tells_greedy_texts_piece_by_piece_in_order(
     assert len([update for update in updates if update.index == 0]) > 5
 
 
+def test_a_stream_takes_a_lone_text(cases: Callable) -> None:
+    generator, options = cases("t5").generator, {"temperature": 0.0, "max_tokens": 10}
+    (alone,) = joined(list(generator.stream("generate", TEXTS[2], **options))).values()
+    assert alone == generator.generate(TEXTS[2], **options).text
+
+
 def test_a_stream_holds_back_what_a_stop_string_may_cut(cases: Callable) -> None:
     generator = cases("t5").generator
     options = {"temperature": 0.0, "repetition_penalty": 1.5, "max_tokens": 30}

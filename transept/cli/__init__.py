@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,13 +22,23 @@ COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 done, 1 a TranseptError (said on stderr); 2 is bad usage."""
+    """Run one command.
+
+    Returns the exit code: 0 done, 1 a TranseptError (said on stderr), 130 interrupted, 141 nobody reads the output. Bad
+    usage exits with 2.
+    """
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
     except TranseptError as error:
         print(f"transept: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes at its end
+        return 141
     return code
 
 

@@ -13,6 +13,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
+THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
 
@@ -95,6 +96,10 @@ class EngineConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"
+        device: Any = self.device
+        if not isinstance(device, str):
+            raise ParameterError(f'device must be a string, such as "cpu" or "cuda:0", not {device!r}')
         if self.dtype not in ("auto", *DTYPES):
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
@@ -108,6 +113,9 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
+        processors = os.cpu_count() or 1
+        if self.num_threads is not None and self.num_threads > THREADS_A_PROCESSOR * processors:
+            raise ParameterError(f"num_threads={self.num_threads} is far above this machine's {processors} processors")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")

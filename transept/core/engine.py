@@ -38,6 +38,8 @@ from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
 
+_NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
+
 
 class Engine:
     """Runs one encoder/decoder model for many requests at once.
@@ -135,6 +137,8 @@ class Engine:
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError when the request could never fit.
         """
+        if not isinstance(sampling_params, SamplingParams | None):
+            raise ParameterError(_NOT_PARAMS.format(type(sampling_params).__name__))
         inputs = self.preprocess(prompt)
         prompt_token_ids = inputs.decoder.token_ids
         params = resolve_params(
@@ -299,6 +303,8 @@ def _eos_token_ids(generation_config: Any, model_config: Any) -> tuple[int, ...]
 def _one_each(params: SamplingParams | Seq[SamplingParams] | None, num_prompts: int) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
+    if isinstance(params, Mapping):
+        raise ParameterError(_NOT_PARAMS.format(type(params).__name__))
     if len(params) != num_prompts:
         raise ParameterError(f"{len(params)} sampling_params for {num_prompts} prompts; give one for all, or one each")
     return list(params)

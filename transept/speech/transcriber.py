@@ -8,6 +8,7 @@ languages, timestamps) comes from its plugin's SpeechSpec.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -80,7 +81,10 @@ class Transcriber:
 
         audios: read as their turn comes. progress: see `transcribe`. on_segment: called with the number of a recording,
         from 0, and each of its segments as soon as that is certain, in order of time.
+        Raises ParameterError for a lone recording.
         """
+        if isinstance(audios, str | bytes | os.PathLike):
+            raise ParameterError("transcribe_many takes a list of recordings; for a single one call transcribe()")
         return self._in_order(audios, self._checked(options), progress, on_segment)
 
     def stream(

@@ -76,7 +76,7 @@ class TextGenerator:
         """What the model writes for one document or several, which it gets as they are. Options: see the class."""
         return self._complete("generate", documents, options)
 
-    def stream(self, task: Task, documents: Iterable[str], **options: Any) -> Iterator[TextUpdate]:
+    def stream(self, task: Task, documents: str | Iterable[str], **options: Any) -> Iterator[TextUpdate]:
         """Run a task and tell what is written as soon as it is final, document after document in their order.
 
         The document whose turn it is is told piece by piece, unless by a beam search, which settles a text only at its
@@ -85,7 +85,8 @@ class TextGenerator:
         options: those of the task's method. Raises ParameterError at once for a bad one.
         """
         job = make_job(self.engine, task, **options)
-        return run(self.engine, (_encode(document, job) for document in documents), job)
+        several = [documents] if isinstance(documents, str) else documents
+        return run(self.engine, (_encode(document, job) for document in several), job)
 
     def _complete(
         self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
