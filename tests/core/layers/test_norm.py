@@ -87,3 +87,15 @@ def test_sums_and_norms_are_those_of_pytorch(kind: str, dtype: torch.dtype) -> N
     assert torch.equal(norm_of_sum(x, y, norm), normed)
     assert torch.equal(norm(total), normed) or DEVICE == "cuda"
     torch.testing.assert_close(normed.double(), expected(norm, total), **near)
+
+
+def test_a_norm_derived_from_pytorchs_computes_what_it_says() -> None:
+    class Doubled(nn.LayerNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    norm = Doubled(32, device=DEVICE)
+    x, y = torch.randn(2, 3, 32, device=DEVICE)
+    expected = 2 * nn.functional.layer_norm(x + y, (32,))
+    torch.testing.assert_close(add_norm(x, y, norm)[1], expected)
+    torch.testing.assert_close(norm_of_sum(x, y, norm), expected)

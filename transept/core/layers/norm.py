@@ -71,12 +71,12 @@ def launch(
 
 
 def _in_one_kernel(norm: nn.Module, x: Tensor) -> TypeGuard[nn.LayerNorm | RMSNorm]:
-    """Whether `launch` serves: on a GPU, for norms of rows that have a weight."""
+    """Whether `launch` serves: on a GPU, for norms of rows that have a weight, and none derived from them."""
     if not x.is_cuda or not _has_triton():
         return False
-    return isinstance(norm, RMSNorm) or (
-        isinstance(norm, nn.LayerNorm) and norm.weight is not None and len(norm.normalized_shape) == 1
-    )
+    if type(norm) is nn.LayerNorm:
+        return norm.weight is not None and len(norm.normalized_shape) == 1
+    return type(norm) is RMSNorm
 
 
 @cache

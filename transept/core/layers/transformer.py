@@ -113,9 +113,9 @@ class DecoderLayer(nn.Module):
         stored = {weight.packed.values.dtype for weight in weights if isinstance(weight, CpuWeight)}
         if len(stored) != 1 or not all(isinstance(weight, CpuWeight) for weight in weights):
             return None
-        if self.ffn.activation_name not in ACTIVATIONS or not all(
-            isinstance(norm, nn.LayerNorm | RMSNorm) for norm in norms
-        ):
+        if self.ffn.activation_name not in ACTIVATIONS:
+            return None
+        if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
