@@ -37,9 +37,9 @@ GPU_TESTS := tests/core/attention tests/core/execution tests/core/layers/test_no
 	tests/parity/test_triton.py tests/parity/test_gpu.py
 
 test-gpu:
-	@if $(HAS_GPU); then $(GPU_SETUP); export TRITON_INTERPRET=0; \
-	$(PYTHON) -m pytest tests/core/test_memory_profile.py && \
-	$(PYTHON) -m pytest --numprocesses 4 --dist loadscope $(GPU_TESTS); \
+	@if $(HAS_GPU); then $(GPU_SETUP); export TRITON_INTERPRET=0; failed=0; \
+	$(PYTHON) -m pytest tests/core/test_memory_profile.py || failed=1; \
+	$(PYTHON) -m pytest --numprocesses 4 --dist loadscope $(GPU_TESTS) || failed=1; exit $$failed; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 bench-gpu:

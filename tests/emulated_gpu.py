@@ -115,6 +115,8 @@ class EmulatedGpu(TorchFunctionMode):
         places = [each for each in (*args, kwargs.get("device")) if isinstance(each, str | torch.device)]
         places += [] if func.__name__ == "to" else [func.__name__]
         dtypes = [each for each in (*args, kwargs.get("dtype")) if isinstance(each, torch.dtype)]
+        if args and isinstance(args[0], Tensor):  # be like this one
+            places, dtypes = ["cuda" if on_gpu(args[0]) else "cpu"], [args[0].dtype]
         there = torch.device(places[0]).type == "cuda" if places else on_gpu(tensor)
         same_place, dtype = there == on_gpu(tensor), dtypes[0] if dtypes else tensor.dtype
         if same_place and dtype is tensor.dtype:

@@ -12,7 +12,7 @@ from emulated_gpu import EmulatedGpu, emulated_gpu
 from random_whisper import save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
-from transept.core.transfer import Download, staged, upload
+from transept.core.transfer import Download, upload
 from transept.multimodal.log_mel import mel_filters, recording_log_mel
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
@@ -97,13 +97,14 @@ def test_the_emulated_gpu_refuses_what_a_gpu_would() -> None:
         there.copy_(here)
         assert gpu.waits == {"tolist": 1, "copy": 2}
 
-        (part,) = [Download([there + 4])]
+        part = Download([there + 4])
         assert part._flat.tolist() == [-123.0] * 3
         assert part.collect()[0].tolist() == [5.0] * 3
 
         with pytest.raises(RuntimeError, match="no arrays"):
             torch.tensor(np.arange(2), pin_memory=True)
-        numbers = staged(np.arange(2), there.device, torch.int64)
+        assert upload(np.arange(2), there.device).is_cuda
+        numbers = torch.arange(2).pin_memory()
         numbers.to(there.device, non_blocking=True)
         numbers[0] = 7
         with pytest.raises(RuntimeError, match="while a copy from it was under way"):

@@ -181,6 +181,23 @@ def test_a_window_falls_back_alone_and_its_encoder_runs_once(
     assert texts == first_texts
 
 
+def test_windows_named_by_their_sound_are_encoded_once_and_give_the_same(
+    tiny: Transcriber, prompts: list[tuple[np.ndarray, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, options = (joined(prompts[:12]), RATE), {"batched": True, "word_timestamps": True, "temperature": 0.0}
+    expected = tiny.transcribe(recording, **options)
+    monkeypatch.setattr(tiny.model, "device", "cpu:0")  # no other name than "cpu" is a CPU's: windows are named
+    tiny.engine.block_manager.reset()
+    runs = tiny.engine.num_encoder_runs
+    named = tiny.transcribe(recording, **options)
+    assert named.segments == expected.segments
+    windows = {segment.seek for segment in named.segments}
+    assert tiny.engine.num_encoder_runs - runs == len(windows) >= 2
+    assert tiny.transcribe(recording, **options).segments == expected.segments
+    assert tiny.engine.num_encoder_runs - runs == len(windows)
+    assert not tiny.model._names  # a name goes with its window
+
+
 def test_language_is_detected_in_every_window_by_the_same_encoder_run(
     base: Transcriber, prompts: list[tuple[np.ndarray, str]]
 ) -> None:

@@ -215,8 +215,9 @@ class Engine:
             output = step.collect()
         except BaseException:
             self._issued = None
-            for failed in (scheduled, *ahead[:1]) if ahead else (scheduled,):
-                self.scheduler.abort_newcomers(failed)
+            self.scheduler.abort_newcomers(scheduled)
+            if ahead is not None:
+                self.scheduler.abort_newcomers(ahead[0])
             raise
         groups = [group for group in scheduled.groups if not group.finished]  # meanwhile some ended, or were aborted
         for group in groups:

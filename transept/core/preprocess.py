@@ -104,7 +104,7 @@ class InputPreprocessor:
             mapped = map_input(self.spec, self.config, modality, data)
             self._check_source_length(mapped.num_tokens)
             name = single.uuids.get(modality)
-            key = _content_key(mapped.kwargs if name is None else {modality: name})
+            key = content_key(mapped.kwargs if name is None else {modality: name})
             return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, key)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
@@ -113,7 +113,7 @@ class InputPreprocessor:
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         self._check_source_length(len(token_ids))
-        text, key = self._text(single.text, token_ids), _content_key({"token_ids": token_ids})
+        text, key = self._text(single.text, token_ids), content_key({"token_ids": token_ids})
         return EncoderInputs(text, token_ids, len(token_ids), content_key=key)
 
     def _check_source_length(self, num_tokens: int) -> None:
@@ -200,7 +200,7 @@ def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:
     return given
 
 
-def _content_key(encoder_input: Mapping[str, Any]) -> bytes | None:
+def content_key(encoder_input: Mapping[str, Any]) -> bytes | None:
     """A hash of the encoder's input; None for values that NumPy does not hold.
 
     BLAKE3: a cache that requests share must not mistake one input for another made to look alike, and a window of sound

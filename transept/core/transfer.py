@@ -11,22 +11,16 @@ from torch import Tensor
 def upload(values: Any, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
     """A tensor on the device of what torch.tensor takes: nested lists, or an array.
 
-    With `torch.tensor` the host would wait for all that was queued before.
+    With `torch.tensor` alone the host would wait for all that was queued before.
     """
-    return staged(values, device, dtype).to(device, non_blocking=True)
-
-
-def staged(values: Any, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The same on the host, where a copy that does not block may begin.
-
-    A GPU reads it when its turn has come, from pinned memory, which PyTorch gives to nobody else until then.
-    """
-    tensor = torch.tensor(values, dtype=dtype, device="cpu")  # torch.tensor pins nothing that NumPy made
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+    return to_device(torch.tensor(values, dtype=dtype, device="cpu"), device)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, by way of pinned memory, too."""
+    """The tensor on the device.
+
+    A GPU reads it when its turn has come, from pinned memory, which PyTorch gives to nobody else until then.
+    """
     if device.type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -9,10 +9,10 @@ from collections.abc import MutableMapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from blake3 import blake3
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
+from transept.core.preprocess import content_key
 from transept.core.prompts import Prompt, TokensPrompt
 from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
@@ -100,7 +100,9 @@ class SpeechModel:
         """
         features = self.features(waveform)
         if self.device != "cpu":
-            self._names[features] = blake3(waveform.tobytes()).hexdigest()
+            key = content_key({"waveform": waveform})
+            assert key is not None  # which NumPy holds
+            self._names[features] = key.hex()
         return features
 
     def request(

@@ -22,7 +22,7 @@ from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import BlockTable
-from transept.core.transfer import staged, upload
+from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class _Recording:
         blocks = self.tables[np.arange(len(positions)), positions // self.block_size]
         slots[:] = blocks * self.block_size + positions % self.block_size
         lengths[:] = positions + 1
-        self.numbers.copy_(staged(self.host, self.numbers.device, torch.int32), non_blocking=True)
+        self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
 
 
 def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) -> None:
