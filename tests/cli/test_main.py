@@ -34,6 +34,23 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["plugins", "chekc"], "Did you mean 'check'?"),
         ([], "required"),
         (["x"], "Known: generate, plugins"),
+        (["plugins", "list", "--jsn"], "transept plugins list: error: there is no option --jsn. Did you mean --json?"),
+        (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
+        (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),
+        (["summarize", "report.txt", "--max_tokens", "4"], "Did you mean --max-tokens?"),
+        (["transcribe", "talk.flac", "--patience", "2"], "--patience 2.0 is of a beam search; give --beam-size, too"),
+        (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
+        (
+            ["transcribe", "talk.flac", "--hallucination-silence-threshold", "1"],
+            "--hallucination-silence-threshold looks at words; set --word-timestamps, too",
+        ),
+        (["transcribe", "talk.flac", "--vad-threshold", "0.3"], "--vad-threshold says what is silence; add --vad"),
+        (["transcribe", "talk.flac", "--vad_threshold", "3", "--vad"], "threshold is 3.0; it is a probability"),
+        (
+            ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
+            "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
+        ),
+        (["translate", "a.txt", "--threads", "1000000"], "--threads 1000000 is far above this machine's"),
     ],
 )
 def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: pytest.CaptureFixture[str]) -> None:

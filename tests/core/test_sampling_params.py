@@ -32,7 +32,6 @@ def resolve(params, **generation):
     ("name", "nearest"),
     [
         ("temprature", "temperature"),
-        ("max_new_tokens", "max_tokens"),
         ("topk", "top_k"),
         ("repitition_penalty", "repetition_penalty"),
         ("stop_tokens_ids", "stop_token_ids"),
@@ -42,6 +41,11 @@ def resolve(params, **generation):
 def test_unknown_name_suggests_the_nearest(name, nearest):
     with pytest.raises(ParameterError, match=rf"no '{name}'\. Did you mean '{nearest}'\?"):
         SamplingParams(**{name: 1})
+
+
+def test_names_of_transformers_are_answered_with_ours():
+    with pytest.raises(ParameterError, match=r"no 'max_new_tokens'\. Here it is called 'max_tokens'"):
+        SamplingParams(max_new_tokens=5)
 
 
 def test_unknown_name_without_a_neighbour_lists_the_known():

@@ -13,7 +13,6 @@ import soundfile
 from whisper.normalizers import EnglishTextNormalizer
 
 from transept import Transcriber, Transcript
-from transept.errors import ParameterError
 from transept.speech.vad import VadOptions
 
 RATE = 16_000
@@ -227,8 +226,3 @@ def test_closing_a_stream_leaves_nothing_in_the_engine(
     stream.close()
     assert not tiny.engine.has_unfinished_requests
     assert tiny.transcribe((prompts[0][0], RATE), batched=True).text
-
-
-def test_unknown_vad_options_are_refused(tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]) -> None:
-    with pytest.raises(ParameterError, match="VadOptions"):
-        tiny.transcribe((prompts[0][0], RATE), batched=True, vad_options={"threshold": 0.4})

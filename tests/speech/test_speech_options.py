@@ -1,5 +1,7 @@
 """TranscriptionOptions: what they accept, and what an error says."""
 
+import dataclasses
+import inspect
 from typing import Any
 
 import pytest
@@ -9,8 +11,6 @@ from transept.errors import ParameterError
 
 
 def test_defaults_are_openai_whispers() -> None:
-    import inspect
-
     import whisper
 
     theirs = {name: each.default for name, each in inspect.signature(whisper.transcribe).parameters.items()}
@@ -66,12 +66,27 @@ def test_values_become_hashable() -> None:
         ({"beam_size": 5, "patience": 0}, "patience must be above 0"),
         ({"hallucination_silence_threshold": 1.0}, "set word_timestamps=True, too"),
         ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
-        ({"vad_options": {"threshold": 0.5}}, "vad_options must be VadOptions"),
+        ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
+        ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
+        ({"vad_options": VadOptions(threshold=0.4)}, "set vad=True to leave it out, or batched=True"),
+        ({"vad_filter": True}, "no option 'vad_filter'. Here it is called 'vad'"),
+        ({"log_prob_threshold": -1.0}, "no option 'log_prob_threshold'. Here it is called 'logprob_threshold'"),
     ],
 )
 def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         TranscriptionOptions(**given)
+
+
+@pytest.mark.parametrize("mode", ["vad", "batched"])
+def test_vad_options_may_be_a_dict(mode: str) -> None:
+    given = TranscriptionOptions(vad_options={"threshold": 0.4}, **{mode: True})  # type: ignore[arg-type]
+    assert given.vad_options == VadOptions(threshold=0.4)
+    assert given == dataclasses.replace(given)
+
+
+def test_the_signature_shows_the_options() -> None:
+    assert [*inspect.signature(TranscriptionOptions).parameters] == TranscriptionOptions.names()
 
 
 def test_none_is_no_threshold() -> None:
@@ -80,6 +95,5 @@ def test_none_is_no_threshold() -> None:
         logprob_threshold=None,
         no_speech_threshold=None,
         max_initial_timestamp=None,
-        vad_options=VadOptions(threshold=0.4),
     )
-    assert options.vad_options.threshold == 0.4
+    assert options.logprob_threshold is None

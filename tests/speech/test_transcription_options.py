@@ -54,6 +54,7 @@ def test_options_come_back_with_the_result(transcriber: Transcriber, clips, mode
         "beam_size": 2,
         "temperature": (0.0, 0.5),
         "initial_prompt": "A novel.",
+        "vad": True,
         "vad_options": VadOptions(threshold=0.4),
         "max_new_tokens": 50,
         **mode,

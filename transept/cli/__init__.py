@@ -13,10 +13,10 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from transept.cli import generate, plugins, summarize, transcribe, translate
-from transept.errors import TranseptError, suggest
+from transept.cli.parser import Parser, in_flags
+from transept.errors import ParameterError, TranseptError
 
 COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order of --help
 
@@ -25,12 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns the exit code: 0 done, 1 a TranseptError (said on stderr), 130 interrupted, 141 nobody reads the output. Bad
-    usage exits with 2.
+    usage, a ParameterError included, exits with 2.
     """
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
+    except ParameterError as error:
+        arguments.parser.error(in_flags(str(error), arguments.parser))
     except TranseptError as error:
         print(f"transept: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -43,18 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
+    parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
     parser.add_argument("--version", action="version", version=f"transept {importlib.metadata.version('transept')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(commands)
+    parser.set_defaults(parser=parser)  # where the command names none of its own
     return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser that answers a misspelt command or choice with the nearest one (Python 3.14 can by itself)."""
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
-            raise argparse.ArgumentError(action, f'there is no "{value}".{suggest(str(value), known)}')

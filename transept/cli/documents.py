@@ -82,19 +82,23 @@ def add_task_parser(
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
     for option, kind, meaning in DECODING:
         decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
-    parser.set_defaults(lines=False)
+    parser.set_defaults(lines=False, parser=parser)
     return parser
 
 
 def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
     """Run a task on the documents that the arguments name, and print what comes."""
+    from transept.core.sampling_params import SamplingParams
+
+    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
+    sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    SamplingParams(**sampling)  # before a model is loaded
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.text.generator import TextGenerator
 
         generator = TextGenerator(arguments.model, **engine_options(arguments))
-    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
-    given = {name: getattr(arguments, name) for name in (*names, "max_source_tokens")}
-    options = {name: value for name, value in {**given, **languages}.items() if value is not None}
+    rest = {"max_source_tokens": arguments.max_source_tokens, **languages}
+    options = {**sampling, **{name: value for name, value in rest.items() if value is not None}}
     begin = time.perf_counter()
     documents = _Documents(arguments.files, arguments.lines)
     updates = generator.stream(task, documents, truncate=arguments.truncate, chunk=arguments.chunk, **options)

@@ -191,6 +191,13 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
             parser.error(f"{option} must be at least 1")
     if "max_line_count" in layout and "max_line_width" not in layout:
         parser.error("--max-line-count counts lines of a width; add --max-line-width")
+    for name in vars(arguments):
+        if (
+            name.startswith("vad_")
+            and not getattr(arguments, "vad", False)
+            and not getattr(arguments, "batched", False)
+        ):
+            parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out, or --batched")
     increment = getattr(arguments, "temperature_increment_on_fallback", None)
     if increment is not None and increment <= 0:
         parser.error("--temperature-increment-on-fallback must be above 0, or None")

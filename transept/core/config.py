@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transept.errors import ParameterError, suggest
+from transept.option_names import refuses_unknown
 
 DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
@@ -44,6 +45,7 @@ class SchedulerConfig:
             )
 
 
+@refuses_unknown("Engine has no option")
 @dataclass(frozen=True)
 class EngineConfig:
     """All that may be set on an engine. Sizes left None follow from the model and the machine.
@@ -86,14 +88,6 @@ class EngineConfig:
     max_num_seqs: int = 64
     max_decoder_tokens: int | None = None
     max_encoder_tokens: int | None = None
-
-    def __new__(cls, *args: Any, **options: Any) -> EngineConfig:
-        """Refuse unknown options with the nearest known one."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
-            if name not in known:
-                raise ParameterError(f"Engine has no option {name!r}.{suggest(name, known)}")
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"

@@ -15,13 +15,15 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 from transept.core.prompt_probe import PromptProbe
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError
+from transept.option_names import refuses_unknown
 
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
 
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
+@refuses_unknown("SamplingParams has no")
 @dataclass(frozen=True)
 class SamplingParams:
     """How one request decodes. A field left None takes the checkpoint's generation_config.json value, if it has one.
@@ -100,14 +102,6 @@ class SamplingParams:
     prompt_probe: PromptProbe | None = field(default=None, compare=False)  # as seed
     detokenize: bool = True
     skip_special_tokens: bool = True
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> SamplingParams:
-        """Refuse unknown names with the nearest known one."""
-        known = [known.name for known in dataclasses.fields(cls)]
-        for name in kwargs:
-            if name not in known:
-                raise ParameterError(f"SamplingParams has no {name!r}.{suggest(name, known)}")
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         freeze = object.__setattr__  # hashable values, so that equal parameters of many requests are handled as one

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError
+from transept.option_names import refuses_unknown
 from transept.speech.vad import VadOptions
 
 DEFAULT_MODEL = "openai/whisper-base"
@@ -47,6 +47,7 @@ _FROM_ZERO = (
 )
 
 
+@refuses_unknown("transcription has no option")
 @dataclass(frozen=True)
 class TranscriptionOptions:
     """How a recording is transcribed.
@@ -92,7 +93,7 @@ class TranscriptionOptions:
     batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
         text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
         than eight not at all. Segments are sentences; hallucination_silence_threshold has no effect.
-    vad: leave silence out first (batched does so always). vad_options: what is silence.
+    vad: leave silence out first (batched does so always). vad_options: what is silence; VadOptions or a dict of them.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """
@@ -133,13 +134,6 @@ class TranscriptionOptions:
     vad_options: VadOptions = field(default_factory=VadOptions)
     seed: int = 0
 
-    def __new__(cls, *args: Any, **options: Any) -> TranscriptionOptions:
-        """Refuse unknown options with the nearest known one."""
-        for name in options:
-            if name not in cls.names():
-                raise ParameterError(f"transcription has no option {name!r}.{suggest(name, cls.names())}")
-        return super().__new__(cls)
-
     @classmethod
     def names(cls) -> list[str]:
         """The names of all options."""
@@ -156,6 +150,8 @@ class TranscriptionOptions:
             freeze(self, "temperature", _numbers("temperature", self.temperature))
         freeze(self, "clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps))
         freeze(self, "suppress_tokens", _token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
+        if isinstance(self.vad_options, Mapping):
+            freeze(self, "vad_options", VadOptions(**self.vad_options))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
             freeze(self, "initial_prompt", _token_ids("initial_prompt", self.initial_prompt, lowest=0))
         if self.task not in TASKS:
@@ -173,7 +169,7 @@ class TranscriptionOptions:
             if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
                 raise ParameterError(f"{name} must be text, not {value!r}")
         if not isinstance(self.vad_options, VadOptions):
-            raise ParameterError(f"vad_options must be VadOptions, not {self.vad_options!r}")
+            raise ParameterError(f"vad_options must be VadOptions or a dict of them, not {self.vad_options!r}")
 
     def _check_ranges(self) -> None:
         optional = {each.name for each in dataclasses.fields(self) if each.default is None}
@@ -202,6 +198,8 @@ class TranscriptionOptions:
     def _check_contradictions(self) -> None:
         if self.patience is not None and self.beam_size is None:
             raise ParameterError(f"patience={self.patience} is of a beam search; give beam_size, too")
+        if self.vad_options != VadOptions() and not (self.vad or self.batched):
+            raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:
             raise ParameterError("hallucination_silence_threshold looks at words; set word_timestamps=True, too")
         if self.multilingual and self.language is not None:

@@ -20,8 +20,9 @@ import numpy as np
 
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
-from transept.errors import ParameterError, TranseptError, suggest
+from transept.errors import ParameterError, TranseptError
 from transept.multimodal.audio import NO_SAMPLES, load_audio
+from transept.option_names import refuse_unknown
 from transept.speech import batched, sequential, speech_only
 from transept.speech.conversation import Found, converse
 from transept.speech.language import Language, recording_language
@@ -217,8 +218,6 @@ def _told_apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     """Options of the transcription, and options of the engine. Raises ParameterError for what is neither."""
     ours = TranscriptionOptions.names()
     theirs = [each.name for each in dataclasses.fields(EngineConfig) if each.name != "model"]
-    for name in options:
-        if name not in ours and name not in theirs:
-            raise ParameterError(f"transcription has no option {name!r}.{suggest(name, [*ours, *theirs])}")
+    refuse_unknown("transcription has no option", options, [*ours, *theirs])
     transcription = {name: value for name, value in options.items() if name in ours}
     return transcription, {name: value for name, value in options.items() if name not in ours}

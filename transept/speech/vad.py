@@ -16,6 +16,7 @@ import numpy as np
 
 from transept.errors import ParameterError
 from transept.multimodal.audio import Waveform
+from transept.option_names import refuses_unknown
 from transept.speech.vad_network import FRAME, speech_probabilities
 
 SAMPLE_RATE = 16_000  # Hz
@@ -27,6 +28,7 @@ BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
 
 
+@refuses_unknown("VadOptions has no")
 @dataclass(frozen=True)
 class VadOptions:
     """What counts as speech, under faster-whisper's names.
@@ -38,7 +40,7 @@ class VadOptions:
         window.
     min_silence_duration_ms: a shorter pause does not end a span. None: 2000, or 64 in batched mode.
     speech_pad_ms: what a span takes of the silence before and after it; of a short pause, each side takes half.
-    Raises ParameterError for values out of range.
+    Raises ParameterError for unknown options and values out of range.
     """
 
     threshold: float = 0.5

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from transept.core.engine import Engine
 from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, suggest
+from transept.option_names import refuse_unknown
 from transept.registry.spec import TextSpec, TextTask
 from transept.text.encoding import DocumentEncoder
 
@@ -48,9 +49,7 @@ def make_job(
 
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
-    for name in sampling:
-        if name not in OPTIONS:
-            raise ParameterError(f"{task} has no option {name!r}.{suggest(name, OPTIONS)}")
+    refuse_unknown(f"{task} has no option", sampling, OPTIONS)
     params = SamplingParams(**sampling)
     if params.n > 1 or (params.num_return_sequences or 1) > 1:
         raise ParameterError("a document gets one text; for several samples or hypotheses call Engine.generate")

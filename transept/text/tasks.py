@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from transept.core.config import EngineConfig
-from transept.errors import ParameterError, suggest
+from transept.option_names import refuse_unknown
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import OPTIONS
@@ -48,8 +48,6 @@ def _load(model: str | Path, options: dict[str, Any]) -> tuple[TextGenerator, di
     """A generator made with the engine's options, and the others. A wrong name is refused before the model loads."""
     of_engine = {field.name for field in dataclasses.fields(EngineConfig)} - {"model"}
     of_task = {*OPTIONS, "source", "target"}
-    for name in options:
-        if name not in of_engine | of_task:
-            raise ParameterError(f"there is no option {name!r}.{suggest(name, of_engine | of_task)}")
+    refuse_unknown("there is no option", options, of_engine | of_task)
     generator = TextGenerator(model, **{name: value for name, value in options.items() if name in of_engine})
     return generator, {name: value for name, value in options.items() if name not in of_engine}
