@@ -8,9 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, WhisperConfig, WhisperForConditionalGeneration
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
+)
 
 from transept.errors import ParameterError
 from transept.testing import Parity
@@ -117,7 +124,7 @@ def test_the_two_sides_of_a_difference_are_shown_with_the_reference_margin(tmp_p
     ours, theirs = map(float, re.search(r"ours (\S+), reference (\S+)\.\n", str(raised.value)).groups())
     difference = float(re.search(r"logits differ by (\S+)", str(raised.value))[1])
     assert abs(ours - theirs) == pytest.approx(difference, rel=0.05)
-    logits = parity.reference.logits(parity.prompts[0], [2, 0])[-1]
+    logits = parity.reference.logits(parity.inputs[0], [2, 0])[-1]
     token = int(re.search(r"most at token (\d+)", str(raised.value))[1])
     assert float(logits[token]) == pytest.approx(theirs, abs=1e-4)
 
@@ -127,17 +134,33 @@ def test_a_reference_that_ignores_its_encoder_is_refused(tmp_path: Path) -> None
         Parity(bart(init_std=0.0001), tmp_path).check_decode()
 
 
-def test_an_encoder_that_takes_features_is_refused(tmp_path: Path) -> None:
-    sizes = {
-        "d_model": 32,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-    }
-    config = WhisperConfig(**sizes, encoder_ffn_dim=32, decoder_ffn_dim=32)
-    with pytest.raises(ParameterError, match='"whisper" does not'):
-        Parity(WhisperForConditionalGeneration(config), tmp_path).check_prefill()
+def whisper() -> WhisperForConditionalGeneration:
+    """Windows of a second: 50 encoder tokens."""
+    torch.manual_seed(0)
+    sizes = {name: size for name, size in SIZES.items() if name not in ("vocab_size", "max_position_embeddings")}
+    config = WhisperConfig(**sizes, max_source_positions=50, max_target_positions=150, init_std=0.3)
+    return WhisperForConditionalGeneration(config)
+
+
+def test_an_encoder_that_takes_features_needs_to_be_given_some(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r'encoder of "whisper" takes no text; give Parity inputs='):
+        Parity(whisper(), tmp_path).check_prefill()
+
+
+def test_an_encoder_that_takes_features_is_compared_on_those_given(tmp_path: Path) -> None:
+    extractor = WhisperFeatureExtractor(chunk_length=1)
+    noise = np.random.default_rng(0)
+    sounds = [noise.normal(0, 0.1, size).astype(np.float32) for size in (16_000, 5_000, 11_000)]
+    inputs = [
+        ({"audio": (sound, 16_000)}, {**extractor(sound, sampling_rate=16_000, return_tensors="pt")})
+        for sound in sounds
+    ]
+    parity = Parity(whisper(), tmp_path, inputs=inputs, decoder_prompt=[50257, 17, 18], tolerance=1e-2)
+    for check in CHECKS[:3]:  # all windows are equally long, and generate of Whisper is an algorithm of its own
+        getattr(parity, check)()
+    parity = Parity(whisper(), tmp_path, inputs=[(inputs[0][0], inputs[1][1])], decoder_prompt=[50257])
+    with pytest.raises(AssertionError, match=r"prompt 0 \(50 encoder tokens.*\n.*\n.*encoder's output differs"):
+        parity.check_prefill()
 
 
 def test_weights_that_magnify_rounding_are_told(tmp_path: Path) -> None:

@@ -154,7 +154,10 @@ class Engine:
         if params.prompt_probe is not None:
             shape = self.shape
             params.prompt_probe.check(
-                len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, shape.num_kv_heads
+                len(prompt_token_ids),
+                shape.vocab_size,
+                shape.num_decoder_layers,
+                shape.num_heads or shape.num_kv_heads,
             )
         group = SequenceGroup(
             request_id,

@@ -23,6 +23,7 @@ class ModelShape:
     num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
+    num_heads: of the queries; None: as many as num_kv_heads.
     """
 
     num_decoder_layers: int
@@ -32,6 +33,7 @@ class ModelShape:
     max_source_positions: int | None
     max_target_positions: int | None
     encoder_takes_text: bool = True
+    num_heads: int | None = None
 
 
 class ForConditionalGeneration(nn.Module):

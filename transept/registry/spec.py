@@ -48,7 +48,7 @@ def prepend_dec(token_ids: Sequence[int], config: Any) -> list[int]:
 class SpeechTokens:
     """Ids of the control tokens that `transept.speech` tells apart; None where a family has no such token.
 
-    end_of_text: ends a transcript; text tokens lie below it, all control tokens above.
+    end_of_text: ends a transcript. text: the ids of text; None: all below end_of_text, and all control tokens above.
     start_of_transcript: opens one. start_of_previous: stands before earlier text, which opens a decoder prompt.
     no_speech: as likely after start_of_transcript as nobody speaks.
     first_timestamp: 0.00 s into the window; the following ids are SpeechSpec.seconds_per_timestamp apart.
@@ -63,6 +63,7 @@ class SpeechTokens:
     first_timestamp: int | None = None
     no_timestamps: int | None = None
     prompt_only: tuple[int, ...] = ()
+    text: range | None = None
 
 
 def no_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]:

@@ -115,12 +115,14 @@ def _sampling_params(
         rules = resolve(model.spec.timestamp_rules)
         bound = options.max_initial_timestamp
         processors = (rules(model.config, max_initial_timestamp=bound, num_prefix_tokens=num_prefix_tokens),)
+    # As openai-whisper, half of the positions where the other half is for a prompt.
+    longest = model.max_positions // (1 if model.tokens.start_of_previous is None else 2)
     room = model.max_positions - prompt_length
     return SamplingParams(
         temperature=temperature,
         top_k=0,
         top_p=1.0,
-        max_tokens=min(options.max_new_tokens or model.max_positions // 2, room),
+        max_tokens=min(options.max_new_tokens or longest, room),
         min_tokens=0,
         repetition_penalty=options.repetition_penalty or 1.0,
         no_repeat_ngram_size=options.no_repeat_ngram_size or 0,

@@ -31,8 +31,9 @@ UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
 class SpeechModel:
     """What is known of the model.
 
-    spec: its SpeechSpec. device: the engine's. tokens: its control tokens. languages: code to token id, empty for a
-    model of one language. fps: frames of its features in a second. window_frames: of one window.
+    spec: its SpeechSpec. device: the engine's. tokens: its control tokens. text_tokens: the ids of text. languages:
+    code to token id, empty for a model of one language. fps: frames of its features in a second. window_frames: of one
+    window.
     max_positions: decoder positions, for prompt and output together.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer.
     """
@@ -52,6 +53,7 @@ class SpeechModel:
         self.generation_config: Any = engine.generation_config
         self.tokenizer: Any = engine.tokenizer
         self.tokens = self.spec.tokens(self.config)
+        self.text_tokens = range(self.tokens.end_of_text) if self.tokens.text is None else self.tokens.text
         self.languages = dict(self.spec.languages(self.config))
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
@@ -127,7 +129,7 @@ class SpeechModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; timestamps and other control tokens have none."""
-        text = [token for token in tokens if token < self.tokens.end_of_text]
+        text = [token for token in tokens if token in self.text_tokens]
         return str(self.tokenizer.decode(text, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def is_timestamp(self, token: int) -> bool:

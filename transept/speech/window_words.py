@@ -36,7 +36,7 @@ def add_words(
     features: of the window, [channels, up to window_frames]. language: code. last_speech: seconds at which the last
     word before this window ends.
     """
-    texts = [[token for token in segment.tokens if token < model.tokens.end_of_text] for segment in segments]
+    texts = [[token for token in segment.tokens if token in model.text_tokens] for segment in segments]
     text = [token for tokens in texts for token in tokens]
     timings = yield from time_words(model, features, window.size, text, options, language=language)
     return place_words(
@@ -70,7 +70,7 @@ def time_words(
     first = len(opening) - 1  # position after which the first text token comes
     probe = PromptProbe(
         logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
-        vocab_limit=model.tokens.end_of_text,
+        vocab_limit=model.text_tokens.stop,
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)

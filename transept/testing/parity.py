@@ -6,14 +6,15 @@ may come from. Subject runs our side, Reference transformers', `differences` has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept.errors import ParameterError
 from transept.testing import differences
 from transept.testing.reference import Hypothesis, Reference
-from transept.testing.subject import Recording, Request, Subject
+from transept.testing.subject import EncoderInput, Recording, Request, Subject
 
 if TYPE_CHECKING:
     from transept.core.engine import Engine
@@ -35,16 +36,16 @@ class Parity:
         evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
         0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where embeddings are
         scaled, or attention is not, 0.15 is wide.) Norms and biases that are all ones or zeros, as a new model's are,
-        are drawn for you: else a norm in another's place or a missing bias would change nothing. Its encoder takes
-        text: for one that takes features, such as speech, the checks raise ParameterError.
+        are drawn for you: else a norm in another's place or a missing bias would change nothing.
     directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
         files before: name another architecture in config.json, rename weights, add a tokenizer.
     device: where Transept runs; the reference runs on the CPU.
+    inputs: for an encoder that takes no text, several inputs of different lengths: pairs of what a prompt holds as
+        multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and of the same as keywords of the reference, a
+        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
     tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
         makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
-
-    prompts: the encoder's, seeded, of PROMPT_LENGTHS tokens, none of which has a role in the config.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class Parity:
         directory: str | Path,
         *,
         device: str = "cpu",
+        inputs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] | None = None,
         decoder_prompt: Sequence[int] | None = None,
         tolerance: float = 1e-4,
     ) -> None:
         self.reference = Reference(reference)
         self.subject = Subject(Path(directory), device)
         self.tolerance = tolerance
+        self._given_inputs = inputs
         self._given_decoder_prompt = decoder_prompt
         reference.save_pretrained(directory)
 
@@ -75,9 +78,27 @@ class Parity:
 
     @cached_property
     def prompts(self) -> list[list[int]]:
-        """The encoder's prompts."""
-        bound = self.engine.shape.max_source_positions or max(PROMPT_LENGTHS)
+        """For an encoder that takes text: seeded token ids of PROMPT_LENGTHS, none of which has a role in the config.
+
+        Raises ParameterError where it takes none.
+        """
+        shape = self.engine.shape
+        if not shape.encoder_takes_text:
+            raise ParameterError(
+                f'the encoder of "{self.engine.spec.name}" takes no text; give Parity inputs=[(data, keywords), ...] '
+                "of what it takes"
+            )
+        bound = shape.max_source_positions or max(PROMPT_LENGTHS)
         return self._draw([min(length, bound) for length in PROMPT_LENGTHS])
+
+    @cached_property
+    def inputs(self) -> list[EncoderInput]:
+        """What the encoder is given in every check."""
+        import torch
+
+        if self._given_inputs is None:
+            return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
+        return [EncoderInput({"multi_modal_data": data}, dict(keywords)) for data, keywords in self._given_inputs]
 
     def check_prefill(self) -> None:
         """Logits after the decoder prompt, and after a longer one, of every prompt alone."""
@@ -88,9 +109,9 @@ class Parity:
                 "decoder_start_token_id.\n  Look at default_decoder_prompt in the ModelSpec."
             )
         (more,) = self._draw([LONGER_BY])
-        for prompt in self.prompts:
+        for each in self.inputs:
             for decoder_prompt in (self.decoder_prompt, self.decoder_prompt + more):
-                self._check_alone("check_prefill", Request(prompt, decoder_prompt, max_tokens=1))
+                self._check_alone("check_prefill", Request(each, decoder_prompt, max_tokens=1))
 
     def check_decode(self) -> None:
         """Greedy ids, and logits at every step of NEW_TOKENS, of every prompt alone."""
@@ -128,7 +149,7 @@ class Parity:
     def _requests(self, num_beams: int = 1) -> list[Request]:
         bound = self.engine.shape.max_target_positions
         max_tokens = NEW_TOKENS if bound is None else min(NEW_TOKENS, bound - len(self.decoder_prompt))
-        return [Request(prompt, self.decoder_prompt, max_tokens, num_beams) for prompt in self.prompts]
+        return [Request(each, self.decoder_prompt, max_tokens, num_beams) for each in self.inputs]
 
     def _draw(self, lengths: Sequence[int]) -> list[list[int]]:
         """Seeded token ids that both sides have and that have no role."""
@@ -167,13 +188,13 @@ class Parity:
     def _cause(self, request: Request, recording: Recording, ids: list[int]) -> str:
         """Where a difference in the logits after these new ids may come from."""
         decoder_tokens = request.decoder_prompt + ids
-        ours, theirs = recording.logits[len(ids)][0], self.reference.logits(request.prompt, decoder_tokens)[-1]
-        rounding = self.reference.rounding(request.prompt, decoder_tokens)
+        ours, theirs = recording.logits[len(ids)][0], self.reference.logits(request.encoder, decoder_tokens)[-1]
+        rounding = self.reference.rounding(request.encoder, decoder_tokens)
         if ours.shape == theirs.shape and float((ours - theirs).abs().max()) < 10 * rounding:
             return differences.rounding_cause(rounding)
         if ids:
             return differences.DECODE
-        encoded = self.reference.encode(request.prompt).last_hidden_state[0]
+        encoded = self.reference.encode(request.encoder).last_hidden_state[0]
         return differences.prefill_cause(recording.encoder_hidden[0], encoded, ours, theirs)
 
     def _check_preempted(self, check: str, requests: list[Request], shortages: Sequence[tuple[int, bool]]) -> None:
@@ -196,10 +217,11 @@ class Parity:
 
     def _reference_logits(self, request: Request, ids: list[int]) -> Any:
         """The reference's logits [ids, vocabulary] from which each id is chosen."""
-        logits = self.reference.logits(request.prompt, request.decoder_prompt + ids[:-1])
+        logits = self.reference.logits(request.encoder, request.decoder_prompt + ids[:-1])
         return logits[len(request.decoder_prompt) - 1 :]
 
     def _where(self, request: Request) -> str:
-        index = self.prompts.index(request.prompt)
-        sizes = f"{len(request.prompt)} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
+        index = self.inputs.index(request.encoder)
+        num_tokens = self.subject.num_tokens(request.encoder)
+        sizes = f"{num_tokens} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
         return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"

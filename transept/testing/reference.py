@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transept.testing.subject import Request
+from transept.testing.subject import EncoderInput, Request
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,51 +33,46 @@ class Reference:
     def __init__(self, model: Any) -> None:
         self.model = model.eval().float()
         _draw_constants(model)
-        self._encoded: dict[tuple[int, ...], Any] = {}  # by encoder prompt
-        self._logits: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}  # by both sides' tokens
-        self._beams: dict[tuple[int, ...], list[Hypothesis]] = {}  # by encoder prompt
+        self._encoded: dict[EncoderInput, Any] = {}
+        self._logits: dict[tuple[EncoderInput, tuple[int, ...]], Tensor] = {}  # by the decoder's tokens, too
+        self._beams: dict[EncoderInput, list[Hypothesis]] = {}
 
-    def encode(self, prompt: Sequence[int]) -> Any:
+    def encode(self, given: EncoderInput) -> Any:
         """The encoder's BaseModelOutput; last_hidden_state is [1, tokens, hidden]."""
         import torch
 
-        key = tuple(prompt)
-        if key not in self._encoded:
+        if given not in self._encoded:
             with torch.inference_mode():
-                self._encoded[key] = self.model.get_encoder()(input_ids=torch.tensor([key]))
-        return self._encoded[key]
+                self._encoded[given] = self.model.get_encoder()(**given.keywords)
+        return self._encoded[given]
 
-    def logits(self, prompt: Sequence[int], decoder_tokens: Sequence[int]) -> Tensor:
+    def logits(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> Tensor:
         """Logits [decoder tokens, vocabulary], each row from the decoder's tokens up to its own."""
         import torch
 
-        key = tuple(prompt), tuple(decoder_tokens)
+        key = given, tuple(decoder_tokens)
         if key not in self._logits:
-            encoded = self.encode(prompt)
+            encoded = self.encode(given)
             with torch.inference_mode():
                 output = self.model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([key[1]]), use_cache=False)
             self._logits[key] = output.logits[0]
         return self._logits[key]
 
-    def rounding(self, prompt: Sequence[int], decoder_tokens: Sequence[int]) -> float:
+    def rounding(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> float:
         """How far the last of the logits are from those of the same model in float64, at most."""
         import torch
 
         exact = copy.deepcopy(self.model).double()
+        keywords = {name: x.double() if x.is_floating_point() else x for name, x in given.keywords.items()}
         with torch.inference_mode():
-            output = exact(
-                input_ids=torch.tensor([list(prompt)]),
-                decoder_input_ids=torch.tensor([list(decoder_tokens)]),
-                use_cache=False,
-            )
-        return float((output.logits[0, -1] - self.logits(prompt, decoder_tokens)[-1]).abs().max())
+            output = exact(**keywords, decoder_input_ids=torch.tensor([list(decoder_tokens)]), use_cache=False)
+        return float((output.logits[0, -1] - self.logits(given, decoder_tokens)[-1]).abs().max())
 
     def beam_search(self, request: Request) -> list[Hypothesis]:
         """All hypotheses of transformers' ``generate``, best first, by the model's own generation settings."""
-        key = tuple(request.prompt)
-        if key not in self._beams:
-            self._beams[key] = self._search(request)
-        return self._beams[key]
+        if request.encoder not in self._beams:
+            self._beams[request.encoder] = self._search(request)
+        return self._beams[request.encoder]
 
     def _search(self, request: Request) -> list[Hypothesis]:
         """`generate` starts by itself where it would start with the request's decoder prompt, or force its rest."""
@@ -86,10 +81,12 @@ class Reference:
         settings = self.model.generation_config
         start, forced = settings.decoder_start_token_id, settings.forced_bos_token_id
         given = request.decoder_prompt[:1] if request.decoder_prompt == [start, forced] else request.decoder_prompt
+        keywords = dict(request.encoder.keywords)
+        if "input_ids" in keywords:  # of which else none would be the padding token
+            keywords["attention_mask"] = torch.ones_like(keywords["input_ids"])
         with torch.inference_mode():
             output = self.model.generate(
-                torch.tensor([request.prompt]),
-                attention_mask=torch.ones(1, len(request.prompt), dtype=torch.int64),
+                **keywords,
                 decoder_input_ids=torch.tensor([given]),
                 num_beams=request.num_beams,
                 num_return_sequences=request.num_beams,

@@ -10,16 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.core.sampling_params import SamplingParams
-from transept.errors import ParameterError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from transept.core.engine import Engine
     from transept.core.outputs import RequestOutput
-    from transept.core.prompts import ExplicitEncoderDecoderPrompt
+    from transept.core.prompts import ExplicitEncoderDecoderPrompt, SingletonPrompt
 
 ROOM = 1 << 28  # bytes of cache: all requests of a check at once, for models of up to some ten million parameters
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderInput:
+    """One input of the encoder, as both sides take it.
+
+    prompt: of Transept. keywords: of the reference, batches of one.
+    """
+
+    prompt: SingletonPrompt
+    keywords: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,15 +41,10 @@ class Request:
         Several are a beam search by the checkpoint's settings, which returns every hypothesis.
     """
 
-    prompt: list[int]
+    encoder: EncoderInput
     decoder_prompt: list[int]
     max_tokens: int
     num_beams: int = 1
-
-    def num_blocks(self, block_size: int) -> int:
-        """Cache blocks of so many slots that the request holds in the end."""
-        sizes = [len(self.prompt), *[len(self.decoder_prompt) + self.max_tokens] * self.num_beams]
-        return sum(-(-size // block_size) for size in sizes)
 
 
 @dataclass(frozen=True)
@@ -63,13 +68,11 @@ class Subject:
     @cached_property
     def engine(self) -> Engine:
         """The engine with room for everything, made when it is first needed."""
-        engine = self._engine(kv_cache_bytes=ROOM)
-        if not engine.shape.encoder_takes_text:
-            raise ParameterError(
-                f'Parity checks models whose encoder takes text; that of "{engine.spec.name}" does not. Compare its '
-                'outputs with the reference\'s in a test of its own, with prompts {"multi_modal_data": ...}.'
-            )
-        return engine
+        return self._engine(kv_cache_bytes=ROOM)
+
+    def num_tokens(self, given: EncoderInput) -> int:
+        """Encoder tokens of an input."""
+        return self.engine.preprocess(given.prompt).encoder.num_tokens
 
     def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
         """One request alone, and what the model computed for it."""
@@ -91,7 +94,7 @@ class Subject:
 
         from transept.core.execution.kv_cache import block_bytes
 
-        num_blocks = max(request.num_blocks(block_size) for request in requests)
+        num_blocks = max(self._num_blocks(request, block_size) for request in requests)
         num_bytes = num_blocks * block_bytes(self.engine.shape, block_size, torch.float32)
         engine = self._engine(block_size=block_size, kv_cache_bytes=num_bytes, swap_bytes=8 * num_bytes * swap)
         outputs, preempted = _run(engine, requests, join_every=0)
@@ -101,6 +104,11 @@ class Subject:
                 "give the model positions for more tokens (max_position_embeddings=200 or so)"
             )
         return outputs
+
+    def _num_blocks(self, request: Request, block_size: int) -> int:
+        """Cache blocks of so many slots that the request holds in the end."""
+        decoder = [len(request.decoder_prompt) + request.max_tokens] * request.num_beams
+        return sum(-(-size // block_size) for size in (self.num_tokens(request.encoder), *decoder))
 
     def _engine(self, **options: Any) -> Engine:
         from transept.core.engine import Engine
@@ -136,7 +144,7 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
     from transformers import GenerationConfig
 
     prompt: ExplicitEncoderDecoderPrompt = {
-        "encoder_prompt": {"prompt_tokens": request.prompt},
+        "encoder_prompt": request.encoder.prompt,
         "decoder_prompt": {"prompt_tokens": request.decoder_prompt},
     }
     if request.num_beams == 1:

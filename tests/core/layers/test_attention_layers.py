@@ -101,6 +101,39 @@ def test_cross_attention() -> None:
     assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
 
 
+@pytest.mark.parametrize("num_kv_heads", [1, 3])
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_query_heads_may_share_keys_and_values(kind: str, num_kv_heads: int) -> None:
+    """As if each had its own, equal to the others' of its group."""
+    attn_type = AttentionType.ENCODER if kind == "encoder" else AttentionType.DECODER
+    layers = [
+        CrossAttention(HIDDEN, HEADS, num_kv_heads=heads, context=CONTEXT)
+        if kind == "cross"
+        else SelfAttention(HIDDEN, HEADS, attn_type, num_kv_heads=heads, context=CONTEXT)
+        for heads in (num_kv_heads, None)
+    ]
+    shared, apart = layers
+    head_dim, group = HIDDEN // HEADS, HEADS // num_kv_heads
+    for name in ("weight", "bias"):
+        given = getattr(shared.qkv_proj, name).normal_(0.0, 0.3)
+        query, *rest = given.split([HIDDEN, num_kv_heads * head_dim, num_kv_heads * head_dim])
+        rest = [each.unflatten(0, (num_kv_heads, head_dim)).repeat_interleave(group, 0).flatten(0, 1) for each in rest]
+        getattr(apart.qkv_proj, name).copy_(torch.cat([query, *rest]))
+        getattr(apart.out_proj, name).copy_(getattr(shared.out_proj, name).normal_(0.0, 0.3))
+    outputs = []
+    for layer, heads in zip(layers, (num_kv_heads, HEADS), strict=True):
+        cache, generator = empty_cache(heads, head_dim), torch.Generator().manual_seed(1)
+        x = torch.randn(sum(LENGTHS if kind == "encoder" else COUNTS), HIDDEN, generator=generator)
+        if kind == "encoder":
+            outputs.append(layer(x, None, planned(AttentionMetadata.for_encoder(LENGTHS))))
+        elif kind == "decoder":
+            outputs.append(layer(x, cache, decoder_metadata()))
+        else:
+            encoded = torch.randn(sum(LENGTHS), HIDDEN, generator=generator)
+            outputs.append(layer(x, encoded, cache, decoder_metadata()))
+    torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("attn_type", [AttentionType.ENCODER, AttentionType.DECODER])
 def test_heads_of_another_width_without_biases_unscaled_and_with_relative_positions(attn_type: AttentionType) -> None:
     decoder = attn_type is AttentionType.DECODER

@@ -125,6 +125,7 @@ CONFIGS = {
     "no biases, RMS norm, wide heads": config(
         True, norm=partial(RMSNorm, eps=1e-3), bias=False, head_dim=24, scale=1.0, gated=True
     ),
+    "shared keys": config(True, num_kv_heads=2),
     "layer norm without bias": config(True, norm=partial(nn.LayerNorm, bias=False)),
     "layer norm without weight": config(False, norm=partial(nn.LayerNorm, elementwise_affine=False)),
 }
@@ -144,7 +145,7 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
     layer = filled(DecoderLayer(CONFIGS[name], CONTEXT))
     head_dim = CONFIGS[name].head_dim or HIDDEN // HEADS
     x = torch.randn(2, HIDDEN)
-    cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, head_dim)
+    cache = torch.randn(2, 6, BLOCK_SIZE, CONFIGS[name].num_kv_heads or HEADS, head_dim)
     bias = RelativePositionBias(torch.randn(32, HEADS), bidirectional=False) if with_bias else None
     step = metadata([length - 1 for length in LENGTHS], [])
     exact_cache = cache.double()

@@ -13,7 +13,8 @@ from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, QKVPara
 class SelfAttention(nn.Module):
     """Self-attention of one side: ``qkv_proj``, attention, ``out_proj``.
 
-    attn_type: ENCODER or DECODER. head_dim: default hidden_size / num_heads. scale: default 1/√head_dim.
+    attn_type: ENCODER or DECODER. num_kv_heads: of keys and values, each for as many query heads (Ainslie et al. 2023);
+    default num_heads. head_dim: default hidden_size / num_heads. scale: default 1/√head_dim.
     """
 
     def __init__(
@@ -22,6 +23,7 @@ class SelfAttention(nn.Module):
         num_heads: int,
         attn_type: AttentionType,
         *,
+        num_kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
         scale: float | None = None,
@@ -30,7 +32,9 @@ class SelfAttention(nn.Module):
         super().__init__()
         head_dim = head_dim or hidden_size // num_heads
         self.attn_type = attn_type
-        self.qkv_proj = QKVParallelLinear(hidden_size, num_heads, head_dim, bias=bias, group=context.group)
+        self.qkv_proj = QKVParallelLinear(
+            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=bias, group=context.group
+        )
         self.out_proj = RowParallelLinear(num_heads * head_dim, hidden_size, bias=bias, group=context.group)
         self.attn = Attention(head_dim, scale=scale, context=context)
 
@@ -49,7 +53,7 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Attention of decoder tokens over the encoder's output: ``qkv_proj``, attention, ``out_proj``.
 
-    head_dim: default hidden_size / num_heads. scale: default 1/√head_dim.
+    num_kv_heads, head_dim, scale: see SelfAttention.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class CrossAttention(nn.Module):
         hidden_size: int,
         num_heads: int,
         *,
+        num_kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
         scale: float | None = None,
@@ -65,7 +70,7 @@ class CrossAttention(nn.Module):
         super().__init__()
         head_dim = head_dim or hidden_size // num_heads
         self.qkv_proj = EncoderDecoderQKVParallelLinear(
-            hidden_size, num_heads, head_dim, bias=bias, group=context.group
+            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=bias, group=context.group
         )
         self.out_proj = RowParallelLinear(num_heads * head_dim, hidden_size, bias=bias, group=context.group)
         self.attn = Attention(head_dim, scale=scale, context=context)

@@ -31,8 +31,8 @@ class LayerConfig:
     """What the layers of one side of a model have in common.
 
     intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
-    norm: makes a norm for the hidden size. head_dim: default hidden_size / num_heads. scale: of attention, default
-    1/√head_dim. bias: whether the linear layers have one.
+    norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
+    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one.
     """
 
     hidden_size: int
@@ -42,6 +42,7 @@ class LayerConfig:
     pre_norm: bool
     norm: Callable[[int], nn.Module] = nn.LayerNorm
     gated: bool = False
+    num_kv_heads: int | None = None
     head_dim: int | None = None
     scale: float | None = None
     bias: bool = True
@@ -66,7 +67,12 @@ class LayerConfig:
         )
 
     def _attention_options(self) -> dict[str, Any]:
-        return {"head_dim": self.head_dim, "scale": self.scale, "bias": self.bias}
+        return {
+            "num_kv_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "scale": self.scale,
+            "bias": self.bias,
+        }
 
 
 class EncoderLayer(nn.Module):

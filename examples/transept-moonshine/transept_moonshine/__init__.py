@@ -1,0 +1,61 @@
+"""Moonshine (Jeffries et al. 2024): speech recognition from the waveform, UsefulSensors/moonshine-tiny and -base."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.authoring import ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+
+SAMPLE_RATE = 16_000  # Hz
+WINDOW_SECONDS = 30.0  # the longest recording that the models were trained on
+
+
+def default_decoder_prompt(config: Any) -> list[int]:
+    """``<s>`` alone, whatever is spoken."""
+    return [config.decoder_start_token_id]
+
+
+def decoder_prompt(
+    config: Any, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+) -> list[int]:
+    """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
+    if language not in (None, "en") or task != "transcribe":
+        raise ParameterError(f"Moonshine writes down what it hears; it cannot {task} {language or 'it'} on demand")
+    return default_decoder_prompt(config)
+
+
+def speech_tokens(config: Any) -> SpeechTokens:
+    """The vocabulary begins with ``<unk>``, ``<s>`` and ``</s>``; all else is text."""
+    return SpeechTokens(
+        end_of_text=config.eos_token_id,
+        start_of_transcript=config.decoder_start_token_id,
+        text=range(config.eos_token_id + 1, config.vocab_size),
+    )
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="moonshine",
+            architectures=("MoonshineForConditionalGeneration",),
+            model_class="transept_moonshine.model:MoonshineForConditionalGeneration",
+            default_decoder_prompt=default_decoder_prompt,
+            input_mappers={
+                "audio": "transept_moonshine.audio:map_audio",
+                "audio_features": "transept_moonshine.audio:map_features",
+            },
+            weight_maps={"huggingface": "transept_moonshine.weights:HUGGINGFACE"},
+            speech=SpeechSpec(
+                sample_rate=SAMPLE_RATE,
+                window_seconds=lambda config: WINDOW_SECONDS,
+                languages=lambda config: {},
+                decoder_prompt=decoder_prompt,
+                language_prompt=default_decoder_prompt,
+                tokens=speech_tokens,
+                features="transept_moonshine.audio:recording_features",
+                frames_per_second=SAMPLE_RATE,
+            ),
+        )
+    ]

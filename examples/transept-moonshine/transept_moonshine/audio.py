@@ -1,0 +1,51 @@
+"""What the encoder takes: the waveform itself. Its features are its samples, one channel of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transept.multimodal import MappedInput, MediaError
+from transept.multimodal.audio import load_audio
+from transept_moonshine import SAMPLE_RATE, WINDOW_SECONDS
+
+CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))  # kernel and stride of each; together 384 samples, 24 ms, a token
+LONGEST = round(WINDOW_SECONDS * SAMPLE_RATE)  # samples
+
+
+def num_tokens(num_samples: int) -> int:
+    """Encoder tokens of so many samples; none for less than 895, 56 ms."""
+    for kernel, stride in CONVOLUTIONS:
+        num_samples = max((num_samples - kernel) // stride + 1, 0)
+    return num_samples
+
+
+def recording_features(waveform: np.ndarray, config: Any, device: str) -> Tensor:
+    """waveform: float32 [samples]. Returns [1, samples]."""
+    return torch.from_numpy(waveform)[None].to(device)
+
+
+def map_features(data: Any, config: Any) -> MappedInput:
+    """data: float32 [1, samples], a slice of `recording_features`; what is too short for a token gets silence after it.
+
+    Returns input_values, float32 [samples]. Raises MediaError for what is longer than the models were trained on.
+    """
+    samples = torch.as_tensor(data)[0]
+    if len(samples) > LONGEST:
+        raise MediaError(
+            f"the audio is {len(samples) / SAMPLE_RATE:.2f} s long, and one request carries at most "
+            f"{WINDOW_SECONDS:g} s. Use transept.transcribe, which takes audio of any length, or split it"
+        )
+    missing = 0
+    while not num_tokens(len(samples) + missing):
+        missing += CONVOLUTIONS[0][1]
+    samples = torch.nn.functional.pad(samples, (0, missing))
+    return MappedInput(kwargs={"input_values": samples}, num_tokens=num_tokens(len(samples)))
+
+
+def map_audio(data: Any, config: Any) -> MappedInput:
+    """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
+    return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], config)

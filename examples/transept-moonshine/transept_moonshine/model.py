@@ -1,0 +1,241 @@
+"""Moonshine's model: convolutions over the waveform, then an encoder and a decoder with rotary positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transept.authoring import (
+    AttentionMetadata,
+    AttentionType,
+    ColumnParallelLinear,
+    CrossAttention,
+    FeedForward,
+    ForConditionalGeneration,
+    LayerContext,
+    ModelShape,
+    RowParallelLinear,
+    SelfAttention,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+    get_activation,
+)
+from transept_moonshine.audio import CONVOLUTIONS, LONGEST, num_tokens
+
+Rotation = tuple[Tensor, Tensor]  # cosine and sine of every pair's angle, [tokens, 1, pairs] each
+
+
+def layer_norm(config: Any) -> nn.LayerNorm:
+    """All norms are without a bias."""
+    return nn.LayerNorm(config.hidden_size, bias=False)
+
+
+def rotation_of(positions: Tensor, config: Any, dtype: torch.dtype) -> Rotation:
+    """Rotary positions (Su et al. 2021). positions: [tokens]. Only the first part of a head's numbers turns."""
+    rope = config.rope_parameters
+    head_dim = config.hidden_size // config.decoder_num_attention_heads
+    rotated = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    exponents = torch.arange(0, rotated, 2, dtype=torch.float32, device=positions.device) / rotated
+    angles = positions[:, None, None].float() / rope["rope_theta"] ** exponents
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn neighbouring numbers of each head as pairs. x: [tokens, heads, head_dim]. Returns the same shape."""
+    cosine, sine = rotation
+    rotated = 2 * cosine.shape[-1]
+    even, odd = x[..., 0:rotated:2], x[..., 1:rotated:2]
+    turned = torch.stack((even * cosine - odd * sine, odd * cosine + even * sine), dim=-1)
+    return torch.cat((turned.flatten(-2), x[..., rotated:]), dim=-1)
+
+
+class RotarySelfAttention(SelfAttention):
+    """Self-attention whose queries and keys are turned by their positions. Keys are turned before they are cached."""
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, rotation: Rotation, kv_cache: Tensor | None, metadata: AttentionMetadata
+    ) -> Tensor:
+        """x: [tokens, hidden]. Returns the same shape."""
+        query, key, value = self.qkv_proj(x)
+        query, key = rotate(query, rotation), rotate(key, rotation)
+        attended: Tensor = self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type))
+        return attended
+
+
+class GatedFeedForward(nn.Module):
+    """``fc2(x · act(gate))`` with x and gate from one matrix, fc1."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        self.fc1 = ColumnParallelLinear(config.hidden_size, 2 * config.intermediate_size, group=context.group)
+        self.fc2 = RowParallelLinear(config.intermediate_size, config.hidden_size, group=context.group)
+        self.activation = get_activation(config.decoder_hidden_act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [tokens, hidden]. Returns the same shape."""
+        x, gate = self.fc1(x).chunk(2, dim=-1)
+        out: Tensor = self.fc2(x * self.activation(gate))
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward network, each after its norm."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        size, heads = config.hidden_size, config.encoder_num_attention_heads
+        self.self_attn = RotarySelfAttention(size, heads, AttentionType.ENCODER, bias=False, context=context)
+        self.mlp = FeedForward(size, config.intermediate_size, config.encoder_hidden_act, group=context.group)
+        self.input_layernorm = layer_norm(config)
+        self.post_attention_layernorm = layer_norm(config)
+
+    def forward(self, x: Tensor, rotation: Rotation, metadata: AttentionMetadata) -> Tensor:
+        """x: [encoder_tokens, hidden]. Returns the same shape."""
+        x = x + self.self_attn(self.input_layernorm(x), rotation, None, metadata)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, cross-attention and a gated feed-forward network, each after its norm."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        size, heads = config.hidden_size, config.decoder_num_attention_heads
+        self.self_attn = RotarySelfAttention(size, heads, AttentionType.DECODER, bias=False, context=context)
+        self.encoder_attn = CrossAttention(size, heads, bias=False, context=context)
+        self.mlp = GatedFeedForward(config, context)
+        self.input_layernorm = layer_norm(config)
+        self.post_attention_layernorm = layer_norm(config)
+        self.final_layernorm = layer_norm(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotation: Rotation,
+        encoder_hidden: Tensor | None,
+        kv_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers. Returns x's shape."""
+        x = x + self.self_attn(self.input_layernorm(x), rotation, kv_cache, metadata)
+        x = x + self.encoder_attn(self.post_attention_layernorm(x), encoder_hidden, kv_cache, metadata)
+        return x + self.mlp(self.final_layernorm(x))
+
+
+class Encoder(nn.Module):
+    """Waveforms to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        self.config = config
+        size = config.hidden_size
+        first, second, third = CONVOLUTIONS
+        self.conv1 = nn.Conv1d(1, size, *first, bias=False)
+        self.groupnorm = nn.GroupNorm(1, size)
+        self.conv2 = nn.Conv1d(size, 2 * size, *second)
+        self.conv3 = nn.Conv1d(2 * size, size, *third)
+        self.layers = nn.ModuleList(EncoderLayer(config, context) for _ in range(config.encoder_num_hidden_layers))
+        self.layer_norm = layer_norm(config)
+
+    def forward(self, waveforms: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+        """waveforms: [samples] of each newcomer, of any lengths. Returns [encoder_tokens, hidden]."""
+        parts = [self._stem(waveform) for waveform in waveforms]  # one by one: a norm is over a whole recording
+        x = torch.cat(parts)
+        positions = torch.cat([torch.arange(len(part), device=x.device) for part in parts])
+        rotation = rotation_of(positions, self.config, x.dtype)
+        for layer in self.layers:
+            x = layer(x, rotation, metadata)
+        hidden: Tensor = self.layer_norm(x)
+        return hidden
+
+    def _stem(self, waveform: Tensor) -> Tensor:
+        x = torch.tanh(self.conv1(waveform.to(self.conv1.weight)[None, None]))
+        return F.gelu(self.conv3(F.gelu(self.conv2(self.groupnorm(x)))))[0].T  # [encoder_tokens, hidden]
+
+
+class Decoder(nn.Module):
+    """Tokens and encoder hidden states to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
+        self.layers = nn.ModuleList(DecoderLayer(config, context) for _ in range(config.decoder_num_hidden_layers))
+        self.norm = layer_norm(config)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """input_ids, positions: [tokens]. Returns [tokens, hidden]."""
+        x = self.embed_tokens(input_ids)
+        rotation = rotation_of(positions, self.config, x.dtype)
+        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
+            x = layer(x, rotation, encoder_hidden, kv_cache, metadata)
+        hidden: Tensor = self.norm(x)
+        return hidden
+
+
+class MoonshineForConditionalGeneration(ForConditionalGeneration):
+    """Both released sizes; each side has as many key heads as query heads."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        self.encoder = Encoder(config, context)
+        self.decoder = Decoder(config, context)
+        self.head = VocabParallelHead(
+            config.vocab_size, config.hidden_size, group=context.group, weight=self.decoder.embed_tokens.weight
+        )
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """From a transformers MoonshineConfig."""
+        return ModelShape(
+            num_decoder_layers=config.decoder_num_hidden_layers,
+            num_kv_heads=config.decoder_num_attention_heads,
+            head_dim=config.hidden_size // config.decoder_num_attention_heads,
+            vocab_size=config.vocab_size,
+            max_source_positions=num_tokens(LONGEST),
+            max_target_positions=config.max_position_embeddings,
+            encoder_takes_text=False,
+        )
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """Silence."""
+        return {"input_values": torch.zeros(LONGEST)}
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """input_values: a list of [samples]. Returns [encoder_tokens, hidden]."""
+        hidden: Tensor = self.encoder(multimodal_kwargs["input_values"], attn_metadata)
+        return hidden
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration."""
+        hidden: Tensor = self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return hidden
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, hidden]. Returns [rows, vocab_size]."""
+        logits: Tensor = self.head(hidden)
+        return logits

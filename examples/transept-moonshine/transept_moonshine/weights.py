@@ -1,0 +1,14 @@
+"""The weight names of Moonshine in Hugging Face checkpoints."""
+
+from transept.authoring import WeightMap
+
+_ATTENTION = r"model\.(.*\.(?:self|encoder)_attn)"
+
+HUGGINGFACE = WeightMap(
+    rules=(
+        (rf"{_ATTENTION}\.([qkv])_proj\.(weight|bias)", r"\1.qkv_proj.\3#\2"),
+        (rf"{_ATTENTION}\.o_proj\.weight", r"\1.out_proj.weight"),
+        (r"model\.(.*)", r"\1"),
+    ),
+    tied=((r"proj_out\.weight", "head.weight"),),
+)

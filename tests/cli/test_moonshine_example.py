@@ -1,0 +1,119 @@
+"""examples/transept-moonshine, installed by pip: its own tests, and recordings transcribed as transformers does it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+from fresh_environment import FreshEnvironment, make_environment
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import MoonshineConfig, MoonshineForConditionalGeneration, PreTrainedTokenizerFast
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-moonshine"
+CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
+SPECIAL = ["<unk>", "<s>", "</s>"]
+GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
+REFUSED = """
+import sys
+import numpy, transept
+_, checkpoint, clip = sys.argv
+transcriber = transept.Transcriber(checkpoint)
+for options in ({"task": "translate"}, {"language": "de"}, {"word_timestamps": True}, {"multilingual": True}):
+    try:
+        transcriber.transcribe(clip, **options)
+    except transept.TranseptError as error:
+        print(f"{type(error).__name__}: {error}")
+try:
+    transcriber.engine.generate({"multi_modal_data": {"audio": (numpy.zeros(500_000, numpy.float32), 16_000)}})
+except transept.TranseptError as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
+    folder = tmp_path_factory.mktemp("moonshine")
+    environment = make_environment(folder / "venv")
+    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
+    return environment
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random model that hears made-up words."""
+    directory = tmp_path_factory.mktemp("checkpoint")
+    words = [f"▁{a}{b}" for a in "bdfgklmnprst" for b in ("a", "ei", "i", "o", "ou", "u", "an", "er")]
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokens = dict(zip(("unk_token", "bos_token", "eos_token"), SPECIAL, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens).save_pretrained(directory)
+    torch.manual_seed(0)
+    config = MoonshineConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=96,
+        intermediate_size=128,
+        encoder_num_hidden_layers=2,
+        decoder_num_hidden_layers=2,
+        encoder_num_attention_heads=4,
+        decoder_num_attention_heads=4,
+        max_position_embeddings=60,
+        initializer_range=0.2,
+        pad_token_id=2,
+    )
+    MoonshineForConditionalGeneration(config).save_pretrained(directory)
+    return directory
+
+
+def heard(checkpoint: Path, clip: Path) -> str:
+    """What transformers makes of a clip, whose first token is neither a blank nor the end."""
+    model = MoonshineForConditionalGeneration.from_pretrained(checkpoint)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
+    waveform, rate = soundfile.read(clip, dtype="float32")
+    assert rate == 16_000
+    blank = [*tokenizer(" ", add_special_tokens=False).input_ids, tokenizer.eos_token_id]
+    ids = model.generate(input_values=torch.from_numpy(waveform)[None], max_length=60, begin_suppress_tokens=blank)
+    return str(tokenizer.decode(ids[0], skip_special_tokens=True)).strip()
+
+
+def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
+    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
+    assert done.returncode == 0, done.stdout
+    assert "5 passed" in done.stdout
+
+
+def test_recordings_are_transcribed_as_transformers_does(environment: FreshEnvironment, checkpoint: Path) -> None:
+    done = environment.transept("transcribe", *CLIPS, "--model", checkpoint, "--json", *GREEDY)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["text"] for line in lines] == [heard(checkpoint, clip) for clip in CLIPS]
+    assert len({line["text"] for line in lines}) == len(CLIPS)
+    for line in lines:
+        (segment,) = line["segments"]
+        assert (line["language"], segment["start"]) == ("en", 0.0)
+        assert segment["end"] == pytest.approx(line["duration"])
+
+
+def test_batched_mode_cuts_silence_out(environment: FreshEnvironment, checkpoint: Path) -> None:
+    done = environment.transept("transcribe", *CLIPS[:2], "--model", checkpoint, "--batched", "--json", *GREEDY)
+    assert done.returncode == 0, done.stderr
+    for line in map(json.loads, done.stdout.splitlines()):
+        (segment,) = line["segments"]
+        assert segment["text"].strip() == line["text"] != ""
+        assert 0.0 <= segment["start"] < segment["end"] <= line["duration"]
+
+
+def test_what_it_cannot_do_is_told(environment: FreshEnvironment, checkpoint: Path) -> None:
+    done = environment.run("-c", REFUSED, checkpoint, CLIPS[0])
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 4 + ["MediaError"]
+    for hint in (
+        "cannot translate it",
+        "cannot transcribe de",
+        "times of words",
+        "one language",
+        "Use transept.transcr",
+    ):
+        assert hint in done.stdout
