@@ -1,18 +1,21 @@
-"""Unknown options of the classes that hold a user's settings: refused with what was probably meant.
+"""The names of a user's options: unknown ones are refused with what was probably meant, known ones shown by ``help``.
 
-Used by the dataclasses of options, and where a call takes the options of two of them. Knows no option by itself.
+Used by the dataclasses of options and by the calls that take them as ``**options``. Knows no option by itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter
 from typing import Any, TypeVar
 
 from transept.errors import ParameterError, suggest
 
 Options = TypeVar("Options")
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 ELSEWHERE: Mapping[str, str] = {  # names that openai-whisper, faster-whisper and transformers have for options of ours
     "beams": "num_beams",
@@ -59,3 +62,22 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
             meant = ELSEWHERE.get(name)
             hint = f" Here it is called {meant!r}." if meant in known else suggest(name, known)
             raise ParameterError(f"{what} {name!r}.{hint}")
+
+
+def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Callable[[Call], Call]:
+    """Decorator of a call with ``**options``: its signature, as ``help`` and notebooks show it, names them one by one.
+
+    of: the dataclasses and functions whose keywords the options are. without: those that are not.
+    """
+
+    def decorate(call: Call) -> Call:
+        signature = inspect.signature(call)
+        shown = {name: each for name, each in signature.parameters.items() if each.kind is not Parameter.VAR_KEYWORD}
+        for taker in of:
+            for name, each in inspect.signature(taker).parameters.items():
+                if each.kind is not Parameter.VAR_KEYWORD and name not in without:
+                    shown.setdefault(name, each.replace(kind=Parameter.KEYWORD_ONLY))
+        call.__signature__ = signature.replace(parameters=[*shown.values()])  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -34,6 +34,7 @@ from transept.core.scheduler import Scheduler, SchedulerOutputs
 from transept.core.sequence import SampledToken, Sequence, SequenceGroup
 from transept.core.stopping import StopChecker
 from transept.errors import CapacityError, CheckpointError, MediaError, ParameterError, PromptError
+from transept.option_names import shows_options
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
@@ -50,6 +51,7 @@ class Engine:
     spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare.
     """
 
+    @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
         config = EngineConfig(model=str(model), **options)
         checkpoint = open_checkpoint(locate(config.model))

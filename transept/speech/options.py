@@ -10,7 +10,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 from transept.errors import ParameterError
@@ -20,6 +20,7 @@ from transept.speech.vad import VadOptions
 DEFAULT_MODEL = "openai/whisper-base"
 TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
 
@@ -131,7 +132,7 @@ class TranscriptionOptions:
     language_detection_threshold: float = 0.5
     batched: bool = False
     vad: bool = False
-    vad_options: VadOptions = field(default_factory=VadOptions)
+    vad_options: VadOptions = DEFAULT_VAD_OPTIONS
     seed: int = 0
 
     @classmethod
@@ -198,7 +199,7 @@ class TranscriptionOptions:
     def _check_contradictions(self) -> None:
         if self.patience is not None and self.beam_size is None:
             raise ParameterError(f"patience={self.patience} is of a beam search; give beam_size, too")
-        if self.vad_options != VadOptions() and not (self.vad or self.batched):
+        if self.vad_options != DEFAULT_VAD_OPTIONS and not (self.vad or self.batched):
             raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:
             raise ParameterError("hallucination_silence_threshold looks at words; set word_timestamps=True, too")

@@ -22,7 +22,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.audio import NO_SAMPLES, load_audio
-from transept.option_names import refuse_unknown
+from transept.option_names import refuse_unknown, shows_options
 from transept.speech import batched, sequential, speech_only
 from transept.speech.conversation import Found, converse
 from transept.speech.language import Language, recording_language
@@ -54,10 +54,12 @@ class Transcriber:
     Closing it, or an exception such as KeyboardInterrupt, leaves nothing behind in the engine.
     """
 
+    @shows_options(EngineConfig)
     def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
         self.engine = Engine(model, **engine_options)
         self.model = SpeechModel(self.engine)
 
+    @shows_options(TranscriptionOptions)
     def transcribe(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> Transcript:
         """Transcribe one recording, or translate it to English (``task="translate"``).
 
@@ -70,6 +72,7 @@ class Transcriber:
             raise result
         return result
 
+    @shows_options(TranscriptionOptions)
     def transcribe_many(
         self,
         audios: Iterable[AudioInput],
@@ -88,6 +91,7 @@ class Transcriber:
             raise ParameterError("transcribe_many takes a list of recordings; for a single one call transcribe()")
         return self._in_order(audios, self._checked(options), progress, on_segment)
 
+    @shows_options(TranscriptionOptions)
     def stream(
         self, audio: AudioInput, *, progress: bool | None = False, **options: Any
     ) -> Generator[Segment, None, None]:
@@ -192,6 +196,7 @@ def _has_no_samples(audio: AudioInput) -> bool:
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
 
 
+@shows_options(TranscriptionOptions, EngineConfig)
 def transcribe(
     audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
 ) -> Transcript:
@@ -203,6 +208,7 @@ def transcribe(
     return Transcriber(model, **engine).transcribe(audio, progress=progress, **transcription)
 
 
+@shows_options(TranscriptionOptions, EngineConfig)
 def stream_transcribe(
     audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
 ) -> Iterator[Segment]:

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, overload
 
+from transept.core.config import EngineConfig
 from transept.core.engine import Engine
+from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
+from transept.option_names import shows_options
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
-from transept.text.job import Task, TextJob, make_job
+from transept.text.job import LANGUAGES, Task, TextJob, make_job
 from transept.text.streaming import run
 
 
@@ -38,6 +41,7 @@ class TextGenerator:
     computed; CapacityError for one that could never fit into memory.
     """
 
+    @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **engine_options: Any) -> None:
         self.engine = Engine(model, **engine_options)
         if not self.engine.shape.encoder_takes_text:
@@ -52,6 +56,7 @@ class TextGenerator:
     def summarize(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def summarize(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES))
     def summarize(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """Summarize one document or several. Options: see the class."""
         return self._complete("summarize", documents, options)
@@ -60,6 +65,7 @@ class TextGenerator:
     def translate(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def translate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    @shows_options(make_job, SamplingParams, without=("engine", "task"))
     def translate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """Translate one document or several.
 
@@ -72,10 +78,12 @@ class TextGenerator:
     def generate(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def generate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
+    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES))
     def generate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """What the model writes for one document or several, which it gets as they are. Options: see the class."""
         return self._complete("generate", documents, options)
 
+    @shows_options(make_job, SamplingParams, without=("engine",))
     def stream(self, task: Task, documents: str | Iterable[str], **options: Any) -> Iterator[TextUpdate]:
         """Run a task and tell what is written as soon as it is final, document after document in their order.
 

@@ -16,6 +16,7 @@ from transept.text.encoding import DocumentEncoder
 
 Task = Literal["summarize", "translate", "generate"]
 TASKS = ("summarize", "translate", "generate")
+LANGUAGES = ("source", "target")
 OWN_OPTIONS = ("truncate", "chunk", "max_source_tokens")
 OPTIONS = (*OWN_OPTIONS, *(field.name for field in dataclasses.fields(SamplingParams)))
 

@@ -1,0 +1,67 @@
+"""Calls with ``**options`` show them one by one, and every one that is shown is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import transept
+from transept import Engine, EngineConfig, SamplingParams, TextGenerator, Transcriber, TranscriptionOptions
+from transept.errors import ParameterError
+
+TASK = {"truncate", "chunk", "max_source_tokens"}
+
+
+def names_of(options: type) -> set[str]:
+    return {each.name for each in dataclasses.fields(options)} - {"model"}
+
+
+ENGINE, SPEECH, SAMPLING = names_of(EngineConfig), names_of(TranscriptionOptions), names_of(SamplingParams)
+
+
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        (Engine, ENGINE),
+        (Transcriber, ENGINE),
+        (TextGenerator, ENGINE),
+        (Transcriber.transcribe, SPEECH),
+        (Transcriber.transcribe_many, SPEECH),
+        (Transcriber.stream, SPEECH),
+        (transept.transcribe, SPEECH | ENGINE),
+        (transept.stream_transcribe, SPEECH | ENGINE),
+        (TextGenerator.summarize, TASK | SAMPLING),
+        (TextGenerator.generate, TASK | SAMPLING),
+        (TextGenerator.translate, TASK | SAMPLING | {"source", "target"}),
+        (TextGenerator.stream, TASK | SAMPLING | {"source", "target"}),
+        (transept.summarize, TASK | SAMPLING | ENGINE),
+        (transept.generate, TASK | SAMPLING | ENGINE),
+        (transept.translate, TASK | SAMPLING | ENGINE | {"source", "target"}),
+    ],
+    ids=lambda each: getattr(each, "__qualname__", ""),
+)
+def test_a_call_shows_its_options(call: Callable[..., Any], options: set[str]) -> None:
+    own = {"self", "model", "audio", "audios", "documents", "task", "progress", "on_segment"} - options
+    parameters = inspect.signature(call).parameters
+    assert {*parameters} - own == options
+    assert {parameters[name].kind for name in options} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize(
+    "call", [transept.transcribe, transept.summarize, transept.translate], ids=lambda f: f.__name__
+)
+def test_what_is_shown_is_known_and_what_is_not_is_refused(call: Callable[..., Any], tmp_path: Path) -> None:
+    """Known options get as far as the checkpoint, which is not there."""
+    shown = inspect.signature(call).parameters.values()
+    defaults = {each.name: each.default for each in shown if each.default is not inspect.Parameter.empty}
+    with pytest.raises(transept.CheckpointError):
+        call("x", **{**defaults, "model": tmp_path})
+    with pytest.raises(ParameterError, match=r"no option 'num_thread'\. Did you mean 'num_threads'"):
+        call("x", model=tmp_path, num_thread=1)
+    with pytest.raises(ParameterError, match=r"no option 'compute_type'\. Here it is called 'quantization'"):
+        call("x", model=tmp_path, compute_type="int8")
