@@ -17,6 +17,8 @@ from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     ByT5Tokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
     MarianConfig,
     MarianMTModel,
     MBartConfig,
@@ -164,6 +166,10 @@ def mbart(settings: dict[str, Any], start: int) -> Row:
     return Row(MBartForConditionalGeneration, config, settings, by_init_std)
 
 
+def m2m100(settings: dict[str, Any]) -> Row:
+    return Row(M2M100ForConditionalGeneration, M2M100Config(**BART_SIZES), settings, by_init_std)
+
+
 def marian(decoder_vocab_size: int, shared: bool) -> Row:
     config = MarianConfig(
         **BART_SIZES,
@@ -205,6 +211,8 @@ ROWS = {
         {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
         by_init_std,
     ),
+    "nllb-200": m2m100({"max_length": 60, "forced_bos_token_id": LANGUAGE}),
+    "m2m100": m2m100({"num_beams": 5, "max_length": 60, "early_stopping": True}),
     "opus-mt": marian(VOCABULARY, shared=True),
     "opus-mt, two vocabularies": marian(VOCABULARY - 60, shared=False),
     "t5": Row(T5ForConditionalGeneration, T5Config(**T5_SIZES), {**SUMMARY, "min_length": 30, "max_length": 80}),

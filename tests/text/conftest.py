@@ -15,6 +15,8 @@ SAVE: dict[str, Callable[[Path], nn.Module]] = {
     "bart": small_checkpoints.save_bart,
     "mbart": small_checkpoints.save_mbart,
     "mbart50": small_checkpoints.save_mbart50,
+    "nllb": small_checkpoints.save_nllb,
+    "m2m100": small_checkpoints.save_m2m100,
 }
 
 

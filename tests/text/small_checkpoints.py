@@ -6,6 +6,7 @@ Each is saved as transformers saves it, and returned as the transformers model.
 import json
 from pathlib import Path
 
+import sentencepiece
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
@@ -13,15 +14,20 @@ from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     BartTokenizer,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    M2M100Tokenizer,
     MBart50Tokenizer,
     MBartConfig,
     MBartForConditionalGeneration,
     MBartTokenizer,
+    NllbTokenizer,
     PreTrainedTokenizerBase,
     T5Config,
     T5ForConditionalGeneration,
     T5Tokenizer,
 )
+from transformers.models.m2m_100 import tokenization_m2m_100
 from transformers.models.mbart import tokenization_mbart
 from transformers.models.mbart50 import tokenization_mbart50
 
@@ -93,6 +99,34 @@ def mbart_tokenizer(kind: type) -> PreTrainedTokenizerBase:
     return kind(vocab=[*unigrams(200, ["<s>", "<pad>", "</s>", "<unk>"]), *codes, ("<mask>", 0.0)])
 
 
+def nllb_tokenizer(**options: object) -> PreTrainedTokenizerBase:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(vocab_size=250, special_tokens=special, show_progress=False)
+    )
+    model = json.loads(tokenizer.to_str())["model"]
+    return NllbTokenizer(vocab=model["vocab"], merges=[tuple(merge) for merge in model["merges"]], **options)
+
+
+def m2m100_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
+    """Its files lie in the directory; 100 languages come after the vocabulary."""
+    pieces = directory / "pieces.model"
+    with pieces.open("wb") as opened:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXTS), model_writer=opened, vocab_size=110, minloglevel=2
+        )
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    names = [processor.id_to_piece(index) for index in range(3, processor.get_piece_size())]  # after <unk>, <s>, </s>
+    vocabulary = directory / "words.json"
+    vocabulary.write_text(
+        json.dumps({name: index for index, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *names])})
+    )
+    special = [f"__{code}__" for code in tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]]
+    return M2M100Tokenizer(str(vocabulary), str(pieces), additional_special_tokens=special)
+
+
 def save_t5(directory: Path, task_specific_params: dict[str, dict] | None = None) -> nn.Module:
     tokenizer = t5_tokenizer()
     config = T5Config(
@@ -138,6 +172,27 @@ def _save_mbart(directory: Path, tokenizer: PreTrainedTokenizerBase, **settings:
     torch.manual_seed(5)
     model = MBartForConditionalGeneration(config).eval()
     model.generation_config.update(num_beams=2, max_length=28)
+    return _save(model, tokenizer, directory)
+
+
+def save_nllb(directory: Path) -> nn.Module:
+    """Like nllb-200-distilled-600M, whose greedy settings say nothing but a length."""
+    return _save_m2m100(directory, nllb_tokenizer(), max_length=28)
+
+
+def save_m2m100(directory: Path) -> nn.Module:
+    """Like m2m100_418M."""
+    return _save_m2m100(directory, m2m100_tokenizer(directory), num_beams=3, max_length=28, early_stopping=True)
+
+
+def _save_m2m100(directory: Path, tokenizer: PreTrainedTokenizerBase, **settings: object) -> nn.Module:
+    languages = getattr(tokenizer, "lang_code_to_id", {})
+    words = max(*tokenizer.get_vocab().values(), *languages.values()) + 1
+    torch.manual_seed(6)
+    model = M2M100ForConditionalGeneration(M2M100Config(**SIZES, vocab_size=words)).eval()
+    with torch.no_grad():
+        model.model.shared.weight.mul_(0.3)  # else the scaled, tied embedding repeats the token before
+    model.generation_config.update(**settings)
     return _save(model, tokenizer, directory)
 
 

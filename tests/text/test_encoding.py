@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_checkpoints import TEXTS, bart_tokenizer, mbart_tokenizer, t5_tokenizer
+from small_checkpoints import TEXTS, bart_tokenizer, mbart_tokenizer, nllb_tokenizer, t5_tokenizer
 from transformers import MBart50Tokenizer, MBartTokenizer, PreTrainedTokenizerBase
 
 from transept.authoring import TextTask
@@ -18,6 +18,7 @@ TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerBase]] = {
     "bart": bart_tokenizer,
     "mbart": lambda: mbart_tokenizer(MBartTokenizer),
     "mbart50": lambda: mbart_tokenizer(MBart50Tokenizer),
+    "nllb": nllb_tokenizer,
 }
 T5 = t5_tokenizer()
 SUMMARIZE = TextTask(prefix="summarize: ")

@@ -1,10 +1,11 @@
 """What the built-in families make of the tasks: prefixes, language codes, refusals."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_checkpoints import T5_TASKS, TEXTS, mbart_tokenizer, t5_tokenizer
+from small_checkpoints import T5_TASKS, TEXTS, m2m100_tokenizer, mbart_tokenizer, nllb_tokenizer, t5_tokenizer
 from transformers import MBart50Tokenizer, MBartTokenizer
 
 from transept.authoring import ModelSpec, TextTask
@@ -95,6 +96,49 @@ def test_mbart_documents_are_what_the_tokenizer_makes_with_src_lang(kind: type, 
     assert tokenizer.src_lang == "en_XX"
     tokenizer.src_lang = code
     assert tokens == tokenizer(TEXTS[0]).input_ids
+
+
+@pytest.mark.parametrize(
+    ("family", "source", "code"),
+    [("nllb", "eng_Latn", "eng_Latn"), ("nllb", "DEU", "deu_Latn"), ("m2m100", "de", "de"), ("m2m100", "EN", "en")],
+)
+def test_m2m100_documents_are_what_the_tokenizer_makes_with_src_lang(
+    family: str, source: str, code: str, tmp_path: Path
+) -> None:
+    tokenizer = nllb_tokenizer() if family == "nllb" else m2m100_tokenizer(tmp_path)
+    target, target_code = ("fra", "fra_Latn") if family == "nllb" else ("fr", "fr")
+    config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
+    task = SPECS["m2m100"].text.translate(config, tokenizer, source, target)
+    tokens = DocumentEncoder(tokenizer, task, 500)(TEXTS[0]).prompts[0]
+    tokenizer.src_lang = code
+    assert tokens == tokenizer(TEXTS[0]).input_ids
+    tokenizer.src_lang = target_code
+    (target_id,) = tokenizer.prefix_tokens
+    assert (task.decoder_prompt, task.settings) == ([2, target_id], {"forced_bos_token_id": target_id})
+
+
+def test_nllb_in_the_first_release_of_its_tokenizer_puts_the_code_behind() -> None:
+    tokenizer = nllb_tokenizer(legacy_behaviour=True)
+    config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
+    task = SPECS["m2m100"].text.translate(config, tokenizer, "deu", "fra")
+    german, french = map(tokenizer.convert_tokens_to_ids, ("deu_Latn", "fra_Latn"))
+    assert task.special_tokens == ([], [2, german])
+    assert task.decoder_prompt == [2, french]
+
+
+def test_nllb_names_its_languages() -> None:
+    translate, config = SPECS["m2m100"].text.translate, SimpleNamespace(forced_bos_token_id=None)
+    tokenizer = nllb_tokenizer()
+    for source, target, message in (
+        (None, "fra", r"source is missing.*eng_Latn"),
+        ("eng", None, r"target is missing.*eng_Latn"),
+        ("eng", "fra_Latin", "Did you mean 'fra_Latn'"),
+        ("eng", "zho", "no language 'zho'.*zho_Han"),  # in two scripts
+    ):
+        with pytest.raises(ParameterError, match=message):
+            translate(config, tokenizer, source, target)
+    with pytest.raises(ParameterError, match="T5Tokenizer has no language codes: call generate"):
+        translate(config, t5_tokenizer(), "en", "fr")
 
 
 @pytest.mark.parametrize("kind", [MBartTokenizer, MBart50Tokenizer])

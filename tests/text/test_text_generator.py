@@ -86,13 +86,31 @@ ROWS = {
         source="de_DE",
         settings={"forced_bos_token_code": "ro_RO"},
     ),
+    "nllb": Row(
+        "nllb",
+        "translate",
+        {"source": "fra", "target": "deu_Latn"},
+        source="fra_Latn",
+        settings={"forced_bos_token_code": "deu_Latn"},
+    ),
+    "m2m100": Row(
+        "m2m100",
+        "translate",
+        {"source": "de", "target": "FR"},
+        source="de",
+        settings={"forced_bos_token_code": "fr"},
+    ),
 }
+
+
+def _code_id(tokenizer: PreTrainedTokenizerBase, code: str) -> int:
+    return tokenizer.get_lang_id(code) if hasattr(tokenizer, "get_lang_id") else tokenizer.convert_tokens_to_ids(code)
 
 
 @torch.inference_mode()
 def reference(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, row: Row) -> str:
     settings = {
-        name.replace("_code", "_id"): tokenizer.lang_code_to_id[value] if name.endswith("_code") else value
+        name.replace("_code", "_id"): _code_id(tokenizer, value) if name.endswith("_code") else value
         for name, value in row.settings.items()
     }
     before = getattr(tokenizer, "src_lang", None)

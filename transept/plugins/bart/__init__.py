@@ -1,4 +1,7 @@
-"""BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Pegasus (Zhang et al. 2020): text encoder/decoders."""
+"""BART (Lewis et al. 2020) and its kin: mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020).
+
+NLLB (NLLB team 2022) is M2M100 with a vocabulary of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from transept.authoring import ModelSpec, TextSpec, hookimpl, prepend_dec
 from transept.plugins.bart import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
+_SINUSOIDAL = {"huggingface": "transept.plugins.bart.weights:SINUSOIDAL"}
 _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 
 
@@ -34,7 +38,7 @@ def pegasus_default_decoder_prompt(config: Any) -> list[int]:
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Three families of one shape, read from Hugging Face checkpoints."""
+    """Four families of one shape, read from Hugging Face checkpoints."""
     summarizes = TextSpec(summarize=tasks.summarize, translate=tasks.refuse_to_translate)
     return [
         ModelSpec(
@@ -58,7 +62,15 @@ def register_models() -> list[ModelSpec]:
             architectures=("PegasusForConditionalGeneration",),
             model_class="transept.plugins.bart.model:PegasusForConditionalGeneration",
             default_decoder_prompt=pegasus_default_decoder_prompt,
-            weight_maps={"huggingface": "transept.plugins.bart.weights:PEGASUS"},
+            weight_maps=_SINUSOIDAL,
             text=summarizes,
+        ),
+        ModelSpec(
+            name="m2m100",
+            architectures=("M2M100ForConditionalGeneration",),
+            model_class="transept.plugins.bart.model:M2M100ForConditionalGeneration",
+            default_decoder_prompt=mbart_default_decoder_prompt,
+            weight_maps=_SINUSOIDAL,
+            text=TextSpec(translate=tasks.translate_m2m100),
         ),
     ]

@@ -1,11 +1,12 @@
-"""BART (Lewis et al. 2020), mBART (Liu et al. 2020) and Pegasus (Zhang et al. 2020): one architecture.
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020): one kin.
 
-BART has learned positions and post-norm layers. mBART's layers are pre-norm, and so are those of Pegasus, whose
-positions are sinusoidal.
+BART has learned positions and post-norm layers. mBART's layers are pre-norm, and so are those of Pegasus and M2M100,
+whose positions are sinusoidal.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -52,12 +53,29 @@ class PegasusEmbedding(nn.Module):
         super().__init__()
         self.embed_tokens = embed_tokens
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        positions = sinusoids(config.max_position_embeddings, config.d_model)
-        self.register_buffer("embed_positions", positions, persistent=False)
+        self.register_buffer("embed_positions", self.positions(config), persistent=False)
+
+    @staticmethod
+    def positions(config: Any) -> Tensor:
+        """The vectors of all positions, [max_position_embeddings, d_model]."""
+        return sinusoids(config.max_position_embeddings, config.d_model)
 
     def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
         return self.embed_tokens(token_ids) * self.scale + self.embed_positions[positions]
+
+
+class M2M100Embedding(PegasusEmbedding):
+    """The same, but positions count from the row after the padding token's, and wavelengths end at 10000 · 2π."""
+
+    @staticmethod
+    def positions(config: Any) -> Tensor:
+        """As PegasusEmbedding's; in float32, as the models were trained."""
+        half, first = config.d_model // 2, config.pad_token_id + 1
+        frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000.0) / (half - 1)))
+        places = torch.arange(first, first + config.max_position_embeddings, dtype=torch.float32)
+        angles = places[:, None] * frequencies
+        return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.get_default_dtype())
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
@@ -141,7 +159,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
 
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
-        """The model's shape, from a transformers BartConfig, MBartConfig or PegasusConfig."""
+        """The model's shape, from the transformers config of any of the families."""
         return ModelShape(
             num_decoder_layers=config.decoder_layers,
             num_kv_heads=config.decoder_attention_heads,
@@ -187,3 +205,9 @@ class PegasusForConditionalGeneration(MBartForConditionalGeneration):
     """Pegasus: mBART's layers over sinusoidal positions."""
 
     embedding_class = PegasusEmbedding
+
+
+class M2M100ForConditionalGeneration(MBartForConditionalGeneration):
+    """M2M100 and NLLB: mBART's layers over sinusoidal positions of another formula."""
+
+    embedding_class = M2M100Embedding

@@ -1,10 +1,13 @@
-"""How BART, Pegasus and mBART are asked to summarize and to translate."""
+"""How BART, Pegasus, mBART, M2M100 and NLLB are asked to summarize and to translate."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from transept.authoring import ParameterError, TextTask, suggest
+
+NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 def summarize(config: Any, tokenizer: Any) -> TextTask:
@@ -16,7 +19,7 @@ def refuse_to_translate(config: Any, tokenizer: Any, source: str | None, target:
     """Raises ParameterError: these families are of one language."""
     raise ParameterError(
         f'"{config.model_type}" models do not translate. This one summarizes, or writes whatever else it was trained '
-        "for: call summarize or generate, or take an mBART, Marian or T5 model"
+        "for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
     )
 
 
@@ -26,12 +29,23 @@ def translate_mbart(config: Any, tokenizer: Any, source: str | None, target: str
     mBART puts the source's code after the document and starts the decoder from the target's. mBART-50 puts it before
     the document, and the target's after ``</s>``, which starts the decoder. The tokenizer tells which.
     """
-    codes = getattr(tokenizer, "lang_code_to_id", None)
-    if codes is None:
-        raise ParameterError(
-            f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
-            "as they are"
-        )
+    return _translate(config, tokenizer, source, target, starts_with_code=not getattr(tokenizer, "prefix_tokens", None))
+
+
+def translate_m2m100(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+    """The source's code marks the document, the target's comes after ``</s>`` (Fan et al. 2020; NLLB team 2022).
+
+    Languages are M2M100's codes, such as ``"de"``, or NLLB's, such as ``"deu_Latn"`` or, where one script is used,
+    ``"deu"``.
+    """
+    return _translate(config, tokenizer, source, target, starts_with_code=False)
+
+
+def _translate(
+    config: Any, tokenizer: Any, source: str | None, target: str | None, *, starts_with_code: bool
+) -> TextTask:
+    """starts_with_code: whether the decoder starts with the target's code, instead of being forced to write it."""
+    codes = _codes(tokenizer)
     if source is None:
         raise ParameterError(f"source is missing: the language of the documents.{suggest('', codes)}")
     source_code = _code(source, codes)
@@ -39,7 +53,6 @@ def translate_mbart(config: Any, tokenizer: Any, source: str | None, target: str
     before, after = (
         [marks.get(token, token) for token in tokens] for tokens in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
     )
-    starts_with_code = not before
     target_code = _only_target(config, codes, starts_with_code) if target is None else _code(target, codes)
     target_id = codes[target_code]
     return TextTask(
@@ -48,6 +61,20 @@ def translate_mbart(config: Any, tokenizer: Any, source: str | None, target: str
         decoder_prompt=[target_id] if starts_with_code else [config.decoder_start_token_id, target_id],
         settings={} if starts_with_code else {"forced_bos_token_id": target_id},
     )
+
+
+def _codes(tokenizer: Any) -> dict[str, int]:
+    """Language code to token id. NLLB's codes are special tokens: three letters and a script."""
+    codes: dict[str, int] | None = getattr(tokenizer, "lang_code_to_id", None)
+    if codes is None:
+        special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
+        codes = {code: tokenizer.convert_tokens_to_ids(code) for code in special}
+    if not codes:
+        raise ParameterError(
+            f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
+            "as they are"
+        )
+    return codes
 
 
 def _code(language: str, codes: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The weight names of BART, mBART and Pegasus in Hugging Face checkpoints, of the bare model too."""
+"""The weight names of BART and its kin in Hugging Face checkpoints, of the bare model too."""
 
 import dataclasses
 
@@ -30,5 +30,5 @@ HUGGINGFACE = WeightMap(
     zeros=(r"final_logits_bias",),
 )
 
-# Older checkpoints do not hold the positions of Pegasus, newer ones hold them as they are computed here.
-PEGASUS = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weight",))
+# Some checkpoints hold sinusoidal positions, as they are computed here.
+SINUSOIDAL = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weights?",))
