@@ -63,5 +63,5 @@ def test_what_is_shown_is_known_and_what_is_not_is_refused(call: Callable[..., A
         call("x", **{**defaults, "model": tmp_path})
     with pytest.raises(ParameterError, match=r"no option 'num_thread'\. Did you mean 'num_threads'"):
         call("x", model=tmp_path, num_thread=1)
-    with pytest.raises(ParameterError, match=r"no option 'compute_type'\. Here it is called 'quantization'"):
+    with pytest.raises(ParameterError, match=r"no option 'compute_type'\. Here that is 'quantization' or 'dtype'"):
         call("x", model=tmp_path, compute_type="int8")

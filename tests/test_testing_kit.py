@@ -145,6 +145,8 @@ def whisper() -> WhisperForConditionalGeneration:
 def test_an_encoder_that_takes_features_needs_to_be_given_some(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r'encoder of "whisper" takes no text; give Parity inputs='):
         Parity(whisper(), tmp_path).check_prefill()
+    with pytest.raises(ParameterError, match="several inputs"):
+        Parity(whisper(), tmp_path, inputs=[({"audio": (np.zeros(9), 16_000)}, {})])
 
 
 def test_an_encoder_that_takes_features_is_compared_on_those_given(tmp_path: Path) -> None:
@@ -158,7 +160,8 @@ def test_an_encoder_that_takes_features_is_compared_on_those_given(tmp_path: Pat
     parity = Parity(whisper(), tmp_path, inputs=inputs, decoder_prompt=[50257, 17, 18], tolerance=1e-2)
     for check in CHECKS[:3]:  # all windows are equally long, and generate of Whisper is an algorithm of its own
         getattr(parity, check)()
-    parity = Parity(whisper(), tmp_path, inputs=[(inputs[0][0], inputs[1][1])], decoder_prompt=[50257])
+    swapped = [(inputs[0][0], inputs[1][1]), (inputs[1][0], inputs[0][1])]
+    parity = Parity(whisper(), tmp_path, inputs=swapped, decoder_prompt=[50257])
     with pytest.raises(AssertionError, match=r"prompt 0 \(50 encoder tokens.*\n.*\n.*encoder's output differs"):
         parity.check_prefill()
 

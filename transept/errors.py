@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 60  # that a message lists
+
 
 class TranseptError(Exception):
     """Base of all errors that Transept raises on purpose."""
@@ -38,13 +40,21 @@ class ParameterError(TranseptError, ValueError):
 
 
 class CapacityError(TranseptError):
-    """A request could never fit into the memory or the budgets of this engine."""
+    """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near."""
+    """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
+
+    Of more than MOST_NAMES a few.
+    """
     known = sorted(known)
     if not known:
         return ""
     near = difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+    if near:
+        return f" Did you mean {near[0]!r}?"
+    if len(known) > MOST_NAMES:
+        few = MOST_NAMES // 4
+        return f" Known: {', '.join(known[:few])} and {len(known) - few} more."
+    return f" Known: {', '.join(known)}."

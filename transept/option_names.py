@@ -17,19 +17,21 @@ from transept.errors import ParameterError, suggest
 Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-ELSEWHERE: Mapping[str, str] = {  # names that openai-whisper, faster-whisper and transformers have for options of ours
-    "beams": "num_beams",
-    "compute_type": "quantization",
-    "cpu_threads": "num_threads",
-    "fp16": "dtype",
-    "log_prob_threshold": "logprob_threshold",
-    "max_length": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "min_new_tokens": "min_tokens",
-    "threads": "num_threads",
-    "torch_dtype": "dtype",
-    "vad_filter": "vad",
-    "vad_parameters": "vad_options",
+# Names that openai-whisper, faster-whisper and transformers have, and ours for the same.
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "batch_size": ("max_num_seqs",),
+    "beams": ("num_beams",),
+    "compute_type": ("quantization", "dtype"),
+    "cpu_threads": ("num_threads",),
+    "fp16": ("dtype",),
+    "log_prob_threshold": ("logprob_threshold",),
+    "max_length": ("max_tokens",),
+    "max_new_tokens": ("max_tokens",),
+    "min_new_tokens": ("min_tokens",),
+    "threads": ("num_threads",),
+    "torch_dtype": ("dtype",),
+    "vad_filter": ("vad",),
+    "vad_parameters": ("vad_options",),
 }
 
 
@@ -59,8 +61,8 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
     known = list(known)
     for name in given:
         if name not in known:
-            meant = ELSEWHERE.get(name)
-            hint = f" Here it is called {meant!r}." if meant in known else suggest(name, known)
+            meant = [repr(ours) for ours in ELSEWHERE.get(name, ()) if ours in known]
+            hint = f" Here that is {' or '.join(meant)}." if meant else suggest(name, known)
             raise ParameterError(f"{what} {name!r}.{hint}")
 
 

@@ -38,6 +38,12 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
         (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),
         (["summarize", "report.txt", "--max_tokens", "4"], "Did you mean --max-tokens?"),
+        (["generate", "report.txt", "--modle", "m"], "there is no option --modle. Did you mean --model?"),
+        (["--versoin"], "there is no option --versoin. Did you mean --version?"),
+        (["transcribe", "talk.flac", "--compute_type", "int8"], "option --compute_type. Here that is --quantization."),
+        (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
+        (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
+        (["plugins", "list", "--", "twice"], "this has no meaning here:"),
         (["transcribe", "talk.flac", "--patience", "2"], "--patience 2.0 is of a beam search; give --beam-size, too"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
@@ -45,7 +51,11 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             "--hallucination-silence-threshold looks at words; set --word-timestamps, too",
         ),
         (["transcribe", "talk.flac", "--vad-threshold", "0.3"], "--vad-threshold says what is silence; add --vad"),
-        (["transcribe", "talk.flac", "--vad_threshold", "3", "--vad"], "threshold is 3.0; it is a probability"),
+        (["transcribe", "talk.flac", "--vad_threshold", "3", "--vad"], "--vad-threshold is 3.0; it is a probability"),
+        (
+            ["transcribe", "talk.flac", "--batched", "--vad-neg-threshold", "0.6"],
+            "--vad-neg-threshold (0.6) must not be above --vad-threshold (0.5)",
+        ),
         (
             ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
             "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",

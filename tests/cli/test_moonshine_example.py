@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -14,13 +15,15 @@ from transformers import MoonshineConfig, MoonshineForConditionalGeneration, Pre
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-moonshine"
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
 SPECIAL = ["<unk>", "<s>", "</s>"]
+UNSPOKEN = "<<ST_0>>"
 GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
 REFUSED = """
 import sys
 import numpy, transept
 _, checkpoint, clip = sys.argv
 transcriber = transept.Transcriber(checkpoint)
-for options in ({"task": "translate"}, {"language": "de"}, {"word_timestamps": True}, {"multilingual": True}):
+refused = {"task": "translate", "language": "de", "word_timestamps": True, "multilingual": True, "hotwords": "nave"}
+for options in ({name: value} for name, value in refused.items()):
     try:
         transcriber.transcribe(clip, **options)
     except transept.TranseptError as error:
@@ -45,11 +48,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random model that hears made-up words."""
     directory = tmp_path_factory.mktemp("checkpoint")
     words = [f"▁{a}{b}" for a in "bdfgklmnprst" for b in ("a", "ei", "i", "o", "ou", "u", "an", "er")]
-    vocabulary = {word: index for index, word in enumerate([*SPECIAL, *words])}
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL, "▁a", *words, UNSPOKEN])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokens = dict(zip(("unk_token", "bos_token", "eos_token"), SPECIAL, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens).save_pretrained(directory)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **tokens, additional_special_tokens=[UNSPOKEN])
+    wrapped.save_pretrained(directory)
     torch.manual_seed(0)
     config = MoonshineConfig(
         vocab_size=len(vocabulary),
@@ -67,15 +71,19 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def heard(checkpoint: Path, clip: Path) -> str:
-    """What transformers makes of a clip, whose first token is neither a blank nor the end."""
+def heard(checkpoint: Path, waveform: np.ndarray) -> str:
+    """What transformers makes of a recording, but for tokens that are no text."""
     model = MoonshineForConditionalGeneration.from_pretrained(checkpoint)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
+    no_text = tokenizer.convert_tokens_to_ids(["<unk>", "<s>", UNSPOKEN])
+    ids = model.generate(input_values=torch.from_numpy(waveform)[None], max_length=60, suppress_tokens=no_text)
+    return str(tokenizer.decode(ids[0], skip_special_tokens=True)).strip()
+
+
+def samples(clip: Path) -> np.ndarray:
     waveform, rate = soundfile.read(clip, dtype="float32")
     assert rate == 16_000
-    blank = [*tokenizer(" ", add_special_tokens=False).input_ids, tokenizer.eos_token_id]
-    ids = model.generate(input_values=torch.from_numpy(waveform)[None], max_length=60, begin_suppress_tokens=blank)
-    return str(tokenizer.decode(ids[0], skip_special_tokens=True)).strip()
+    return waveform
 
 
 def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
@@ -88,12 +96,27 @@ def test_recordings_are_transcribed_as_transformers_does(environment: FreshEnvir
     done = environment.transept("transcribe", *CLIPS, "--model", checkpoint, "--json", *GREEDY)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["text"] for line in lines] == [heard(checkpoint, clip) for clip in CLIPS]
+    assert [line["text"] for line in lines] == [heard(checkpoint, samples(clip)) for clip in CLIPS]
     assert len({line["text"] for line in lines}) == len(CLIPS)
     for line in lines:
         (segment,) = line["segments"]
         assert (line["language"], segment["start"]) == ("en", 0.0)
         assert segment["end"] == pytest.approx(line["duration"])
+
+
+def test_windows_of_a_long_recording_follow_one_another(
+    environment: FreshEnvironment, checkpoint: Path, tmp_path: Path
+) -> None:
+    recording = np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS)])
+    soundfile.write(tmp_path / "long.wav", recording, 16_000, subtype="FLOAT")
+    command = ("transcribe", tmp_path / "long.wav", "--model", checkpoint, "-f", "json,txt", "-o", tmp_path)
+    done = environment.transept(*command, *GREEDY)
+    assert done.returncode == 0, done.stderr
+    windows = [recording[begin : begin + 480_000] for begin in range(0, len(recording), 480_000)]
+    expected = [heard(checkpoint, window) for window in windows]
+    assert len(expected) == 2
+    assert json.loads((tmp_path / "long.json").read_text())["text"].strip() == " ".join(expected)
+    assert (tmp_path / "long.txt").read_text().splitlines() == expected
 
 
 def test_batched_mode_cuts_silence_out(environment: FreshEnvironment, checkpoint: Path) -> None:
@@ -108,12 +131,13 @@ def test_batched_mode_cuts_silence_out(environment: FreshEnvironment, checkpoint
 def test_what_it_cannot_do_is_told(environment: FreshEnvironment, checkpoint: Path) -> None:
     done = environment.run("-c", REFUSED, checkpoint, CLIPS[0])
     assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 4 + ["MediaError"]
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 5 + ["MediaError"]
     for hint in (
         "cannot translate it",
         "cannot transcribe de",
         "times of words",
         "one language",
+        "no text before a window",
         "Use transept.transcr",
     ):
         assert hint in done.stdout

@@ -13,7 +13,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.model import ForConditionalGeneration
-from transept.errors import ParameterError, PluginError
+from transept.errors import CapacityError, ParameterError, PluginError
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 
 CMUDICT = Path(__file__).parents[1] / "data" / "cmudict"
@@ -76,5 +76,5 @@ def test_the_cache_takes_the_share_of_the_memory_that_it_may() -> None:
 
 @needs_gpu
 def test_too_small_a_share_says_what_takes_the_memory() -> None:
-    with pytest.raises(ParameterError, match="nothing is left for the cache"):
+    with pytest.raises(CapacityError, match="nothing is left for the cache"):
         Engine(CMUDICT / "bart-g2p", device="cuda", gpu_memory_utilization=1e-5)

@@ -44,7 +44,7 @@ def test_unknown_name_suggests_the_nearest(name, nearest):
 
 
 def test_names_of_transformers_are_answered_with_ours():
-    with pytest.raises(ParameterError, match=r"no 'max_new_tokens'\. Here it is called 'max_tokens'"):
+    with pytest.raises(ParameterError, match=r"no 'max_new_tokens'\. Here that is 'max_tokens'"):
         SamplingParams(max_new_tokens=5)
 
 

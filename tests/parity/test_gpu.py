@@ -41,12 +41,12 @@ def test_float32(row: Row, tmp_path: Path) -> None:
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
 def test_half_precision(row: Row, dtype: str, tmp_path: Path) -> None:
     parity = row.parity(tmp_path)
-    prompts = [{"prompt_tokens": prompt} for prompt in parity.prompts]
+    prompts = [each.prompt for each in parity.inputs]
     outputs = engine_in(dtype, tmp_path).generate(prompts, GREEDY, generation_config=GenerationConfig())
     ranks = []
-    for prompt, output in zip(parity.prompts, outputs, strict=True):
+    for given, output in zip(parity.inputs, outputs, strict=True):
         start, ids = output.prompt_token_ids, output.outputs[0].token_ids
-        ranks += ranks_of(ids, parity.reference.logits(prompt, start + ids[:-1])[len(start) - 1 :])
+        ranks += ranks_of(ids, parity.reference.logits(given, start + ids[:-1])[len(start) - 1 :])
     assert_likely(ranks)
 
 

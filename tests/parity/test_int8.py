@@ -37,12 +37,12 @@ def test_text_models_say_what_transformers_says_with_rounded_weights(name: str, 
     parity = (ROWS | TRAINED)[name].parity(tmp_path)
     round_weights(parity.reference.model)
     engine = Engine(tmp_path, quantization="int8")
-    prompts = [{"prompt_tokens": prompt} for prompt in parity.prompts]
+    prompts = [each.prompt for each in parity.inputs]
     together = engine.generate(prompts, GREEDY, generation_config=GenerationConfig())
     differ = 0
-    for prompt, tokens, output in zip(prompts, parity.prompts, together, strict=True):
+    for prompt, given, output in zip(prompts, parity.inputs, together, strict=True):
         start, ids = output.prompt_token_ids, output.outputs[0].token_ids
-        logits = parity.reference.logits(tokens, start + ids[:-1])[len(start) - 1 :]
+        logits = parity.reference.logits(given, start + ids[:-1])[len(start) - 1 :]
         ours = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]
         assert (logits.amax(1) - ours).max() < 0.02  # a tie, where ours is not the reference's
         differ += (logits.argmax(1) != torch.tensor(ids)).sum()

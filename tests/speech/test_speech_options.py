@@ -69,8 +69,8 @@ def test_values_become_hashable() -> None:
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
         ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
         ({"vad_options": VadOptions(threshold=0.4)}, "set vad=True to leave it out, or batched=True"),
-        ({"vad_filter": True}, "no option 'vad_filter'. Here it is called 'vad'"),
-        ({"log_prob_threshold": -1.0}, "no option 'log_prob_threshold'. Here it is called 'logprob_threshold'"),
+        ({"vad_filter": True}, "no option 'vad_filter'. Here that is 'vad'"),
+        ({"log_prob_threshold": -1.0}, "no option 'log_prob_threshold'. Here that is 'logprob_threshold'"),
     ],
 )
 def test_what_cannot_be(given: dict[str, Any], message: str) -> None:

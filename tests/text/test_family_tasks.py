@@ -130,10 +130,11 @@ def test_nllb_names_its_languages() -> None:
     translate, config = SPECS["m2m100"].text.translate, SimpleNamespace(forced_bos_token_id=None)
     tokenizer = nllb_tokenizer()
     for source, target, message in (
-        (None, "fra", r"source is missing.*eng_Latn"),
-        ("eng", None, r"target is missing.*eng_Latn"),
+        (None, "fra", r"source is missing.*ace_Latn.* and 187 more"),
+        ("eng", None, r"target is missing.*ace_Latn"),
         ("eng", "fra_Latin", "Did you mean 'fra_Latn'"),
-        ("eng", "zho", "no language 'zho'.*zho_Han"),  # in two scripts
+        ("eng", "zho", "'zho' in several scripts; choose one: zho_Hans, zho_Hant$"),
+        ("eng", "German", "no language 'German'. Known: ace_Arab, .* and 187 more"),
     ):
         with pytest.raises(ParameterError, match=message):
             translate(config, tokenizer, source, target)

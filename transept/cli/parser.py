@@ -5,33 +5,53 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transept.errors import suggest
+from transept.option_names import ELSEWHERE
 
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that answers a misspelt command, choice or option with the nearest one."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, but for an option that it does not know, which is an error of this parser."""
+        """As argparse's, but what it does not know is an error of this parser, told before anything that is missing."""
+        args = sys.argv[1:] if args is None else list(args)
+        has_commands = self._subparsers is not None
+        for name in _options(args, before_command=has_commands):
+            if name not in self._option_string_actions and not self._get_option_tuples(name):
+                self.error(f"there is no option {name}.{self._hint(name)}")
         known, others = super().parse_known_args(args, namespace)
-        for name in (other.partition("=")[0] for other in others if other.startswith("--")):
-            near = difflib.get_close_matches(name, self._flags(), n=1)
-            self.error(
-                f"there is no option {name}. {f'Did you mean {near[0]}?' if near else f'See {self.prog} --help.'}"
-            )
+        if others and not has_commands:
+            self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
 
-    def _flags(self) -> list[str]:
-        """Those that --help shows."""
+    def _hint(self, name: str) -> str:
         shown = (action.option_strings for action in self._actions if action.help != argparse.SUPPRESS)
-        return [flag for flags in shown for flag in flags]
+        flags = [flag for flags in shown for flag in flags]
+        elsewhere = ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), ())
+        meant = [flag for flag in (f"--{ours.replace('_', '-')}" for ours in elsewhere) if flag in flags]
+        if meant:
+            return f" Here that is {' or '.join(meant)}."
+        near = difflib.get_close_matches(name, flags, n=1)
+        return f" Did you mean {near[0]}?" if near else f" See {self.prog} --help."
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(action, f'there is no "{value}".{suggest(str(value), known)}')
+
+
+def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
+    """The names of the options among the arguments, up to ``--``, or up to the command."""
+    for arg in args:
+        if arg == "--" or (before_command and not arg.startswith("-")):
+            return
+        name = arg.partition("=")[0]
+        if name.startswith("--") and " " not in name:  # with a blank it is some option's text
+            yield name
 
 
 def in_flags(message: str, parser: argparse.ArgumentParser) -> str:

@@ -7,11 +7,12 @@ is a flag here takes ``True`` or ``False`` as it does there. Nothing heavy is im
 from __future__ import annotations
 
 import argparse
+import re
 from argparse import BooleanOptionalAction
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from transept.errors import suggest
+from transept.errors import ParameterError, suggest
 
 TASKS = ("transcribe", "translate")
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
@@ -221,7 +222,10 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["temperature"] = temperature
     vad = {name.removeprefix("vad_"): value for name, value in given.items() if name.startswith("vad_")}
     if vad:
-        options["vad_options"] = VadOptions(**vad)
+        try:
+            options["vad_options"] = VadOptions(**vad)
+        except ParameterError as error:
+            raise ParameterError(re.sub(rf"\b({'|'.join(VadOptions.names())})\b", r"vad_\1", str(error))) from error
     TranscriptionOptions(**options)  # before a model is loaded
     return options
 

@@ -16,7 +16,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser.add_argument(
             option,
             metavar="LANGUAGE",
-            help=f"language to translate {role}, such as en or de; optional where there is no choice",
+            help=f"language to translate {role}, such as de, for NLLB deu_Latn; optional where there is no choice",
         )
     parser.set_defaults(run=translate)
 

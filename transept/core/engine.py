@@ -46,7 +46,7 @@ class Engine:
     """Runs one encoder/decoder model for many requests at once.
 
     model and options: see EngineConfig, which documents and checks them.
-    Raises CheckpointError, UnsupportedModelError, ParameterError.
+    Raises CheckpointError, UnsupportedModelError, ParameterError; CapacityError where a GPU has too little memory.
 
     spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare.
     """

@@ -76,8 +76,9 @@ class TranscriptionOptions:
     repetition_penalty, no_repeat_ngram_size: see SamplingParams.
     no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than
         logprob_threshold.
-    suppress_blank: no window begins with a blank or its end. suppress_tokens: ids that never come, also as text
-        ``"-1,50"``; -1 stands for the family's tokens of what is not spoken. max_new_tokens: of one window.
+    suppress_blank: no window begins with a blank or its end, in families with a token for silence.
+    suppress_tokens: ids that never come, also as text ``"-1,50"``; -1 stands for the family's tokens of what is not
+        spoken. max_new_tokens: of one window.
 
     Times:
 

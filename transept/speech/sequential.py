@@ -63,7 +63,7 @@ def transcribe(
                 prefix=options.prefix if first else None,
             )
             first = False
-            if is_silent(decoded, options):
+            if is_silent(decoded, options) or (model.tokens.no_speech is None and not decoded.text):
                 yield Found(progress_seconds=start / model.fps)
                 continue
             cut = cut_segments(model, window, decoded, spoken.code if options.multilingual else None)

@@ -62,12 +62,15 @@ class SpeechModel:
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
     def check(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for a language, a task or times that this model does not have."""
+        """Raise ParameterError for a language, a task, times or a prompt that this model does not have."""
         self.opening_tokens(self.language_code(options.language), options)
         if options.word_timestamps and not self.alignment_heads:
-            raise ParameterError("this model tells no times of words; leave word_timestamps False")
+            raise ParameterError("this model tells no times of words; leave word_timestamps=True out")
         if options.multilingual and not self.languages:
-            raise ParameterError("this model knows one language only; leave multilingual False")
+            raise ParameterError("this model knows one language only; leave multilingual=True out")
+        for name in ("initial_prompt", "hotwords"):
+            if getattr(options, name) and self.tokens.start_of_previous is None:
+                raise ParameterError(f"this model takes no text before a window; leave {name} out, or try prefix")
 
     def language_code(self, language: str | None) -> str | None:
         """The code of a language given by its code or its English name, in any case; None for None.
@@ -125,12 +128,23 @@ class SpeechModel:
 
     def encode_prompt(self, prompt: str | Sequence[int]) -> list[int]:
         """Tokens of text that stands beside a transcript, as it would be written there: after a blank."""
-        return self.encode(f" {prompt.strip()}") if isinstance(prompt, str) else list(prompt)
+        if not isinstance(prompt, str):
+            return list(prompt)
+        return self.encode(prompt.strip() if self._opening_word else f" {prompt.strip()}")
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; timestamps and other control tokens have none."""
+        """The text of tokens, with the blank before its first word; timestamps and other control tokens have none."""
         text = [token for token in tokens if token in self.text_tokens]
-        return str(self.tokenizer.decode(text, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return self._decoded([*self._opening_word, *text])[len(self._decoded(self._opening_word)) :]
+
+    def _decoded(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    @cached_property
+    def _opening_word(self) -> list[int]:
+        """A word to decode before any other, where the tokenizer gives the first word of a text its blank by itself."""
+        word = self.encode("a")
+        return [] if self._decoded([*word, *word]) == 2 * self._decoded(word) else word
 
     def is_timestamp(self, token: int) -> bool:
         """Whether a token is a time."""
@@ -146,8 +160,11 @@ class SpeechModel:
 
     @cached_property
     def blank_tokens(self) -> tuple[int, ...]:
-        """The tokens with which a transcript is blank: a blank, and the end of the text."""
-        return (*self.encode(" "), self.tokens.end_of_text)
+        """The tokens with which a transcript is blank: a blank, and the end of the text.
+
+        None for a family without a token for silence, which has no other way to say that nobody speaks.
+        """
+        return () if self.tokens.no_speech is None else (*self.encode(" "), self.tokens.end_of_text)
 
     @cached_property
     def _unspoken_tokens(self) -> tuple[int, ...]:

@@ -6,10 +6,12 @@ here knows a speech family, and nothing here changes samples. silero-vad loads w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +52,17 @@ class VadOptions:
     min_silence_duration_ms: float | None = None
     speech_pad_ms: float = 400
 
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all options."""
+        return [each.name for each in dataclasses.fields(cls)]
+
     def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            unset = value is None and each.default is None
+            if not unset and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise ParameterError(f"{each.name} must be a number, not {value!r}")
         for name in ("threshold", "neg_threshold"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < 1.0:

@@ -61,6 +61,8 @@ class Parity:
         self.reference = Reference(reference)
         self.subject = Subject(Path(directory), device)
         self.tolerance = tolerance
+        if inputs is not None and len(inputs) < 2:
+            raise ParameterError("one input does not show whether outputs depend on it; give Parity several inputs")
         self._given_inputs = inputs
         self._given_decoder_prompt = decoder_prompt
         reference.save_pretrained(directory)

@@ -63,7 +63,10 @@ class Reference:
         import torch
 
         exact = copy.deepcopy(self.model).double()
-        keywords = {name: x.double() if x.is_floating_point() else x for name, x in given.keywords.items()}
+        keywords = {
+            name: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+            for name, value in given.keywords.items()
+        }
         with torch.inference_mode():
             output = exact(**keywords, decoder_input_ids=torch.tensor([list(decoder_tokens)]), use_cache=False)
         return float((output.logits[0, -1] - self.logits(given, decoder_tokens)[-1]).abs().max())

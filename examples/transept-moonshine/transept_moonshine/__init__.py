@@ -1,4 +1,4 @@
-"""Moonshine (Jeffries et al. 2024): speech recognition from the waveform, UsefulSensors/moonshine-tiny and -base."""
+"""Moonshine (Jeffries et al. 2024): English speech from the waveform, UsefulSensors/moonshine-tiny and -base."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from transept.authoring import ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
-WINDOW_SECONDS = 30.0  # the longest recording that the models were trained on
+WINDOW_SECONDS = 30.0  # the longest recording that one request carries
 
 
 def default_decoder_prompt(config: Any) -> list[int]:
@@ -25,12 +25,17 @@ def decoder_prompt(
 
 
 def speech_tokens(config: Any) -> SpeechTokens:
-    """The vocabulary begins with ``<unk>``, ``<s>`` and ``</s>``; all else is text."""
+    """The vocabulary begins with ``<unk>``, ``<s>`` and ``</s>``; then comes text."""
     return SpeechTokens(
         end_of_text=config.eos_token_id,
         start_of_transcript=config.decoder_start_token_id,
         text=range(config.eos_token_id + 1, config.vocab_size),
     )
+
+
+def unspoken_tokens(config: Any, generation_config: Any, tokenizer: Any) -> list[int]:
+    """``<unk>``, ``<s>``, and the tokens without a meaning at the end of the vocabulary."""
+    return [token for token in tokenizer.added_tokens_decoder if token != config.eos_token_id]
 
 
 @hookimpl
@@ -56,6 +61,8 @@ def register_models() -> list[ModelSpec]:
                 tokens=speech_tokens,
                 features="transept_moonshine.audio:recording_features",
                 frames_per_second=SAMPLE_RATE,
+                language_names={"english": "en"},
+                unspoken_tokens=unspoken_tokens,
             ),
         )
     ]

@@ -31,7 +31,7 @@ def recording_features(waveform: np.ndarray, config: Any, device: str) -> Tensor
 def map_features(data: Any, config: Any) -> MappedInput:
     """data: float32 [1, samples], a slice of `recording_features`; what is too short for a token gets silence after it.
 
-    Returns input_values, float32 [samples]. Raises MediaError for what is longer than the models were trained on.
+    Returns input_values, float32 [samples]. Raises MediaError for what is longer than WINDOW_SECONDS.
     """
     samples = torch.as_tensor(data)[0]
     if len(samples) > LONGEST:

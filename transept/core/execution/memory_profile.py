@@ -15,7 +15,7 @@ from transept.core.execution.model_runner import ModelRunner
 from transept.core.model import ModelShape
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import EncoderInputs, SequenceData, SequenceGroupMetadata
-from transept.errors import ParameterError
+from transept.errors import CapacityError
 
 UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the model sets no bound
 
@@ -24,7 +24,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
     """Bytes for the cache: the share of the GPU's memory that may be used, less other programs', weights, activations.
 
     runner: with a cache of a block, on a GPU. step: see `largest_step`.
-    Raises ParameterError when the step does not fit, or leaves nothing.
+    Raises CapacityError when the step does not fit, or leaves nothing.
     """
     device = runner.device
     torch.cuda.empty_cache()
@@ -32,7 +32,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
     try:
         runner.issue(step).collect()
     except torch.cuda.OutOfMemoryError as error:
-        raise ParameterError(
+        raise CapacityError(
             f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "
             f"or max_decoder_tokens ({str(error).partition(chr(10))[0]})"
         ) from None
@@ -43,7 +43,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
     others = total - free - torch.cuda.memory_reserved(device)
     left = int(total * utilization) - others - peak
     if left <= 0:
-        raise ParameterError(
+        raise CapacityError(
             f"nothing is left for the cache: of the GPU's {_gib(total)} a share of {utilization} may be used, other "
             f"programs hold {_gib(others)}, and a step of {_described(step)} takes {_gib(peak)} with the weights. "
             f"Raise gpu_memory_utilization, or lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"

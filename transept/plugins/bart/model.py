@@ -70,7 +70,7 @@ class M2M100Embedding(PegasusEmbedding):
 
     @staticmethod
     def positions(config: Any) -> Tensor:
-        """As PegasusEmbedding's; in float32, as the models were trained."""
+        """As PegasusEmbedding's; in float32, as transformers computes them."""
         half, first = config.d_model // 2, config.pad_token_id + 1
         frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000.0) / (half - 1)))
         places = torch.arange(first, first + config.max_position_embeddings, dtype=torch.float32)

@@ -80,7 +80,9 @@ def _codes(tokenizer: Any) -> dict[str, int]:
 def _code(language: str, codes: dict[str, int]) -> str:
     """``"ro_RO"`` for itself and for ``"ro"``."""
     fitting = [code for code in codes if language.casefold() in (code.casefold(), _short(code))]
-    if len(fitting) != 1:
+    if len(fitting) > 1:
+        raise ParameterError(f"this model has {language!r} in several scripts; choose one: {', '.join(fitting)}")
+    if not fitting:
         raise ParameterError(f"this model has no language {language!r}.{suggest(language, codes)}")
     return fitting[0]
 
