@@ -169,7 +169,7 @@ def seconds_of(engine: Engine, prompts: list[Any], case: Case, device: str) -> f
 def encoder_ms(engine: Engine, prompts: list[Any], device: str, runs: int) -> float:
     """Milliseconds that the encoder takes for one window of WINDOWS."""
     inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
-    runner = engine.worker.runner
+    runner = engine.executor.worker.runner
     with torch.inference_mode():
         return median_ms(lambda: finish(device, runner._encode(inputs)), max(runs, 5)) / len(inputs)
 
@@ -199,7 +199,7 @@ def print_profiles(engine: Engine, prompts: list[Any], case: Case, device: str) 
     """Print where the time of an encoder pass and of a decode step goes."""
     inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
     with torch.inference_mode():
-        print_profile("encoder", lambda: engine.worker.runner._encode(inputs), device)
+        print_profile("encoder", lambda: engine.executor.worker.runner._encode(inputs), device)
     with decoding(engine, prompts, case) as step:
         print_profile("decode step", step, device)
 
@@ -246,7 +246,7 @@ def transformers_seconds(directory: Path, case: Case, device: str, features: tor
 
 def whisper(case: Case, engine: Engine, directory: Path, device: str, toy: bool, runs: int) -> None:
     """Print Whisper's figures."""
-    model, config = engine.worker.runner.model, engine.model_config
+    model, config = engine.executor.worker.runner.model, engine.model_config
     rate, bandwidth = rates(device, model.encoder.embed_positions.dtype)
     prompts = whisper_prompts(engine, case, 4 if toy else 256)
     concurrent = min(case.concurrent, len(prompts))
@@ -266,7 +266,7 @@ def whisper(case: Case, engine: Engine, directory: Path, device: str, toy: bool,
 
 def text(case: Case, engine: Engine, device: str, toy: bool, runs: int) -> None:
     """Print a text model's figure."""
-    model = engine.worker.runner.model
+    model = engine.executor.worker.runner.model
     prompts = text_prompts(case, 4 if toy else 4 * case.concurrent)
     seconds = min(seconds_of(engine, prompts, case, device) for _ in range(runs))
     _, bandwidth = rates(device, next(model.parameters()).dtype)
@@ -309,7 +309,7 @@ def main() -> None:
                 kv_cache_dtype=arguments.kv_cache_dtype,
                 gpu_memory_utilization=0.5,  # more than these requests need; transformers runs beside it
             )
-            backend, count = engine.worker.runner.backend.name, 4 if arguments.toy else case.concurrent
+            backend, count = engine.executor.worker.runner.backend.name, 4 if arguments.toy else case.concurrent
             print(
                 f"\n{model}, weights {arguments.quantization or dtype}, cache {arguments.kv_cache_dtype}, by {backend}"
             )

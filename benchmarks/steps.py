@@ -101,8 +101,8 @@ def stored_bytes(weight: Any, outputs: int | None = None) -> int:
 def encoder(engine: Engine, runs: int, rate: float) -> None:
     """Print the parts of one input's run through the encoder."""
     add_requests(engine, 1)
-    inputs = engine.scheduler.schedule().metadata[0].encoder_seq_data
-    runner = engine.worker.runner
+    inputs = engine.scheduler.schedule().step.metadata[0].encoder_inputs
+    runner = engine.executor.worker.runner
     layers = [module for module in runner.model.modules() if isinstance(module, EncoderLayer)]
     attention = [(layer.self_attn.attn, "forward", "attention") for layer in layers]
     linear = [(layer.self_attn.qkv_proj, "forward", "qkv, out") for layer in layers]
@@ -142,11 +142,11 @@ def decoder(engine: Engine, count: int, runs: int, bandwidth: float) -> None:
         engine.step()
     for _ in range(STEPS_BEFORE):
         engine.step()
-    runner, clock = engine.worker.runner, Clock()
+    runner, clock = engine.executor.worker.runner, Clock()
     sampler = runner.sampler
     functions = [
         (engine, "step", "in all"),
-        (engine.worker, "execute", "runner"),
+        (engine.executor, "issue", "runner"),
         (runner.model, "decode", "layers"),
         (runner.model, "compute_logits", "vocabulary"),
     ]
@@ -177,7 +177,7 @@ def decoder(engine: Engine, count: int, runs: int, bandwidth: float) -> None:
             if isinstance(module, Linear):
                 cross = isinstance(module, EncoderDecoderQKVParallelLinear)
                 read += stored_bytes(module.weight, module.q_size if cross else None)
-    size = engine.worker.cache.layers[0].itemsize
+    size = engine.executor.worker.cache.layers[0].itemsize
     keys = 2 * shape.num_decoder_layers * shape.num_kv_heads * shape.head_dim * size * (encoder_tokens + self_tokens)
     bounds = {
         "layers": (read + keys) / bandwidth,

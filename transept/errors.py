@@ -43,6 +43,20 @@ class CapacityError(TranseptError):
     """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
 
 
+class RequestFailedError(TranseptError):
+    """Something raised while a request was computed: a plugin's model or mapper, a logits processor, a tokenizer.
+
+    The request ended with it, and no other did. ``__cause__`` is what was raised.
+    """
+
+    @classmethod
+    def of(cls, cause: BaseException) -> RequestFailedError:
+        """The error of a request that a foreign exception ended."""
+        error = cls(f"the request failed while it was computed: {type(cause).__name__}: {cause}")
+        error.__cause__ = cause
+        return error
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
 

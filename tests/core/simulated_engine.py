@@ -54,11 +54,11 @@ class Simulation:
         running_before = list(self.scheduler.running)
         outputs = self.scheduler.schedule()
         self.check_step(outputs, running_before)
-        self.cache.swap_out(outputs.blocks_to_swap_out)
-        self.cache.swap_in(outputs.blocks_to_swap_in)
-        self.cache.copy(outputs.blocks_to_copy)
-        self.copied += len(outputs.blocks_to_copy)
-        for group, metadata in zip(outputs.groups, outputs.metadata, strict=True):
+        self.cache.swap_out(outputs.step.blocks_to_swap_out)
+        self.cache.swap_in(outputs.step.blocks_to_swap_in)
+        self.cache.copy(outputs.step.blocks_to_copy)
+        self.copied += len(outputs.step.blocks_to_copy)
+        for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
             if metadata.runs_encoder:
                 for i, value in enumerate(encoded(group)):
                     self.cache.write(metadata.cross_block_table, i, value)
@@ -72,16 +72,16 @@ class Simulation:
     def check_step(self, outputs: SchedulerOutputs, running_before: list[SequenceGroup]) -> None:
         running = self.scheduler.running
         assert sum(group.max_num_seqs for group in running) <= self.config.max_num_seqs
-        newcomers = [metadata for metadata in outputs.metadata if metadata.is_newcomer]
-        olds = [metadata for metadata in outputs.metadata if not metadata.is_newcomer]
-        decoder_tokens = sum(data.num_tokens for metadata in newcomers for data in metadata.seq_data.values())
+        prefills = [metadata for metadata in outputs.step.metadata if metadata.is_prefill]
+        olds = [metadata for metadata in outputs.step.metadata if not metadata.is_prefill]
+        decoder_tokens = sum(data.num_tokens for metadata in prefills for data in metadata.seq_data.values())
         assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
-        encoding = [metadata for metadata in newcomers if metadata.runs_encoder]
-        assert sum(m.encoder_seq_data.num_tokens for m in encoding) <= self.config.max_encoder_tokens
+        encoding = [metadata for metadata in prefills if metadata.runs_encoder]
+        assert sum(m.num_encoder_tokens for m in encoding) <= self.config.max_encoder_tokens
         assert not any(metadata.runs_encoder for metadata in olds)
         self.encoder_runs += len(encoding)
-        self.encoder_hits += len(newcomers) - len(encoding)
-        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.metadata]
+        self.encoder_hits += len(prefills) - len(encoding)
+        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.metadata]
         assert set(outputs.groups) == set(running)
         assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
         gone, come = set(running_before) - set(running), set(running) - set(running_before)
@@ -91,26 +91,26 @@ class Simulation:
             self.preempted_by_swap += swapped
             self.preempted_by_recompute += not swapped
             assert swapped == (group.request_id in self.manager.cross_block_tables)
-        assert bool(outputs.blocks_to_swap_out) <= bool(gone)
+        assert bool(outputs.step.blocks_to_swap_out) <= bool(gone)
         for group in running:
             assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
         for group in self.scheduler.queue:
             assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
-        assert outputs.metadata or not self.scheduler.has_unfinished, "no group makes progress"
+        assert outputs.step.metadata or not self.scheduler.has_unfinished, "no group makes progress"
         if running_before and come:  # the watermark
             assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
 
     def run(self, index: int, outputs: SchedulerOutputs) -> dict[int, list[int]]:
         """The model's step for one group: tokens drawn for each of its sequences."""
-        metadata = outputs.metadata[index]
-        encoder = metadata.encoder_seq_data
+        metadata = outputs.step.metadata[index]
+        num_encoder_tokens = metadata.num_encoder_tokens
         drawn = {}
         for seq_id, data in metadata.seq_data.items():
             tokens = data.prompt_token_ids + data.output_token_ids
             table = metadata.block_tables[seq_id]
-            for i in range(0 if metadata.is_newcomer else len(tokens) - 1, len(tokens)):
+            for i in range(0 if metadata.is_prefill else len(tokens) - 1, len(tokens)):
                 self.cache.write(table, i, tokens[i])
-            cross = self.cache.read(metadata.cross_block_table, encoder.num_tokens)
+            cross = self.cache.read(metadata.cross_block_table, num_encoder_tokens)
             assert cross == encoded(outputs.groups[index])
             context = self.cache.read(table, len(tokens))
             samples = range(data.sample_index, data.sample_index + metadata.num_samples)

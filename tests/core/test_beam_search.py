@@ -1,5 +1,6 @@
 """The beam search's own rules on small tables of log probabilities, against exhaustive search and by hand."""
 
+import dataclasses
 import itertools
 import math
 from itertools import count
@@ -40,7 +41,7 @@ def search(table: np.ndarray, num_steps_limit: int = 100, **options) -> tuple[li
     """A whole search as the engine drives it, without blocks. Returns the hypotheses and the steps taken."""
     settings = {"length_penalty": 1.0, "early_stopping": False, "max_tokens": MAX_TOKENS, "min_tokens": 0} | options
     params = SamplingParams(**settings)
-    state = BeamSearch(params, num_forced=0, num_eos=1)
+    state = BeamSearch(dataclasses.replace(params, eos_token_ids=(EOS,)), num_forced=0)
     new_id = count(1)
     beams = [Sequence(0, INPUTS)]
 

@@ -51,7 +51,7 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
                     assert ours.token_ids == theirs.token_ids
                     assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
         engine.block_manager.check_integrity()
-        assert engine.worker.runner.graphs is not None  # nothing stood in a capture's way
+        assert engine.executor.worker.runner.graphs is not None  # nothing stood in a capture's way
 
 
 def test_a_window_of_sound_gets_its_features_and_its_name_without_waiting(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def run(engine: Engine, gpu: EmulatedGpu, params: list[SamplingParams]) -> tuple
         gpu.waits.clear()
         finished |= {output.request_id: output for output in engine.step()}
         assert gpu.waits == {"event": 1}
-        ahead += engine._issued is not None
+        ahead += bool(engine.core.in_flight)
     return finished, ahead
 
 

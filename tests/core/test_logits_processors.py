@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
 from transept.core.generation_defaults import resolve
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SequenceData
@@ -49,7 +49,7 @@ def test_equal_processors_share_a_call_and_see_suppressed_logits() -> None:
         for seq_id, (output, processor) in enumerate(((5, one), (7, two), (9, other)))
     ]
     logits = torch.randn(3, VOCABULARY, generator=torch.Generator().manual_seed(0))
-    sampled = Sampler((1,), torch.device("cpu"))(logits, rows).collect()
+    sampled = Drawn([Sampler(torch.device("cpu"))(logits, rows)]).collect()
     assert [sampled[seq_id][0].token_id for seq_id in range(3)] == [6, 9, 10]
     assert [sampled[seq_id][0].logprob for seq_id in range(3)] == [0.0, 0.0, 0.0]  # of what the processor left
     assert one.seen == [(2, [True, True])]
@@ -61,9 +61,8 @@ def test_a_beam_search_normalises_what_they_leave() -> None:
     processor = AfterLast(4)
     beams = params(num_beams=2, logits_processors=(processor,))
     logits = torch.randn(1, VOCABULARY, generator=torch.Generator().manual_seed(0))
-    sampled = Sampler((1,), torch.device("cpu"))(
-        logits, [SamplingRow(0, SequenceData([0], [5], 0), beams, 4)]
-    ).collect()
+    choices = Sampler(torch.device("cpu"))(logits, [SamplingRow(0, SequenceData([0], [5], 0), beams, 4)])
+    sampled = Drawn([choices]).collect()
     ((token,),) = sampled.values()
     assert token.token_id == 9
     assert token.logprob == pytest.approx(0.0)

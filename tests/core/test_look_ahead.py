@@ -3,7 +3,9 @@
 A GPU computes beside the host, a CPU does not; what is decided is the same, so an engine on a CPU is told that it does.
 """
 
+import dataclasses
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,9 @@ KINDS = [
 ]
 
 
-def engine_with(computes_alone: bool, name: str = "bart-g2p", **options: Any) -> Engine:
+def engine_with(asynchronous: bool, name: str = "bart-g2p", **options: Any) -> Engine:
     engine = Engine(CHECKPOINTS / name, **{**HERE, **options})
-    engine.worker.computes_alone = computes_alone
+    engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=asynchronous)
     return engine
 
 
@@ -57,22 +59,27 @@ def run_to_the_end(engine: Engine) -> dict[str, RequestOutput]:
     return finished
 
 
+def iter_steps(engine: Engine) -> Iterator[RequestOutput]:
+    while engine.has_unfinished_requests:
+        yield from engine.step()
+
+
 def assert_nothing_is_held(engine: Engine) -> None:
     manager = engine.block_manager
     manager.check_integrity()
     assert manager.num_free_device_blocks == manager.num_device_blocks
-    assert engine._issued is None
+    assert not engine.core.in_flight
 
 
 def test_the_next_step_is_issued_while_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_with(True)
-    issue, rows = engine.worker.issue, []
-    monkeypatch.setattr(engine.worker, "issue", lambda step, last: rows.append(len(step.metadata)) or issue(step, last))
+    issue, rows = engine.executor.issue, []
+    monkeypatch.setattr(engine.executor, "issue", lambda step: rows.append(len(step.metadata)) or issue(step))
     engine.add_request("word", WORDS[0], SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True))
     for length in range(1, 6):
         (output,) = engine.step()
         assert len(output.outputs[0].token_ids) == length
-        assert (engine._issued is not None) == (length < 5)
+        assert bool(engine.core.in_flight) == (length < 5)
     assert output.finished
     assert sum(rows) == 5  # nothing is computed after a token that is known to be the last one
     assert_nothing_is_held(engine)
@@ -135,7 +142,7 @@ def test_arrivals_aborts_and_preemption(swap: bool, in_turn: Engine) -> None:
             if output.finished:
                 finished[output.request_id] = output
         small.block_manager.check_integrity()
-        ahead += small._issued is not None
+        ahead += bool(small.core.in_flight)
         preempted += any(group.seqs[0].output_token_ids for group in small.scheduler.queue)
     assert finished.keys() | aborted == asked.keys()
     assert ahead > 20
@@ -164,9 +171,9 @@ def test_a_request_that_is_aborted_while_it_is_computed(in_turn: Engine) -> None
     assert_nothing_is_held(engine)
 
 
-def test_newcomers_that_fail_take_nobody_with_them(in_turn: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_request_that_fails_takes_nobody_with_it(in_turn: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_with(True)
-    model = engine.worker.runner.model
+    model = engine.executor.worker.runner.model
     encode = model.encode
     engine.add_request("good", WORDS[0], GREEDY)
     engine.step()
@@ -176,8 +183,8 @@ def test_newcomers_that_fail_take_nobody_with_them(in_turn: Engine, monkeypatch:
 
     monkeypatch.setattr(model, "encode", fail)
     engine.add_request("bad", WORDS[1], GREEDY)
-    with pytest.raises(RuntimeError, match="the encoder fails"):
-        engine.step()
+    failed = next(output for output in iter_steps(engine) if output.error is not None)
+    assert (failed.request_id, str(failed.error.__cause__)) == ("bad", "the encoder fails")
     monkeypatch.setattr(model, "encode", encode)
     finished = run_to_the_end(engine)
     assert [*finished] == ["good"]
@@ -189,7 +196,7 @@ def test_a_step_whose_tokens_cannot_be_had_is_computed_again(in_turn: Engine, mo
     engine = engine_with(True)
     engine.add_request("word", WORDS[0], GREEDY)
     engine.step()
-    engine.add_request("newcomer", WORDS[1], GREEDY)
+    engine.add_request("new", WORDS[1], GREEDY)
     collect, calls = IssuedStep.collect, iter(range(10))
 
     def fail_once(step: IssuedStep) -> Any:
@@ -198,10 +205,11 @@ def test_a_step_whose_tokens_cannot_be_had_is_computed_again(in_turn: Engine, mo
         return collect(step)
 
     monkeypatch.setattr(IssuedStep, "collect", fail_once)
-    with pytest.raises(KeyboardInterrupt):  # the newcomer's encoder is in the step after this one
+    with pytest.raises(KeyboardInterrupt):  # the new one's encoder is in the step after this one
         engine.step()
     monkeypatch.setattr(IssuedStep, "collect", collect)
     finished = run_to_the_end(engine)
-    assert [*finished] == ["word"]
-    assert results(finished["word"]) == results(in_turn.generate(WORDS[0], GREEDY)[0])
+    assert sorted(finished) == ["new", "word"]
+    expected = in_turn.generate(WORDS[:2], GREEDY, progress=False)
+    assert [results(finished["word"]), results(finished["new"])] == [results(each) for each in expected]
     assert_nothing_is_held(engine)

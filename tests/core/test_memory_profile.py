@@ -36,10 +36,10 @@ def test_the_largest_step_uses_up_its_budgets_and_runs(name: str, whisper: Path)
         max_encoder_tokens=100,
     )
     limits = engine.scheduler.config
-    runner = engine.worker.runner
+    runner = engine.executor.worker.runner
     features = type(runner.model).longest_features(engine.model_config)
     step = largest_step(engine.shape, limits, 16, features)
-    encoder = [group.encoder_seq_data.num_tokens for group in step if group.runs_encoder]
+    encoder = [group.num_encoder_tokens for group in step if group.runs_encoder]
     longest = min(engine.shape.max_source_positions or 100, 100)
     assert encoder == [longest] * min(3, 100 // longest)
     assert sum(data.num_tokens for group in step for data in group.seq_data.values()) == 30
@@ -70,7 +70,7 @@ def test_the_cache_takes_the_share_of_the_memory_that_it_may() -> None:
     engine = Engine(CMUDICT / "bart-g2p", device="cuda", gpu_memory_utilization=0.5)
     size = block_bytes(engine.shape, engine.config.block_size, getattr(torch, engine.config.dtype))
     total = torch.cuda.mem_get_info()[1]
-    assert 0.4 * total < engine.worker.num_device_blocks * size < 0.5 * total
+    assert 0.4 * total < engine.executor.worker.num_device_blocks * size < 0.5 * total
     assert engine.generate("transept", SamplingParams(temperature=0.0, max_tokens=9))[0].outputs[0].token_ids
 
 

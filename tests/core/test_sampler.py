@@ -1,5 +1,6 @@
 """The sampler against transformers' logits processors, hand-written loops and the distributions it should draw from."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -21,7 +22,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from transept.core.execution.sampler import Sampler, SamplingRow
+from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SequenceData
 
@@ -35,8 +36,8 @@ ALL = VOCAB_SIZE  # as logprobs: every token's
 
 def new_sampler():
     """A sampler whose draws are collected at once."""
-    sampler = Sampler((EOS,), CPU)
-    return lambda logits, rows: sampler(logits, rows).collect()
+    sampler = Sampler(CPU)
+    return lambda logits, rows: Drawn([sampler(logits, rows)]).collect()
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def random_logits(rows, seed=0, spread=3.0):
 
 
 def row(params, seq_id=0, output=(), prompt=PROMPT, sample_index=0, num_samples=1):
+    params = dataclasses.replace(params, eos_token_ids=(EOS,))
     return SamplingRow(seq_id, SequenceData(list(prompt), list(output), sample_index), params, num_samples)
 
 

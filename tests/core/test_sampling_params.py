@@ -230,6 +230,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"begin_suppress_tokens": []},
         {"stop": "a"},
         {"stop_token_ids": [1]},
+        {"eos_token_ids": [7]},
         {"ignore_eos": True},
         {"logprobs": 1},
         {"skip_special_tokens": False},
@@ -372,7 +373,8 @@ def test_resolve_keeps_what_the_user_gave():
         "n": 2, "max_tokens": 9, "min_tokens": 3, "temperature": 0.7, "top_k": 4, "top_p": 0.9, "min_p": 0.01,
         "repetition_penalty": 1.2, "presence_penalty": 0.1, "frequency_penalty": 0.2, "logit_bias": {1: 2.0},
         "allowed_token_ids": [1, 2, 3], "suppress_tokens": [9], "begin_suppress_tokens": [8], "stop": "x",
-        "stop_token_ids": [7], "ignore_eos": True, "seed": 5, "logprobs": 2, "skip_special_tokens": False,
+        "stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True, "seed": 5, "logprobs": 2,
+        "skip_special_tokens": False,
         "num_beams": 1, "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
         "no_repeat_ngram_size": 2, "bad_words_ids": [[4, 5]], "forced_bos_token_id": 3, "forced_eos_token_id": 4,
     }  # fmt: skip

@@ -106,32 +106,36 @@ def test_equal_contents_are_encoded_once_and_evicted_only_when_blocks_are_needed
     assert (sim.manager.num_encoder_runs, sim.manager.num_encoder_hits) == (5, 4)
 
 
-def test_a_failed_step_leaves_no_content_to_share() -> None:
+def test_what_shares_an_encoder_run_that_failed_starts_anew_and_runs_its_own() -> None:
     sim = Simulation()
-    sim.add(encoder=8, content=True)
-    sim.add(encoder=8, content=True)
+    other = sim.add(encoder=5)
+    failing, sharing = sim.add(encoder=8, content=True), sim.add(encoder=8, content=True)
     outputs = sim.scheduler.schedule()
-    assert [metadata.runs_encoder for metadata in outputs.metadata] == [True, False]
-    sim.scheduler.abort_newcomers(outputs)
-    sim.check_empty()
+    assert [metadata.runs_encoder for metadata in outputs.step.metadata] == [True, True, False]
+    sim.scheduler.forget_encoded(failing)
+    sim.scheduler.abort_seq_group(failing.request_id)
     sim.manager.check_integrity()
-    sim.add(encoder=8, content=True)
-    assert [metadata.runs_encoder for metadata in sim.scheduler.schedule().metadata] == [True]
+    assert sim.scheduler.running == [other]
+    assert sim.scheduler.queue == [sharing]
+    again = sim.scheduler.schedule().step.metadata[-1]
+    assert (again.request_id, again.is_prefill, again.runs_encoder) == (sharing.request_id, True, True)
 
 
-def test_a_step_that_fails_after_its_newcomer_was_aborted() -> None:
-    sim = Simulation()
-    old = make_group("name", 8, [1], content_key=b"sound")
-    sim.scheduler.add_seq_group(old)
-    outputs = sim.scheduler.schedule()
-    sim.scheduler.abort_seq_group("name")
-    new = make_group("name", 8, [1], arrival=1)
-    sim.scheduler.add_seq_group(new)
-    sim.scheduler.abort_newcomers(outputs)
-    assert sim.scheduler.queue == [new]
-    assert not sim.manager.is_encoded(old)
+def test_what_was_swapped_out_can_be_computed_anew_instead() -> None:
+    sim = Simulation(device=9, host=4)
+    never_ending(sim)
+    old, young = sim.add(encoder=8, prompt=5), sim.add(encoder=8, prompt=5)
+    for _ in range(5):
+        sim.step()
+    assert status(young) is SequenceStatus.SWAPPED
+    sim.scheduler.restart_swapped()
+    assert status(young) is SequenceStatus.WAITING
+    assert sim.manager.num_free_host_blocks == 4
     sim.manager.check_integrity()
-    assert sim.manager.num_free_device_blocks == sim.manager.num_device_blocks
+    sim.scheduler.abort_seq_group(old.request_id)
+    outputs = sim.scheduler.schedule()
+    assert outputs.step.metadata[0].is_prefill
+    assert outputs.step.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
 
 
 def test_simulation_meets_every_kind_of_preemption() -> None:
@@ -145,20 +149,20 @@ def test_simulation_meets_every_kind_of_preemption() -> None:
         assert (sim.preempted_by_swap > 0) == (host > 0)
 
 
-def test_newcomers_and_running_sequences_share_a_step() -> None:
+def test_prefills_and_running_sequences_share_a_step() -> None:
     sim = Simulation()
     first = sim.add(encoder=8, prompt=3)
     outputs = sim.step()
-    assert [m.is_newcomer for m in outputs.metadata] == [True]
+    assert [m.is_prefill for m in outputs.step.metadata] == [True]
     second = sim.add(encoder=5, prompt=2, n=2)
     outputs = sim.step()
     assert outputs.groups == [first, second]
-    assert [m.is_newcomer for m in outputs.metadata] == [False, True]
-    assert [m.num_samples for m in outputs.metadata] == [1, 2]
-    newcomer = outputs.metadata[1]
-    assert newcomer.encoder_seq_data.num_tokens == 5
-    assert newcomer.cross_block_table == sim.manager.get_cross_block_table(second)
-    assert [m.num_samples for m in sim.step().metadata] == [1, 1]
+    assert [m.is_prefill for m in outputs.step.metadata] == [False, True]
+    assert [m.num_samples for m in outputs.step.metadata] == [1, 2]
+    prefill = outputs.step.metadata[1]
+    assert prefill.num_encoder_tokens == 5
+    assert prefill.cross_block_table == sim.manager.get_cross_block_table(second)
+    assert [m.num_samples for m in sim.step().step.metadata] == [1, 1]
     assert len(second.seqs) == 2
 
 
@@ -214,7 +218,7 @@ def test_the_youngest_is_preempted_to_the_host_or_recomputed(host: int, kind: Se
     outputs = sim.step()  # both need a block
     assert outputs.groups == [old]
     assert status(young) is kind
-    assert len(outputs.blocks_to_swap_out) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert len(outputs.step.blocks_to_swap_out) == (4 if kind is SequenceStatus.SWAPPED else 0)
     assert sim.scheduler.queue == [young, third]  # back at its place; the third, though it would fit, comes after it
     assert len(young.seqs[0].output_token_ids) == 4
     for _ in range(3):
@@ -223,9 +227,9 @@ def test_the_youngest_is_preempted_to_the_host_or_recomputed(host: int, kind: Se
     sim.scheduler.free_finished_seq_groups()
     outputs = sim.scheduler.schedule()
     assert outputs.groups == [young, third]
-    assert outputs.metadata[0].is_newcomer == (kind is SequenceStatus.WAITING)
-    assert outputs.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
-    assert len(outputs.blocks_to_swap_in) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert outputs.step.metadata[0].is_prefill == (kind is SequenceStatus.WAITING)
+    assert outputs.step.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
+    assert len(outputs.step.blocks_to_swap_in) == (4 if kind is SequenceStatus.SWAPPED else 0)
     assert sim.manager.num_free_host_blocks == host
 
 
@@ -258,7 +262,7 @@ def test_a_finished_sample_gives_its_blocks_back_while_its_group_goes_on() -> No
     ended.status = SequenceStatus.STOPPED
     assert sim.scheduler.free_finished_seq_groups() == []
     assert sim.manager.num_free_device_blocks == free + 1  # the prompt's block is still shared
-    (metadata,) = sim.step().metadata
+    (metadata,) = sim.step().step.metadata
     assert list(metadata.seq_data) == [group.seqs[1].seq_id]
     assert metadata.num_samples == 1
 

@@ -48,7 +48,7 @@ def outcome(seq):
 def run(tokenizer):
     def run(text, *, eos=(EOS,), **options):
         token_ids = text if isinstance(text, list) else tokenizer(text, add_special_tokens=False).input_ids
-        return decode_until_finished(StopChecker(eos, tokenizer), SamplingParams(**options), token_ids)
+        return decode_until_finished(StopChecker(tokenizer), SamplingParams(eos_token_ids=eos, **options), token_ids)
 
     return run
 
@@ -139,11 +139,11 @@ def test_a_stop_string_can_be_a_special_token_that_is_kept(run):
 
 @pytest.mark.parametrize("text", [" one 🦉", " one é", " one 鯨", " one 🦉 two 👩🏽‍🚀 three"])
 def test_unfinished_text_ends_with_a_whole_character(tokenizer, text):
-    checker = StopChecker((EOS,), tokenizer)
+    checker = StopChecker(tokenizer)
     token_ids = tokenizer(text, add_special_tokens=False).input_ids
     shown = []
     for length in range(1, len(token_ids) + 1):
-        seq = decode_until_finished(checker, SamplingParams(), token_ids[:length])
+        seq = decode_until_finished(checker, SamplingParams(eos_token_ids=[EOS]), token_ids[:length])
         checker.update_text(seq, SamplingParams())
         shown.append(seq.output_text)
     assert shown[-1] == text
@@ -172,7 +172,8 @@ def test_a_stop_string_of_several_tokens_in_one_character(run):
 )
 def test_without_a_tokenizer_tokens_end_a_sequence_and_texts_are_empty(options, expected):
     options = dict(options)
-    checker = StopChecker(options.pop("eos", ()), None)
-    seq = decode_until_finished(checker, SamplingParams(**options), FIVE_IDS)
-    checker.update_text(seq, SamplingParams(**options))
+    params = SamplingParams(eos_token_ids=options.pop("eos", ()), **options)
+    checker = StopChecker(None)
+    seq = decode_until_finished(checker, params, FIVE_IDS)
+    checker.update_text(seq, params)
     assert outcome(seq) == expected

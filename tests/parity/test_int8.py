@@ -56,9 +56,9 @@ def test_requests_that_lose_their_blocks_say_the_same(swap_bytes: int, tmp_path:
     parity = ROWS["bart-large-cnn"].parity(tmp_path)
     prompts = [{"prompt_tokens": prompt} for prompt in parity.prompts]
     ample = Engine(tmp_path, quantization="int8", block_size=4)
-    assert ample.worker.cache.layers[0].dtype is torch.float16
+    assert ample.executor.worker.cache.layers[0].dtype is torch.float16
     longest = max(map(len, parity.prompts)) + GREEDY.max_tokens + 2
-    num_bytes = (longest // 4 + 4) * sum(layer[:, 0].nbytes for layer in ample.worker.cache.layers)
+    num_bytes = (longest // 4 + 4) * sum(layer[:, 0].nbytes for layer in ample.executor.worker.cache.layers)
     tight = Engine(tmp_path, quantization="int8", block_size=4, kv_cache_bytes=num_bytes, swap_bytes=swap_bytes)
     expected = {
         str(index): output.outputs[0].token_ids
@@ -102,7 +102,7 @@ def test_a_ctranslate2_checkpoint_in_int8_is_taken_as_it_is(
 
     engine = Engine(directory)
     assert engine.config.quantization == "int8"
-    weight = engine.worker.runner.model.decoder.layers[1].ffn.fc1.weight
+    weight = engine.executor.worker.runner.model.decoder.layers[1].ffn.fc1.weight
     place = CTranslate2Checkpoint(directory).variables["decoder/layer_1/ffn/linear_0/weight"]
     count = place.shape[0] * place.shape[1]
     stored = np.frombuffer((directory / "model.bin").read_bytes(), np.int8, count, place.offset).reshape(place.shape)

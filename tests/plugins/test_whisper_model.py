@@ -20,11 +20,11 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.config import EngineConfig
+from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.worker import Worker
 from transept.core.layers.linear import ParallelGroup
 from transept.core.sampling_params import SamplingParams
-from transept.core.scheduler import SchedulerOutputs
-from transept.core.sequence import EncoderInputs, SampledToken, SequenceData, SequenceGroupMetadata
+from transept.core.sequence import EncoderInputs, SampledToken, SequenceData, SequenceGroupMetadata, StepInput
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.plugins.whisper.weights import HUGGINGFACE
 
@@ -227,12 +227,14 @@ class Request:
     cross_table: list[int] = field(default_factory=list)
     tables: list[list[int]] = field(default_factory=list)  # one a sample
 
-    def metadata(self, index: int, num_outputs: int, is_newcomer: bool) -> SequenceGroupMetadata:
+    def metadata(self, index: int, num_outputs: int, is_prefill: bool) -> SequenceGroupMetadata:
         seq_ids = [100 * index + sample for sample in range(len(self.sequences))]
+        encoder = EncoderInputs(None, [], self.features.shape[1] // 2, {"input_features": self.features})
         return SequenceGroupMetadata(
             request_id=f"request {index}",
-            is_newcomer=is_newcomer,
-            runs_encoder=is_newcomer,
+            is_prefill=is_prefill,
+            encoder_inputs=encoder if is_prefill else None,
+            num_encoder_tokens=encoder.num_tokens,
             seq_data={
                 seq_id: SequenceData(self.prompt, output[:num_outputs], sample)
                 for sample, (seq_id, output) in enumerate(zip(seq_ids, self.sequences, strict=True))
@@ -240,7 +242,6 @@ class Request:
             sampling_params=PARAMS,
             num_samples=1,
             block_tables=dict(zip(seq_ids, self.tables, strict=True)),
-            encoder_seq_data=EncoderInputs(None, [], self.features.shape[1] // 2, {"input_features": self.features}),
             cross_block_table=self.cross_table,
         )
 
@@ -257,11 +258,7 @@ class House:
             kv_cache_bytes=16 << 20,
             swap_bytes=8 << 20,
         )
-        checkpoint = open_checkpoint(case.path)
-        limits = config.scheduler_config(None, None)
-        self.worker = Worker(
-            WhisperForConditionalGeneration, case.config, checkpoint, HUGGINGFACE, config, limits, eos_token_ids=(2,)
-        )
+        self.worker = Worker(WorkerConfig(case.path, config, config.scheduler_config(None, None)))
         for layer in self.worker.cache.layers + self.worker.cache.host_layers:
             layer.fill_(float("nan"))
         self.block_size = block_size
@@ -351,7 +348,7 @@ def test_steps_equal_transformers_whoever_shares_them(
     }
     for step in steps:
         metadata = [requests[index].metadata(index, outputs, newcomer) for index, outputs, newcomer in step]
-        sampled = house.worker.issue(SchedulerOutputs(metadata=metadata)).collect().sampled
+        sampled = house.worker.issue(StepInput(metadata=metadata)).collect().sampled
         assert sampled.keys() == {seq_id for group in metadata for seq_id in group.seq_data}
         for index, outputs, _ in step:
             for sample in range(len(requests[index].sequences)):
@@ -367,14 +364,14 @@ def test_forked_samples_share_blocks_until_they_differ(case: Case) -> None:
     request = make_requests(case)[2]
     request.prompt = request.prompt[:6]  # one full block and a half
     parent = house.admit(Request(request.features, request.prompt, request.sequences[:1]))
-    house.worker.issue(SchedulerOutputs(metadata=[parent.metadata(0, 0, True)]))
+    house.worker.issue(StepInput(metadata=[parent.metadata(0, 0, True)]))
     (table,) = parent.tables
     twin = [table[0], *house.take(len(request.prompt) - 4 + len(request.sequences[1]))]
     forked = Request(request.features, request.prompt, request.sequences, parent.cross_table, [table, twin])
     expected = [case.expected_logprobs(request.features, request.prompt + output) for output in request.sequences]
     for outputs in range(1, 6):
         copies = [(table[1], twin[1])] if outputs == 1 else []
-        step = SchedulerOutputs(metadata=[forked.metadata(0, outputs, False)], blocks_to_copy=copies)
+        step = StepInput(metadata=[forked.metadata(0, outputs, False)], blocks_to_copy=copies)
         sampled = house.worker.issue(step).collect().sampled
         for sample in (0, 1):
             wanted = expected[sample][len(request.prompt) - 1 + outputs]
@@ -386,17 +383,17 @@ def test_a_request_goes_on_after_it_was_swapped_out_and_in(case: Case) -> None:
     request = house.admit(make_requests(case)[0])
     (table,) = request.tables
     expected = case.expected_logprobs(request.features, request.prompt + request.sequences[0])
-    house.worker.issue(SchedulerOutputs(metadata=[request.metadata(0, 0, True)]))
+    house.worker.issue(StepInput(metadata=[request.metadata(0, 0, True)]))
     blocks = request.cross_table + table
     out = [(block, host) for host, block in enumerate(blocks)]
-    house.worker.issue(SchedulerOutputs(blocks_to_swap_out=out))
+    house.worker.issue(StepInput(blocks_to_swap_out=out))
     for layer in house.worker.cache.layers:
         layer[:, blocks] = float("nan")
     elsewhere = [house.free.pop() for _ in blocks]
     request.cross_table, request.tables = elsewhere[: -len(table)], [elsewhere[-len(table) :]]
     back = list(enumerate(elsewhere))
     sampled = (
-        house.worker.issue(SchedulerOutputs(metadata=[request.metadata(0, 1, False)], blocks_to_swap_in=back))
+        house.worker.issue(StepInput(metadata=[request.metadata(0, 1, False)], blocks_to_swap_in=back))
         .collect()
         .sampled
     )

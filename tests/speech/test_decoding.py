@@ -12,7 +12,7 @@ from whisper.tokenizer import get_tokenizer
 from whisper.utils import compression_ratio as openai_compression_ratio
 
 from transept import Transcriber, TranscriptionOptions
-from transept.speech.conversation import Ask, converse
+from transept.core.jobs import Submit
 from transept.speech.decoding import DecodedWindow, compression_ratio, decode_window, is_silent
 
 TOKENIZER = get_tokenizer(multilingual=False)
@@ -42,11 +42,11 @@ def decode(
                 ask = inner.send(answer)
             except StopIteration as end:
                 return end.value
-            assert isinstance(ask, Ask)
-            requests.extend((prompt["prompt_tokens"], params) for prompt, params in ask.requests)
+            assert isinstance(ask, Submit)
+            requests.extend((each.prompt["prompt_tokens"], each.sampling_params) for each in ask.requests)
             answer = yield ask
 
-    ((_, decoded),) = converse(transcriber.engine, [job()], max_jobs=1)
+    ((_, decoded),) = transcriber.engine.runner.run([job()], max_jobs=1)
     if isinstance(decoded, Exception):
         raise decoded
     return decoded, requests

@@ -22,8 +22,9 @@ from whisper.tokenizer import get_tokenizer
 from whisper.utils import compression_ratio
 
 from transept import Engine, TranscriptionOptions, Word
+from transept.core.jobs import Offload, Submit
 from transept.speech import sequential
-from transept.speech.conversation import Ask, Found
+from transept.speech.events import Found
 from transept.speech.speech_model import SpeechModel
 
 TOKENIZER = get_tokenizer(multilingual=False)
@@ -76,11 +77,12 @@ def ours(model: SpeechModel, script: list[Answer], options: TranscriptionOptions
             event = job.send(reply)
         except StopIteration as end:
             return end.value[1], prompts
-        if isinstance(event, Found):
-            reply = None
+        if isinstance(event, Found | Offload):
+            reply = event.function() if isinstance(event, Offload) else None
             continue
-        assert isinstance(event, Ask)
-        ((prompt, _),) = event.requests
+        assert isinstance(event, Submit)
+        (request,) = event.requests
+        prompt = request.prompt
         answer = script[len(prompts) % len(script)]
         prompts.append(prompt["prompt_tokens"])
         total = answer.avg_logprob * (len(answer.tokens) + 1)

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,18 +172,51 @@ def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, 
 def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_recording, clip: Path) -> None:
     stream = transcriber.stream(long_recording[0])
     next(stream)
-    with pytest.raises(ParameterError, match="read the other transcription to its end"):
-        transcriber.transcribe(clip)
     stream.close()
     assert_idle(transcriber)
     assert transcriber.transcribe(clip).text == SENTENCE
+
+
+def test_streams_and_other_transcriptions_may_be_under_way_at_once(
+    transcriber: Transcriber, long_recording, clip: Path
+) -> None:
+    expected = transcriber.transcribe(long_recording[0], temperature=0.0).segments
+    streams = [transcriber.stream(long_recording[0], temperature=0.0) for _ in range(2)]
+    begun = [[next(stream)] for stream in streams]
+    assert transcriber.transcribe(clip, batched=True, word_timestamps=True).text == SENTENCE
+    for stream, segments in zip(streams, begun, strict=True):
+        assert [*segments, *stream] == expected
+    assert_idle(transcriber)
+
+
+def test_calls_from_several_threads_give_what_each_gives_alone(transcriber: Transcriber, clips: list[Path]) -> None:
+    ways: list[dict[str, Any]] = [{}, {"batched": True}, {"word_timestamps": True}, {"vad": True}]
+    calls = [(clip, way) for clip in clips for way in ways] * 2
+    expected = [transcriber.transcribe(clip, **way) for clip, way in calls[: len(calls) // 2]] * 2
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda call: transcriber.transcribe(call[0], **call[1]), calls))
+    assert [result.segments for result in results] == [result.segments for result in expected]
+    assert_idle(transcriber)
+
+
+def test_results_may_be_had_as_they_are_done(transcriber: Transcriber, long_recording, clip: Path) -> None:
+    recordings = [long_recording[0], clip, b"not audio", clip]
+    results = list(transcriber.transcribe_as_completed(recordings, temperature=0.0))
+    assert [index for index, _ in results][-1] == 0  # the long one
+    in_order = list(transcriber.transcribe_many(recordings, temperature=0.0))
+    by_number = dict(results)
+    assert isinstance(by_number[2], MediaError)
+    assert str(by_number[2]) == str(in_order[2])
+    assert [by_number[index] for index in (0, 1, 3)] == [in_order[index] for index in (0, 1, 3)]
+    with pytest.raises(ParameterError, match="list of recordings"):
+        transcriber.transcribe_as_completed("talk.flac")
 
 
 @pytest.mark.parametrize("options", [{}, {"word_timestamps": True}, {"batched": True}])
 def test_an_interrupt_leaves_nothing_behind(
     transcriber: Transcriber, clip: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
 ) -> None:
-    step, steps = transcriber.engine.step, []
+    step, steps = transcriber.engine.core.step, []
 
     def interrupted():
         steps.append(1)
@@ -189,7 +224,7 @@ def test_an_interrupt_leaves_nothing_behind(
             raise KeyboardInterrupt
         return step()
 
-    monkeypatch.setattr(transcriber.engine, "step", interrupted)
+    monkeypatch.setattr(transcriber.engine.core, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         transcriber.transcribe(clip, **options)
     assert_idle(transcriber)

@@ -30,12 +30,12 @@ class BeamSearch:
     """The state of one request's search.
 
     params: the request's, completed. num_forced: tokens of the decoder prompt that count as new in a hypothesis'
-        length (see `num_forced_tokens`). num_eos: how many end-of-sequence tokens the model has.
+        length (see `num_forced_tokens`).
 
     hypotheses: copies of beams that have ended, best first, num_beams times patience at most. They hold no blocks.
     """
 
-    def __init__(self, params: SamplingParams, num_forced: int, num_eos: int) -> None:
+    def __init__(self, params: SamplingParams, num_forced: int) -> None:
         assert params.num_beams is not None
         assert params.length_penalty is not None
         self.params = params
@@ -43,6 +43,7 @@ class BeamSearch:
         self.num_hypotheses = max(1, round(params.num_beams * params.patience))
         self.length_penalty = params.length_penalty
         self.num_forced = num_forced
+        num_eos = len(params.eos_token_ids or ())
         self.num_candidates = max(2, 1 + num_eos) * params.num_beams  # should every beam end, as many can go on
         self.hypotheses: list[Sequence] = []
 

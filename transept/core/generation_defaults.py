@@ -45,12 +45,14 @@ def resolve(
     prompt_token_ids: Sequence[int],
     max_positions: int | None,
     vocab_size: int,
+    eos_token_ids: Sequence[int] = (),
 ) -> SamplingParams:
     """The same parameters with nothing left None that the checkpoint could fill.
 
     generation_config: a transformers GenerationConfig. prompt_token_ids: the decoder prompt. max_positions: how many
         the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
     vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
+    eos_token_ids: what ends a sequence where neither params nor generation_config say.
     A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
     contradict each other or the vocabulary.
     """
@@ -75,7 +77,7 @@ def resolve(
     sampled = temperature > 0.0 and bool(getattr(generation_config, "do_sample", False))
     forced_bos = known("forced_bos_token_id", params.forced_bos_token_id)
     num_forced = num_forced_tokens(prompt_token_ids, forced_bos[0] if forced_bos else None)
-    eos_token_ids = known("eos_token_id", None)
+    eos_token_ids = known("eos_token_id", params.eos_token_ids) or tuple(eos_token_ids)
     completed = dataclasses.replace(
         params,
         max_tokens=_max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions),
@@ -93,6 +95,7 @@ def resolve(
         bad_words_ids=_bad_words_ids(given("bad_words_ids", ()), eos_token_ids),
         forced_bos_token_id=forced_bos[0] if forced_bos else None,
         forced_eos_token_id=known("forced_eos_token_id", params.forced_eos_token_id),
+        eos_token_ids=eos_token_ids,
         seed=secrets.randbits(63) if params.seed is None and temperature > 0.0 else params.seed,
     )
     min_tokens = params.min_tokens
@@ -100,9 +103,7 @@ def resolve(
         assert completed.max_tokens is not None
         default = _min_tokens(generation_config, len(prompt_token_ids), num_forced)
         min_tokens = min(default, completed.max_tokens)
-    completed = dataclasses.replace(completed, min_tokens=min_tokens)
-    completed.check_allowed(eos_token_ids)
-    return completed
+    return dataclasses.replace(completed, min_tokens=min_tokens)
 
 
 def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:
@@ -197,6 +198,7 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "bad_words_ids": [token for word in params.bad_words_ids or () for token in word],
         "forced_bos_token_id": () if forced_bos is None else (forced_bos,),
         "forced_eos_token_id": params.forced_eos_token_id or (),
+        "eos_token_ids": params.eos_token_ids or (),
         "stop_token_ids": params.stop_token_ids,
     }
     for name, tokens in given.items():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from transept.core.prompt_probe import ProbeResult
 from transept.core.sequence import Sequence, SequenceGroup
+from transept.errors import TranseptError
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class CompletionOutput:
     cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
     score: what a beam search ranks its finished outputs by (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
-    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"``, ``"abort"``, or None so far.
+    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"``, ``"abort"``, ``"error"``; None
+        so far.
     stop_reason: the stop string or stop token id that ended it, if one of the request's own did.
     """
 
@@ -38,6 +40,8 @@ class RequestOutput:
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
     prompt_probe: what the request's PromptProbe read, once its first step is done; else None.
     outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).
+    error: what ended the request before its time; its outputs are then what it had come to. Usually a
+        RequestFailedError, whose ``__cause__`` is what was raised.
     """
 
     request_id: str
@@ -48,6 +52,7 @@ class RequestOutput:
     prompt_probe: ProbeResult | None
     outputs: list[CompletionOutput]
     finished: bool
+    error: TranseptError | None = None
 
     @classmethod
     def from_seq_group(cls, group: SequenceGroup) -> RequestOutput:
@@ -62,6 +67,7 @@ class RequestOutput:
             prompt_probe=group.probe_result,
             outputs=[_completion(index, seq, group) for index, seq in enumerate(group.seqs)],
             finished=group.finished,
+            error=group.error,
         )
 
 

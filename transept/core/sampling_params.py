@@ -57,7 +57,7 @@ class SamplingParams:
         Requests with equal ones share a call, so let them be hashable and equal where they do the same. A beam search
         normalises what they leave.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
-    ignore_eos: go on after the end-of-sequence token.
+    eos_token_ids: the end-of-sequence tokens. Default: the checkpoint's. ignore_eos: go on after them.
     seed: makes samples reproducible, whatever else is in the batch.
     logprobs: log probabilities of that many likeliest tokens, and the drawn one, at every position. They are taken
         after penalties, bias and suppression, before temperature and truncation; a beam search takes them before all
@@ -96,6 +96,7 @@ class SamplingParams:
     logits_processors: Sequence[LogitsProcessor] = ()
     stop: str | Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
+    eos_token_ids: Sequence[int] | None = None
     ignore_eos: bool = False
     seed: int | None = field(default=None, compare=False)  # rows that differ in it alone are sampled together
     logprobs: int | None = None
@@ -112,7 +113,13 @@ class SamplingParams:
         freeze(self, "logits_processors", _processors(self.logits_processors))
         if isinstance(self.forced_eos_token_id, int):
             freeze(self, "forced_eos_token_id", (self.forced_eos_token_id,))
-        for name in ("allowed_token_ids", "suppress_tokens", "begin_suppress_tokens", "forced_eos_token_id"):
+        for name in (
+            "allowed_token_ids",
+            "suppress_tokens",
+            "begin_suppress_tokens",
+            "forced_eos_token_id",
+            "eos_token_ids",
+        ):
             value = getattr(self, name)
             freeze(self, name, None if value is None else _token_ids(name, value))
         if self.bad_words_ids is not None:
@@ -198,7 +205,7 @@ class SamplingParams:
                     raise ParameterError(
                         f"temperature=0 is greedy, so {name}={value} has no meaning; set temperature above 0 to sample"
                     )
-        self.check_allowed(())
+        self._check_allowed()
 
     def _check_beam_search(self) -> None:
         width = f"num_beams={self.num_beams}"
@@ -214,14 +221,14 @@ class SamplingParams:
         if self.stop:
             raise ParameterError(f"stop strings do not go with {width}; use stop_token_ids, or num_beams=1")
 
-    def check_allowed(self, eos_token_ids: Sequence[int]) -> None:
+    def _check_allowed(self) -> None:
         """Raise ParameterError unless something is left to draw at every position."""
         if self.allowed_token_ids is None:
             return
         left = {*self.allowed_token_ids}.difference(self.suppress_tokens or (), self.begin_suppress_tokens or ())
         if not left:
             raise ParameterError("allowed_token_ids leaves no token: it is empty or all of it is suppressed")
-        if self.min_tokens and not left.difference(self.stop_token_ids, eos_token_ids):
+        if self.min_tokens and not left.difference(self.stop_token_ids, self.eos_token_ids or ()):
             raise ParameterError(
                 "allowed_token_ids leaves only tokens that end the output, and min_tokens forbids them"
             )

@@ -14,30 +14,25 @@ from operator import attrgetter
 from transept.core.block_allocator import BlockError
 from transept.core.block_manager import AllocStatus, BlockSpaceManager
 from transept.core.config import SchedulerConfig
-from transept.core.sequence import Sequence, SequenceData, SequenceGroup, SequenceGroupMetadata, SequenceStatus
+from transept.core.sequence import (
+    Sequence,
+    SequenceData,
+    SequenceGroup,
+    SequenceGroupMetadata,
+    SequenceStatus,
+    StepInput,
+)
 from transept.errors import CapacityError, ParameterError
 
 _ARRIVAL = attrgetter("arrival")
 
 
-@dataclass
+@dataclass(frozen=True)
 class SchedulerOutputs:
-    """One step. Its token lists and block tables are live: they hold until the engine appends the step's tokens.
+    """One step, and whose it is. groups: aligned with step.metadata."""
 
-    The execution side moves blocks before it computes, in this order: out, in, copy. A block freed by one move may be
-    the destination of a later one.
-
-    metadata: what each group computes; the encoder runs for those with runs_encoder.
-    groups: the groups themselves, aligned with metadata.
-    blocks_to_swap_out: (device, host) pairs. blocks_to_swap_in: (host, device) pairs.
-    blocks_to_copy: (source, destination) pairs on the device.
-    """
-
-    metadata: list[SequenceGroupMetadata] = field(default_factory=list)
     groups: list[SequenceGroup] = field(default_factory=list)
-    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)
-    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)
-    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
+    step: StepInput = field(default_factory=StepInput)
 
 
 class Scheduler:
@@ -86,13 +81,27 @@ class Scheduler:
         self._free(group)
         return group
 
-    def abort_newcomers(self, outputs: SchedulerOutputs) -> None:
-        """Drop the requests that a failed step was to start, and what their encoders may not have written."""
-        for group, metadata in zip(outputs.groups, outputs.metadata, strict=True):
-            if metadata.runs_encoder:
-                self.block_manager.forget_encoded(group)
-            if metadata.is_newcomer and self._groups.get(group.request_id) is group:  # its name may be another's by now
-                self.abort_seq_group(group.request_id)
+    def restart(self, group: SequenceGroup) -> None:
+        """Put a running group back into the queue: it keeps its tokens, and its cache is computed anew."""
+        self.running.remove(group)
+        self._free(group)
+        self._requeue(group, SequenceStatus.WAITING)
+
+    def restart_swapped(self) -> None:
+        """Compute anew what was swapped out, since the copies on the host cannot be trusted."""
+        for group in self.queue:
+            if group.unfinished_seqs[0].status is SequenceStatus.SWAPPED:
+                self._free(group)
+                for seq in group.unfinished_seqs:
+                    seq.status = SequenceStatus.WAITING
+
+    def forget_encoded(self, group: SequenceGroup) -> None:
+        """Trust nothing that the group's encoder was to write into its cross table; who shares the table restarts."""
+        table = self.block_manager.cross_block_tables.get(group.request_id)
+        self.block_manager.forget_encoded(group)
+        for other in [each for each in self.running if each is not group]:
+            if self.block_manager.cross_block_tables[other.request_id] is table:
+                self.restart(other)
 
     def fork_seq(self, parent: Sequence, child: Sequence) -> None:
         """Let a new sequence of a running group share its parent's blocks. The caller puts it into the group."""
@@ -119,7 +128,7 @@ class Scheduler:
         return finished
 
     def schedule(self) -> SchedulerOutputs:
-        """Decide the next step: every running group that keeps its blocks, and newcomers that fit beside them.
+        """Decide the next step: every running group that keeps its blocks, and prefills that fit beside them.
 
         A step either preempts or admits, never both: what was just preempted must not come straight back, nor a
         younger group take its place.
@@ -155,12 +164,12 @@ class Scheduler:
         """Start groups from the head of the queue, swapped or waiting alike, until one does not fit.
 
         Invariant: nothing overtakes the head of the queue. With nothing running the head always fits: all blocks and
-        budgets are free then, and `add_seq_group` refused what exceeds them. Beside running sequences a newcomer must
+        budgets are free then, and `add_seq_group` refused what exceeds them. Beside running sequences a prefill must
         leave one free block for each, so that it is not preempted at their next block boundary.
         """
         config = self.config
         num_seqs = sum(group.max_num_seqs for group in self.running)
-        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.metadata)
+        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.step.metadata)
         encoder_tokens = 0
         while self.queue:
             group = self.queue[0]
@@ -180,7 +189,7 @@ class Scheduler:
             if swapped:
                 if not self.block_manager.can_swap_in(group, reserve):
                     return
-                outputs.blocks_to_swap_in += self.block_manager.swap_in(group)
+                outputs.step.blocks_to_swap_in.extend(self.block_manager.swap_in(group))
             else:
                 if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
                     return
@@ -188,22 +197,26 @@ class Scheduler:
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
-            self._run(group, outputs, is_newcomer=not swapped, runs_encoder=runs_encoder)
+            self._run(group, outputs, is_prefill=not swapped, runs_encoder=runs_encoder)
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
         """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
         swap = self.block_manager.can_swap_out(group)
         if swap:
-            outputs.blocks_to_swap_out += self.block_manager.swap_out(group)
+            outputs.step.blocks_to_swap_out.extend(self.block_manager.swap_out(group))
         else:
             self._free(group)
+        self._requeue(group, SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING)
+
+    def _requeue(self, group: SequenceGroup, status: SequenceStatus) -> None:
         group.metadata = None
+        group.num_restarts += 1
         for seq in group.unfinished_seqs:
-            seq.status = SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING
+            seq.status = status
         insort(self.queue, group, key=_ARRIVAL)
 
     def _run(
-        self, group: SequenceGroup, outputs: SchedulerOutputs, is_newcomer: bool = False, runs_encoder: bool = False
+        self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False, runs_encoder: bool = False
     ) -> None:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
@@ -211,15 +224,17 @@ class Scheduler:
         if not seqs:
             return  # it has ended, or will with the token that is pending
         for seq in seqs:
-            copied = manager.append_slots(seq)  # a newcomer's table has the slot already
+            copied = manager.append_slots(seq)  # the table of a prefill has the slot already
             if copied is not None:
-                outputs.blocks_to_copy.append(copied)
+                outputs.step.blocks_to_copy.append(copied)
         metadata = group.metadata
-        if is_newcomer or metadata is None or metadata.is_newcomer or [*metadata.seq_data] != [s.seq_id for s in seqs]:
+        if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
+            encoder_inputs = group.encoder_seq.inputs.encoder
             metadata = SequenceGroupMetadata(
                 request_id=group.request_id,
-                is_newcomer=is_newcomer,
-                runs_encoder=runs_encoder,
+                is_prefill=is_prefill,
+                encoder_inputs=encoder_inputs if runs_encoder else None,
+                num_encoder_tokens=encoder_inputs.num_tokens,
                 seq_data={
                     seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
                     for seq in seqs
@@ -227,12 +242,11 @@ class Scheduler:
                 sampling_params=group.sampling_params,
                 num_samples=group.num_samples,
                 block_tables={seq.seq_id: manager.get_block_table(seq) for seq in seqs},
-                encoder_seq_data=group.encoder_seq.inputs.encoder,
                 cross_block_table=manager.get_cross_block_table(group),
             )
             group.metadata = metadata
         outputs.groups.append(group)
-        outputs.metadata.append(metadata)
+        outputs.step.metadata.append(metadata)
 
     def _free(self, group: SequenceGroup) -> None:
         for seq in group.seqs:

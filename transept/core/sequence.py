@@ -16,6 +16,7 @@ from transept.core.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from transept.core.beam_search import BeamSearch
     from transept.core.prompt_probe import ProbeResult
+    from transept.errors import TranseptError
 
 BlockTable: TypeAlias = list[int]  # block numbers, in token order
 PENDING = -1  # in place of a token that the device has drawn, or will, and the host does not know yet
@@ -62,9 +63,10 @@ class SequenceStatus(enum.Enum):
     STOPPED = "stop"  # end of sequence, a stop token or a stop string
     LENGTH = "length"  # max_tokens or the model's last position
     ABORTED = "abort"
+    FAILED = "error"  # its request raised while it was worked on; see SequenceGroup.error
 
     def __init__(self, reason: str) -> None:
-        self.finished = reason in ("stop", "length", "abort")  # whether the sequence will get no more tokens
+        self.finished = reason in ("stop", "length", "abort", "error")  # whether the sequence will get no more tokens
 
 
 class Sequence:
@@ -140,6 +142,8 @@ class SequenceGroup:
         self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
         self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
         self.probe_result: ProbeResult | None = None  # set by the engine where the request asks for one
+        self.error: TranseptError | None = None  # why it ended without a result; set by EngineCore
+        self.num_restarts = 0  # the scheduler's: how often it went back to the queue; what is under way then is void
         self.metadata: SequenceGroupMetadata | None = None  # of its last step; the scheduler's, None once blocks move
 
     @property
@@ -208,33 +212,61 @@ class SequenceData:
 
 @dataclass(frozen=True, eq=False)
 class SequenceGroupMetadata:
-    """One request's part of a step: all that crosses from the scheduling side to the execution side.
+    """One request's part of a step.
 
     The same object says it again in the next step, if nothing but the live lists changed.
 
-    is_newcomer: every decoder token is computed; else one token a sequence is.
-    runs_encoder: this newcomer's encoder input is not in the cross-attention cache yet.
+    is_prefill: every decoder token is computed; else one token a sequence is.
+    encoder_inputs: what its encoder is given in this step; None where the encoder does not run, because the request
+        decodes or its input is in the cross-attention cache already.
+    num_encoder_tokens: length of the encoder's output, whenever that was computed.
     num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
-        beam, how many of the likeliest to return.
+        beam, how many of the most probable to return.
     """
 
     request_id: str
-    is_newcomer: bool
-    runs_encoder: bool
+    is_prefill: bool
+    encoder_inputs: EncoderInputs | None
+    num_encoder_tokens: int
     seq_data: dict[int, SequenceData]  # by decoder sequence id
     sampling_params: SamplingParams
     num_samples: int
     block_tables: dict[int, BlockTable]  # by decoder sequence id
-    encoder_seq_data: EncoderInputs
     cross_block_table: BlockTable
+
+    @property
+    def runs_encoder(self) -> bool:
+        """Whether the encoder runs for this request in this step."""
+        return self.encoder_inputs is not None
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """One step: all that crosses from the scheduling side to the execution side. It pickles.
+
+    Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads (or
+    pickles) them when the step is issued. Blocks move before anything is computed, in this order: out, in, copy; a
+    block freed by one move may be the destination of a later one.
+
+    metadata: what each request computes.
+    blocks_to_swap_out: (device, host) pairs. blocks_to_swap_in: (host, device) pairs.
+    blocks_to_copy: (source, destination) pairs on the device.
+    """
+
+    metadata: list[SequenceGroupMetadata] = field(default_factory=list)
+    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)
+    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)
+    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class StepOutput:
     """All that crosses back from the execution side.
 
-    sampled: the drawn tokens by decoder sequence id. probes: what newcomers' prompt probes read, by request id.
+    sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
+    failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
     probes: dict[str, ProbeResult] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)

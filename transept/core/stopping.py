@@ -13,12 +13,10 @@ INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a tokenizer makes of the first 
 class StopChecker:
     """Decides after each token whether its sequence is finished, and keeps its text.
 
-    eos_token_ids: the checkpoint's end-of-sequence tokens. tokenizer: None for a checkpoint without one; texts are
-    then empty.
+    tokenizer: None for a checkpoint without one; texts are then empty.
     """
 
-    def __init__(self, eos_token_ids: tuple[int, ...], tokenizer: Any | None) -> None:
-        self.eos_token_ids = frozenset(eos_token_ids)
+    def __init__(self, tokenizer: Any | None) -> None:
         self.tokenizer = tokenizer
 
     def check(self, seq: Sequence, params: SamplingParams) -> None:
@@ -36,7 +34,7 @@ class StopChecker:
 
         Returns its status and stop_reason, or None when it goes on.
         """
-        if token in self.eos_token_ids and not params.ignore_eos:
+        if token in (params.eos_token_ids or ()) and not params.ignore_eos:
             return SequenceStatus.STOPPED, None
         if token in params.stop_token_ids and num_tokens > (params.min_tokens or 0):
             return SequenceStatus.STOPPED, token

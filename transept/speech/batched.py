@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transept.core.jobs import Gather, Offload
 from transept.errors import ParameterError
 from transept.multimodal.audio import Waveform
-from transept.speech.conversation import Found, Together
 from transept.speech.decoding import DecodedWindow, decode_window, is_silent
+from transept.speech.events import Found
 from transept.speech.language import Language, recording_language, window_language
 from transept.speech.options import TranscriptionOptions
 from transept.speech.sentences import sentences
@@ -70,13 +71,13 @@ def transcribe(
     text of those before it as prompt, and the chains run beside each other.
     """
     recording = _Recording(model, waveform, options)
-    windows = list(recording.windows())
+    windows = yield Offload(lambda: list(recording.windows()))
     language = yield from recording.language(windows)
     size = 1
     if options.condition_on_previous_text:
         size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
-    found = yield Together(recording.chain(chain, language.code) for chain in chains)
+    found = yield Gather(recording.chain(chain, language.code) for chain in chains)
     segments = [segment for of_chain in found for segment in of_chain]
     return language, [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)]
 

@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transept.core.jobs import Submit
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.prompt_probe import PromptProbe
 from transept.core.sampling_params import LogitsProcessor, SamplingParams
 from transept.registry.spec import resolve
-from transept.speech.conversation import Ask
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 
@@ -65,7 +65,7 @@ def decode_window(
     for attempt, temperature in enumerate(options.temperatures):
         probe = no_speech if attempt == 0 else None  # the prompt stays the same, and so does the answer
         params = _sampling_params(model, options, temperature, len(prompt), len(prefix_tokens), probe)
-        (output,) = yield Ask([model.request(features, prompt, params)])
+        (output,) = yield Submit([model.request(features, prompt, params)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
         decoded = _decoded(model, options, output, temperature, prefix_tokens, no_speech_prob)

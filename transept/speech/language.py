@@ -11,8 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from transept.core.jobs import Submit
 from transept.core.sampling_params import SamplingParams
-from transept.speech.conversation import Ask
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 
@@ -68,7 +68,7 @@ def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any,
         logprobs=len(model.languages),
     )
     prompt = model.spec.language_prompt(model.config)
-    (output,) = yield Ask([model.request(features, prompt, params)])
+    (output,) = yield Submit([model.request(features, prompt, params)])
     logprobs = output.outputs[0].logprobs[0]
     probabilities = {code: math.exp(logprobs[token]) for code, token in model.languages.items()}
     code = max(probabilities, key=lambda each: probabilities[each])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from transept.core.jobs import Offload
 from transept.multimodal.audio import Waveform
-from transept.speech.conversation import Found
 from transept.speech.decoding import decode_window, is_silent, max_prompt_tokens
+from transept.speech.events import Found
 from transept.speech.hallucination import Recording, last_word_end, skip_hallucinations
 from transept.speech.language import Language, recording_language, window_language
 from transept.speech.options import TranscriptionOptions
@@ -33,7 +35,7 @@ def transcribe(
 
     waveform: float32 [samples] at the family's sample rate, of any length.
     """
-    features = model.features(waveform)  # [channels, frames]
+    features = yield Offload(partial(model.features, waveform))  # [channels, frames]
     del waveform  # hours of it would stay in memory, with their features
     num_frames = features.shape[1]
     language = yield from recording_language(model, features, options)

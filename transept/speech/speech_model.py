@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
+from transept.core.input_processor import Request
 from transept.core.preprocess import content_key
-from transept.core.prompts import Prompt, TokensPrompt
+from transept.core.prompts import TokensPrompt
 from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
 from transept.registry.spec import resolve
@@ -110,9 +111,7 @@ class SpeechModel:
             self._names[features] = key.hex()
         return features
 
-    def request(
-        self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams
-    ) -> tuple[Prompt, SamplingParams]:
+    def request(self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams) -> Request:
         """A request about one window; features: [channels, up to window_frames]."""
         prompt: TokensPrompt = {
             "prompt_tokens": list(decoder_prompt),
@@ -120,7 +119,7 @@ class SpeechModel:
         }
         if features in self._names:
             prompt["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
-        return prompt, params
+        return Request(prompt, params)
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens, without special ones around it."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from transept.core.jobs import Offload
 from transept.errors import TranseptError
 from transept.multimodal.audio import Waveform
 from transept.speech import sequential
-from transept.speech.conversation import Found
+from transept.speech.events import Found
 from transept.speech.language import Language
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -26,7 +28,8 @@ def transcribe(
 ) -> Generator[Any, Any, tuple[Language, list[Segment]]]:
     """A job: `sequential.transcribe` of what is spoken in the recording, with the recording's own times."""
     rate = model.spec.sample_rate
-    spans = within_clips(speech_spans(waveform, options.vad_options), options.clip_timestamps, rate, len(waveform))
+    spoken = yield Offload(partial(speech_spans, waveform, options.vad_options))
+    spans = within_clips(spoken, options.clip_timestamps, rate, len(waveform))
     speech = np.concatenate([waveform[span.start : span.end] for span in spans] or [waveform[:0]])
     del waveform
     clock = Clock(spans, rate)

@@ -1,7 +1,7 @@
 """Transcriber: audio of any length to text, with a model that stays loaded.
 
-The two modes are jobs of `transept.speech.conversation`: `sequential`, window after window, and `batched`, windows
-beside each other. Windows of all recordings share the engine's batch. What is a family's own (control tokens,
+The two modes are jobs (`transept.core.jobs`): `sequential`, window after window, and `batched`, windows beside each
+other. Windows of all recordings, of all calls, share the engine's batch. What is a family's own (control tokens,
 languages, timestamps) comes from its plugin's SpeechSpec.
 """
 
@@ -11,36 +11,33 @@ import dataclasses
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
+from transept.core.jobs import Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.audio import NO_SAMPLES, load_audio
 from transept.option_names import refuse_unknown, shows_options
 from transept.speech import batched, sequential, speech_only
-from transept.speech.conversation import Found, converse
+from transept.speech.events import Found, Opened
 from transept.speech.language import Language, recording_language
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Segment, Transcript
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 AudioInput: TypeAlias = str | Path | bytes | tuple[Any, int]  # path, file contents, or (waveform, sample rate)
 
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What a job says first: that its recording could be read. duration: seconds."""
-
-    duration: float
 
 
 class Transcriber:
@@ -50,8 +47,10 @@ class Transcriber:
 
     Audio is a path, the bytes of a file, or ``(waveform, sample rate)``, of any length; see `load_audio`. The options
     of every method are those of TranscriptionOptions, by keyword; a bad one is a ParameterError at once, before any
-    work. One transcription at a time: what `transcribe_many` and `stream` return is read to its end, or closed, first.
-    Closing it, or an exception such as KeyboardInterrupt, leaves nothing behind in the engine.
+    work. Every method may be called from several threads, and several transcriptions may be under way in one: they
+    share the engine's batch, and each gets what it would get alone. Closing what `transcribe_many`,
+    `transcribe_as_completed` and `stream` return, or an exception such as KeyboardInterrupt, leaves nothing behind in
+    the engine.
     """
 
     @shows_options(EngineConfig)
@@ -83,13 +82,29 @@ class Transcriber:
     ) -> Generator[Transcript | TranseptError, None, None]:
         """Transcribe recordings together, in their order; one that cannot be read gives its error in its place.
 
-        audios: read as their turn comes. progress: see `transcribe`. on_segment: called with the number of a recording,
-        from 0, and each of its segments as soon as that is certain, in order of time.
-        Raises ParameterError for a lone recording.
+        audios, progress, on_segment: see `transcribe_as_completed`. Raises ParameterError for a lone recording.
+        """
+        as_completed = self.transcribe_as_completed(audios, progress=progress, on_segment=on_segment, **options)
+        return _in_order(as_completed)
+
+    @shows_options(TranscriptionOptions)
+    def transcribe_as_completed(
+        self,
+        audios: Iterable[AudioInput],
+        *,
+        progress: bool | None = False,
+        on_segment: Callable[[int, Segment], None] | None = None,
+        **options: Any,
+    ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
+        """Transcribe recordings together, and yield each with its number, from 0, as soon as it is done.
+
+        audios: read as their turn comes. progress: see `transcribe`. on_segment: called with the number of a recording
+        and each of its segments as soon as that is certain, in order of time.
+        One that cannot be read, or that fails, gives its error. Raises ParameterError for a lone recording.
         """
         if isinstance(audios, str | bytes | os.PathLike):
-            raise ParameterError("transcribe_many takes a list of recordings; for a single one call transcribe()")
-        return self._in_order(audios, self._checked(options), progress, on_segment)
+            raise ParameterError("this takes a list of recordings; for a single one call transcribe()")
+        return self._results(audios, self._checked(options), progress, on_segment)
 
     @shows_options(TranscriptionOptions)
     def stream(
@@ -110,14 +125,16 @@ class Transcriber:
         if not self.model.languages:
             raise ParameterError("this model knows one language only, so there is nothing to detect")
 
-        def job() -> Generator[Any, Any, Language]:
+        def features() -> Tensor:
             rate = self.model.spec.sample_rate
             waveform = load_audio(audio, rate)
             window = rate * self.model.window_frames // self.model.fps  # samples
-            features = self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
-            return (yield from recording_language(self.model, features, checked))
+            return self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
 
-        ((_, language),) = converse(self.engine, [job()], max_jobs=1)
+        def job() -> Generator[Any, Any, Language]:
+            return (yield from recording_language(self.model, (yield Offload(features)), checked))
+
+        ((_, language),) = self.engine.runner.run([job()], max_jobs=1)
         if isinstance(language, TranseptError):
             raise language
         return language.code, language.probability or 0.0, language.probabilities
@@ -127,25 +144,20 @@ class Transcriber:
         self.model.check(checked)
         return checked
 
-    def _in_order(
+    def _results(
         self,
         audios: Iterable[AudioInput],
         options: TranscriptionOptions,
         progress: bool | None,
         on_segment: Callable[[int, Segment], None] | None,
-    ) -> Generator[Transcript | TranseptError, None, None]:
-        results: dict[int, Transcript | TranseptError] = {}  # those before whose turn others are not done
-        turn = 0
+    ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
         with closing(self._events(audios, options, progress)) as events:
             for index, event in events:
                 if isinstance(event, Found) and on_segment is not None:
                     for segment in event.segments:
                         on_segment(index, segment)
                 if isinstance(event, Transcript | TranseptError):
-                    results[index] = event
-                    while turn in results:
-                        yield results.pop(turn)
-                        turn += 1
+                    yield index, event
 
     def _segments(
         self, audio: AudioInput, options: TranscriptionOptions, progress: bool | None
@@ -163,8 +175,11 @@ class Transcriber:
     ) -> Generator[tuple[int, Any], None, None]:
         """All that comes up, with the index of the recording; the bar follows it."""
         jobs = (self._job(audio, options) for audio in audios)
-        max_jobs = min(MAX_RECORDINGS, self.engine.config.max_num_seqs)
-        with AudioProgress(progress) as bar, closing(converse(self.engine, jobs, max_jobs)) as events:
+        runner, max_jobs = self.engine.runner, min(MAX_RECORDINGS, self.engine.config.max_num_seqs)
+        with (
+            AudioProgress(progress) as bar,
+            closing(runner.run(jobs, max_jobs, self.engine.config.max_num_seqs)) as events,
+        ):
             for index, event in events:
                 if isinstance(event, Opened):
                     bar.opened(event.duration)
@@ -177,7 +192,7 @@ class Transcriber:
     def _job(self, audio: AudioInput, options: TranscriptionOptions) -> Generator[Any, Any, Transcript]:
         """One recording, from its file to its transcript."""
         rate = self.model.spec.sample_rate
-        waveform = NO_SAMPLES if _has_no_samples(audio) else load_audio(audio, rate)
+        waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(load_audio, audio, rate)))
         duration = len(waveform) / rate
         yield Opened(duration)
         mode = batched if options.batched else speech_only if options.vad else sequential
@@ -186,6 +201,20 @@ class Transcriber:
         language, segments = yield from job
         text = self.model.decode([token for segment in segments for token in segment.tokens]).strip()
         return Transcript(text, language.code, language.probability, duration, segments, options)
+
+
+def _in_order(
+    results: Generator[tuple[int, Transcript | TranseptError], None, None],
+) -> Generator[Transcript | TranseptError, None, None]:
+    """Results in the order of their recordings; those that are done before their turn wait."""
+    early: dict[int, Transcript | TranseptError] = {}
+    turn = 0
+    with closing(results):
+        for index, result in results:
+            early[index] = result
+            while turn in early:
+                yield early.pop(turn)
+                turn += 1
 
 
 def _has_no_samples(audio: AudioInput) -> bool:

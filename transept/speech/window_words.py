@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from transept.core.jobs import Submit
 from transept.core.prompt_probe import PromptProbe
 from transept.core.sampling_params import SamplingParams
-from transept.speech.conversation import Ask
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segmentation import Window
 from transept.speech.speech_model import SpeechModel
@@ -74,7 +74,7 @@ def time_words(
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-    (output,) = yield Ask([model.request(features, [*opening, *text, model.tokens.end_of_text], params)])
+    (output,) = yield Submit([model.request(features, [*opening, *text, model.tokens.end_of_text], params)])
     weights = output.prompt_probe.cross_attention
     return word_timings(
         text,

@@ -76,7 +76,7 @@ class Subject:
 
     def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
         """One request alone, and what the model computed for it."""
-        with _recording(self.engine.worker.runner) as recording:
+        with _recording(self.engine.executor.worker.runner) as recording:
             (output,) = self.run([request])
         return output, recording
 

@@ -6,19 +6,21 @@ comes from its plugin's TextSpec, what is a checkpoint's own for a task from its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, overload
 
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
+from transept.core.jobs import Job
 from transept.core.sampling_params import SamplingParams
 from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
-from transept.text.encoding import EncodedDocument
+from transept.text.document import write_for
 from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import LANGUAGES, Task, TextJob, make_job
-from transept.text.streaming import run
 
 
 class TextGenerator:
@@ -38,7 +40,8 @@ class TextGenerator:
         the task: ``task_specific_params`` of its config.json, then its generation_config.json.
 
     Raises ParameterError for a bad option, PromptError for a document that is empty or too long, before anything is
-    computed; CapacityError for one that could never fit into memory.
+    computed; CapacityError for one that could never fit into memory. Every method may be called from several threads,
+    and several streams may be open at once: they share the engine's batch, and each gets what it would get alone.
     """
 
     @shows_options(EngineConfig)
@@ -93,8 +96,24 @@ class TextGenerator:
         options: those of the task's method. Raises ParameterError at once for a bad one.
         """
         job = make_job(self.engine, task, **options)
-        several = [documents] if isinstance(documents, str) else documents
-        return run(self.engine, (_encode(document, job) for document in several), job)
+        return self._updates([documents] if isinstance(documents, str) else documents, job)
+
+    def _updates(self, documents: Iterable[str], job: TextJob) -> Generator[TextUpdate, None, None]:
+        """What comes up, document after document; of those whose turn has not come it is kept."""
+        kept: dict[int, TextUpdate] = {}
+        turn = num_told = 0  # the document that is told, and how many of its characters have been
+        with closing(self._run(write_for(document, job, stream=True) for document in documents)) as events:
+            for index, event in events:
+                kept[index] = _with(event, kept.get(index, TextUpdate(index, "")))
+                while turn in kept:
+                    update = kept.pop(turn)
+                    num_told += len(update.text)
+                    if isinstance(update.result, GeneratedText):
+                        update = dataclasses.replace(update, text=update.text + update.result.text[num_told:])
+                    yield update
+                    if update.result is None:
+                        break
+                    turn, num_told = turn + 1, 0
 
     def _complete(
         self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
@@ -102,24 +121,30 @@ class TextGenerator:
         """Every text, or the first error; all documents are encoded before any is computed."""
         job = make_job(self.engine, task, **options)
         several = [documents] if isinstance(documents, str) else list(documents)
-        encoded = [_encode(document, job) for document in several]
-        for index, document in enumerate(encoded):
-            if isinstance(document, PromptError):
-                raise _naming(document, index, len(several))
-        results = []
-        for update in run(self.engine, iter(encoded), job):
-            if isinstance(update.result, TranseptError):
-                raise _naming(update.result, update.index, len(several))
-            if update.result is not None:
-                results.append(update.result)
-        return results[0] if isinstance(documents, str) else results
+        encoded = []
+        for index, document in enumerate(several):
+            try:
+                encoded.append(job.encoder(document))
+            except PromptError as error:
+                raise _naming(error, index, len(several)) from None
+        results: dict[int, GeneratedText] = {}
+        with closing(self._run(write_for(document, job, stream=False) for document in encoded)) as events:
+            for index, result in events:
+                if isinstance(result, TranseptError):
+                    raise _naming(result, index, len(several)) from result
+                results[index] = result
+        return results[0] if isinstance(documents, str) else [results[index] for index in range(len(several))]
+
+    def _run(self, jobs: Iterable[Job]) -> Generator[tuple[int, Any], None, None]:
+        """Run documents' jobs; twice as many as run at a time are started, so that the batch never runs dry."""
+        return self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)
 
 
-def _encode(document: str, job: TextJob) -> EncodedDocument | PromptError:
-    try:
-        return job.encoder(document)
-    except PromptError as error:
-        return error
+def _with(event: str | GeneratedText | TranseptError, kept: TextUpdate) -> TextUpdate:
+    """What is kept of a document, with what has come up since: more text, or its result."""
+    if isinstance(event, str):
+        return dataclasses.replace(kept, text=kept.text + event)
+    return dataclasses.replace(kept, result=event)
 
 
 def _naming(error: TranseptError, index: int, num_documents: int) -> TranseptError:

@@ -4,6 +4,7 @@ With a GPU they are replayed CUDA graphs. Without one the recorded step is compu
 interpreter.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 def replaying(name: str, **options: object) -> Engine:
     engine = Engine(CHECKPOINTS / name, attention_backend="triton", block_size=16, **HERE, **options)
-    runner = engine.worker.runner
+    runner = engine.executor.worker.runner
     runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
     return engine
 
@@ -41,7 +42,7 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
             assert one.token_ids == other.token_ids
             assert one.cumulative_logprob == pytest.approx(other.cumulative_logprob, abs=1e-4)
-    assert engine.worker.runner.graphs is not None  # no step was made anew after all
+    assert engine.executor.worker.runner.graphs is not None  # no step was made anew after all
     engine.block_manager.check_integrity()
 
 
@@ -59,7 +60,8 @@ def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
 def test_lengths_and_tables_change_between_replays(ahead: bool) -> None:
     params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 20, 9, 13, 7)]
     engine, fresh = replaying("t5-g2p", max_num_seqs=3), Engine(CHECKPOINTS / "t5-g2p", **HERE)
-    engine.worker.computes_alone = ahead  # a step is issued before the tokens of the last one are known
+    # a step is issued before the tokens of the last one are known
+    engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=ahead)
     ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
 
@@ -73,8 +75,10 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.L
     params = SamplingParams(temperature=0.0, max_tokens=9)
     engine = replaying("bart-g2p")
     expected = engine.generate(WORDS, params, progress=False)
-    engine.worker.runner.model.__class__ = ReadsLists
-    engine.worker.runner.graphs = DecodeGraphs(engine.worker.runner.model, engine.worker.cache, 16)
+    engine.executor.worker.runner.model.__class__ = ReadsLists
+    engine.executor.worker.runner.graphs = DecodeGraphs(
+        engine.executor.worker.runner.model, engine.executor.worker.cache, 16
+    )
     ours = engine.generate(WORDS, params, progress=False)
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
     (line,) = caplog.messages

@@ -30,7 +30,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     try:
-        runner.issue(step).collect()
+        runner.compute(step).collect()
     except torch.cuda.OutOfMemoryError as error:
         raise CapacityError(
             f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "
@@ -54,7 +54,7 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
 def largest_step(
     shape: ModelShape, limits: SchedulerConfig, block_size: int, features: Mapping[str, Tensor]
 ) -> list[SequenceGroupMetadata]:
-    """Newcomers that use up a step's budgets. They share one cache block, so what they compute means nothing.
+    """Prefills that use up a step's budgets. They share one cache block, so what they compute means nothing.
 
     features: those of the longest input, for an encoder that takes no text.
     """
@@ -66,13 +66,13 @@ def largest_step(
     return [
         SequenceGroupMetadata(
             request_id=str(index),
-            is_newcomer=True,
-            runs_encoder=(index + 1) * source <= limits.max_encoder_tokens,
+            is_prefill=True,
+            encoder_inputs=encoder if (index + 1) * source <= limits.max_encoder_tokens else None,
+            num_encoder_tokens=source,
             seq_data={index: SequenceData([0] * target, [], 0)},
             sampling_params=SamplingParams(temperature=1.0, seed=0),
             num_samples=1,
             block_tables={index: [0] * -(-target // block_size)},
-            encoder_seq_data=encoder,
             cross_block_table=[0] * -(-source // block_size),
         )
         for index in range(limits.max_num_seqs)
@@ -80,7 +80,7 @@ def largest_step(
 
 
 def _described(step: list[SequenceGroupMetadata]) -> str:
-    encoder = sum(group.encoder_seq_data.num_tokens for group in step if group.runs_encoder)
+    encoder = sum(group.num_encoder_tokens for group in step if group.runs_encoder)
     decoder = sum(data.num_tokens for group in step for data in group.seq_data.values())
     return f"{len(step)} sequences, {encoder} encoder tokens and {decoder} decoder tokens"
 

@@ -1,13 +1,14 @@
 """The model runner: flattens a step's requests into tensors, runs the model, samples.
 
-No padding anywhere: all encoder tokens (or features) of the newcomers, then all decoder tokens of everyone, one after
+No padding anywhere: all encoder tokens (or features) of the prefills, then all decoder tokens of everyone, one after
 the other, with AttentionMetadata saying whose is what.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
-from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
+from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
 from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
@@ -27,18 +28,28 @@ from transept.core.transfer import to_device, upload
 CPU_ENCODER_CHUNK = 2048
 
 
-@dataclass(frozen=True)
 class IssuedStep:
-    """A step that the device was given, and may still compute."""
+    """A step that the device was given, and may still compute.
 
-    drawn: Drawn | None = None  # None where nothing is computed
-    probes: PromptProbes | None = None
+    failures: by request id, what was raised while that request was computed.
+    """
+
+    def __init__(self, parts: Sequence[Part] = (), failures: Mapping[str, Exception] | None = None) -> None:
+        self.drawn = Drawn([part.choices for part in parts])
+        self.probes = [part.probes for part in parts if part.probes is not None]
+        self.failures = dict(failures or {})
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
-        if self.drawn is None:
-            return StepOutput()
-        return StepOutput(self.drawn.collect(), {} if self.probes is None else self.probes.collect())
+        probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
+        return StepOutput(self.drawn.collect(), probes, self.failures)
+
+
+class Part(NamedTuple):
+    """Requests of a step that were computed together, on the device. probes: None where nobody asks."""
+
+    choices: Choices
+    probes: PromptProbes | None
 
 
 class ModelRunner:
@@ -61,20 +72,50 @@ class ModelRunner:
         self.backend = model.context.attention_backend
 
     @torch.inference_mode()
-    def issue(self, step: list[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
-        """Give the device one step. last: the one before, where the host does not know all of its tokens yet."""
+    def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
+        """Give the device one step, as `compute` does; what raises fails the request that it is about, and no other.
+
+        A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
+        computations for each that fails. That is harmless, since a request writes the same into its cache again.
+        """
+        parts: list[Part] = []
+        failures: dict[str, Exception] = {}
+        drawn = set() if last is None else set(last.drawn.seq_ids)
+        waiting = [[group for group in step if _tokens_are_known(group, drawn)]]
+        while waiting:
+            together = waiting.pop()
+            try:
+                parts += self._compute(together, last)
+            except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
+                if len(together) == 1:
+                    failures[together[0].request_id] = error
+                else:
+                    middle = len(together) // 2
+                    waiting += [together[middle:], together[:middle]]
+        return IssuedStep(parts, failures)
+
+    @torch.inference_mode()
+    def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
+        """Give the device one step.
+
+        last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
+        processor or PyTorch raises.
+        """
+        return IssuedStep(self._compute(step, last))
+
+    def _compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         if not step:
-            return IssuedStep()  # blocks have moved, nothing is computed
+            return []  # blocks have moved, nothing is computed
         drawn = None if last is None else last.drawn
         match_threads()
-        if self.graphs is not None and not any(group.is_newcomer for group in step):
+        if self.graphs is not None and not any(group.is_prefill for group in step):
             self.cache.wait()
             logits = self.graphs(_decode_rows(step), drawn)
             if logits is not None:
-                return IssuedStep(self.sampler(logits, _sampling_rows(step)))
+                return [Part(self.sampler(logits, _sampling_rows(step)), None)]
             self.graphs = None
-        newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
-        encoder_hidden = self._encode(newcomers) if newcomers else None
+        inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
+        encoder_hidden = self._encode(inputs) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.cache.layers)
@@ -82,7 +123,7 @@ class ModelRunner:
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         logits = self.model.compute_logits(self._last_rows(hidden, metadata))
         probes.read(hidden, self.model.compute_logits)
-        return IssuedStep(self.sampler(logits, _sampling_rows(step)), probes)
+        return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
 
     def _encode(self, newcomers: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all newcomers, [encoder_tokens, hidden], computed in chunks."""
@@ -104,7 +145,7 @@ class ModelRunner:
         return self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
 
     def _flatten(
-        self, step: list[SequenceGroupMetadata], last: Drawn | None
+        self, step: Sequence[SequenceGroupMetadata], last: Drawn | None
     ) -> tuple[Tensor, Tensor, AttentionMetadata]:
         """The decoder's input ids and positions, [num_tokens] each, and the step's attention metadata."""
         token_ids: list[int] = []
@@ -116,17 +157,17 @@ class ModelRunner:
         for index, group in enumerate(step):
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
-                first = 0 if group.is_newcomer else length - 1
-                if not group.is_newcomer and data.last_token_id == PENDING:
+                first = 0 if group.is_prefill else length - 1
+                if not group.is_prefill and data.last_token_id == PENDING:
                     pending[len(token_ids)] = seq_id
-                token_ids += data.token_ids if group.is_newcomer else (data.last_token_id,)
+                token_ids += data.token_ids if group.is_prefill else (data.last_token_id,)
                 positions += range(first, length)
                 slots += (self._slot(table, position) for position in range(first, length))
                 query_lens.append(length - first)
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
             metadata.cross_query_start_loc.append(len(token_ids))
-            metadata.cross_seq_lens.append(group.encoder_seq_data.num_tokens)
+            metadata.cross_seq_lens.append(group.num_encoder_tokens)
             metadata.cross_block_tables.append(group.cross_block_table)
             if group.runs_encoder:
                 metadata.newcomers.append(index)
@@ -149,11 +190,19 @@ class ModelRunner:
         return upload(values, self.device)
 
 
-def _decode_rows(step: list[SequenceGroupMetadata]) -> DecodeRows:
-    """The sequences of a step without newcomers."""
+def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:
+    """Whether the device has the tokens that the host awaits. drawn: sequences for which the last step drew one.
+
+    It has none for a request that failed in that step, which the host learns when it collects it.
+    """
+    return all(data.last_token_id != PENDING or seq_id in drawn for seq_id, data in group.seq_data.items())
+
+
+def _decode_rows(step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
+    """The sequences of a step without prefills."""
     rows = DecodeRows([], [], [], [], [], {})
     for group in step:
-        cross_length, cross_table = group.encoder_seq_data.num_tokens, group.cross_block_table
+        cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
         for seq_id, data in group.seq_data.items():
             if data.last_token_id == PENDING:
                 rows.pending[len(rows.token_ids)] = seq_id
@@ -165,7 +214,7 @@ def _decode_rows(step: list[SequenceGroupMetadata]) -> DecodeRows:
     return rows
 
 
-def _sampling_rows(step: list[SequenceGroupMetadata]) -> list[SamplingRow]:
+def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     return [
         SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
         for group in step

@@ -1,8 +1,8 @@
-"""Answers the prompt probes of a step's newcomers. Made by the model runner before the decoder runs, read after it."""
+"""Answers the prompt probes of a step's prefills. Made by the model runner before the decoder runs, read after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,18 +17,20 @@ from transept.core.transfer import Download, upload
 class PromptProbes:
     """The probes of one step. Where weights are asked for, the attention layers capture them through the metadata."""
 
-    def __init__(self, step: list[SequenceGroupMetadata], metadata: AttentionMetadata, kv_caches: list[Tensor]) -> None:
+    def __init__(
+        self, step: Sequence[SequenceGroupMetadata], metadata: AttentionMetadata, kv_caches: list[Tensor]
+    ) -> None:
         self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, the prompt's first row
         requests: dict[str, CaptureRequest] = {}
         for index, group in enumerate(step):
             probe = group.sampling_params.prompt_probe
-            if probe is None or not group.is_newcomer:
+            if probe is None or not group.is_prefill:
                 continue
             first = metadata.cross_query_start_loc[index]  # of the first sequence; all have the same prompt
             self.probes[group.request_id] = probe, first
             if probe.cross_attention_heads:
                 length = len(next(iter(group.seq_data.values())).prompt_token_ids)
-                slots = _slots(group.cross_block_table, group.encoder_seq_data.num_tokens, metadata.block_size)
+                slots = _slots(group.cross_block_table, group.num_encoder_tokens, metadata.block_size)
                 requests[group.request_id] = CaptureRequest(
                     slice(first, first + length), upload(slots, kv_caches[0].device), probe.cross_attention_heads
                 )

@@ -46,16 +46,23 @@ class Chosen(NamedTuple):
     forbidden: bool = False
 
 
+class Choices(NamedTuple):
+    """What was chosen for sequences, still on the device. seq_ids: in the order of the rows of `chosen`."""
+
+    seq_ids: list[int]
+    chosen: list[Chosen]
+
+
 class Drawn:
     """What was chosen for the sequences of a step, on the device and on its way to the host.
 
     seq_ids: in the order of the rows of `chosen`, one part after the other.
     """
 
-    def __init__(self, seq_ids: list[int], chosen: list[Chosen]) -> None:
-        self.seq_ids = seq_ids
-        self.chosen = chosen
-        self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in chosen]
+    def __init__(self, parts: Seq[Choices]) -> None:
+        self.seq_ids = [seq_id for part in parts for seq_id in part.seq_ids]
+        self.chosen = [each for part in parts for each in part.chosen]
+        self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in self.chosen]
         self._download = Download([part.double() for parts in self._parts for part in parts])  # exact in float64
 
     def collect(self) -> dict[int, list[SampledToken]]:
@@ -88,14 +95,13 @@ class Drawn:
 class Sampler:
     """Applies penalties, bias and suppression, then takes the likeliest token, draws, or lists a beam's candidates."""
 
-    def __init__(self, eos_token_ids: Seq[int], device: torch.device) -> None:
-        self.eos_token_ids = tuple(eos_token_ids)
+    def __init__(self, device: torch.device) -> None:
         self.device = device
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
         self._kinds: list[tuple[SamplingParams, int]] = []  # of the last call's rows, and which of them are equal
         self._alike: list[list[int]] = []
 
-    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Drawn:
+    def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Choices:
         """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
         kinds = [(row.params, row.num_samples) for row in rows]
         if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
@@ -105,7 +111,7 @@ class Sampler:
             own = logits if len(indices) == len(rows) else logits.index_select(0, upload(indices, self.device))
             block = own.float()
             chosen.append(self._choose(block, rows[indices[0]].params, [rows[index] for index in indices]))
-        return Drawn([rows[index].seq_id for indices in self._alike for index in indices], chosen)
+        return Choices([rows[index].seq_id for indices in self._alike for index in indices], chosen)
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
         """What is chosen for each row of [rows, vocabulary]; their parameters are equal. In place."""
@@ -137,7 +143,7 @@ class Sampler:
             logits[:, allowed] = kept
         if params.min_tokens:
             short = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) < params.min_tokens]
-            _forbid(logits, short, self._index((*self.eos_token_ids, *params.stop_token_ids)))
+            _forbid(logits, short, self._index((*(params.eos_token_ids or ()), *params.stop_token_ids)))
         if params.suppress_tokens:
             logits.index_fill_(1, self._index(tuple(params.suppress_tokens)), float("-inf"))
         if params.begin_suppress_tokens:

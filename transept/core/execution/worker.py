@@ -9,11 +9,11 @@ import torch
 
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.layer import LayerContext
-from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.description import describe_model
 from transept.core.checkpoints.load_weights import load_weights
-from transept.core.checkpoints.weight_map import WeightMap
-from transept.core.config import EngineConfig, SchedulerConfig
+from transept.core.config import EngineConfig
 from transept.core.execution.decode_graphs import DecodeGraphs
+from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
@@ -22,28 +22,20 @@ from transept.core.kernels.processor import widens_float16
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
-from transept.core.scheduler import SchedulerOutputs
+from transept.core.sequence import StepInput
 
 
 class Worker:
     """Loads the model onto its device, owns the cache, runs steps."""
 
-    def __init__(
-        self,
-        model_class: type[ForConditionalGeneration],
-        model_config: Any,
-        checkpoint: Checkpoint,
-        weight_map: WeightMap,
-        config: EngineConfig,  # as it is on this machine
-        limits: SchedulerConfig,
-        eos_token_ids: tuple[int, ...],
-    ) -> None:
+    def __init__(self, worker_config: WorkerConfig) -> None:
+        config, limits = worker_config.config, worker_config.limits
+        described = describe_model(worker_config.path, config.model, config.plugin)
+        model_config, shape = described.config, described.shape
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         self.device = device = torch.device(config.device)
-        self.computes_alone = device.type != "cpu"  # beside the host, which may go on
         dtype = getattr(torch, config.dtype)
-        shape = model_class.shape(model_config)
         cache_dtype = _cache_dtype(config, dtype)
         backend = select_backend(
             config.attention_backend,
@@ -55,19 +47,19 @@ class Worker:
             config.quantization,
         )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
-        model = _build(model_class, model_config, context, device, dtype)
+        model = _build(described.model_class, model_config, context, device, dtype)
         stored_as = weight_class(device, dtype, config.quantization)
         long_inputs = not shape.encoder_takes_text
         loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
-        load_weights(model, checkpoint, weight_map, *loaded)
-        sampler = Sampler(eos_token_ids, device)
+        load_weights(model, described.checkpoint, described.weight_map, *loaded)
+        sampler = Sampler(device)
 
         def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:
             return KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
 
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
-            step = largest_step(shape, limits, config.block_size, model_class.longest_features(model_config))
+            step = largest_step(shape, limits, config.block_size, described.model_class.longest_features(model_config))
             runner = ModelRunner(model, cache_of(1, 0), config.block_size, sampler)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
@@ -80,8 +72,8 @@ class Worker:
             graphs = DecodeGraphs(model, self.cache, config.block_size)
         self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
 
-    def issue(self, step: SchedulerOutputs, last: IssuedStep | None = None) -> IssuedStep:
-        """Move the step's blocks, then give it to the device. last: see ModelRunner.issue."""
+    def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
+        """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
         with _current(self.device):
             self.cache.swap_out(step.blocks_to_swap_out)
             self.cache.swap_in(step.blocks_to_swap_in)

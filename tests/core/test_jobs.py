@@ -1,0 +1,401 @@
+"""Jobs that share an engine, on a small real text model: who is answered when, in which thread, and what is left."""
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from transept import Engine, SamplingParams
+from transept.core.input_processor import Request
+from transept.core.job_tasks import MAX_GATHERED
+from transept.core.jobs import Gather, Offload, Submit, Wait
+from transept.errors import CapacityError, ParameterError, PromptError, TranseptError
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
+LONG = SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
+WORDS = ["g2p: engine", "g2p: transept", "g2p: window", "g2p: language"]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(engine: Engine):
+    yield
+    assert not engine.has_unfinished_requests
+    engine.block_manager.check_integrity()
+    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
+
+
+@pytest.fixture(scope="module")
+def expected(engine: Engine) -> dict[str, str]:
+    outputs = engine.generate(WORDS, GREEDY, progress=False)
+    return {word: output.outputs[0].text for word, output in zip(WORDS, outputs, strict=True)}
+
+
+def asks(*rounds):
+    """A job with a question a round, each about some words. It tells how many texts it has, and returns all."""
+    texts = []
+    for words in rounds:
+        outputs = yield Submit([Request(word, GREEDY) for word in words])
+        texts += [output.outputs[0].text for output in outputs]
+        yield len(texts)
+    return texts
+
+
+def tells(*values, then=()):
+    """A job that asks, and then tells each of some values."""
+    yield Submit([Request(WORDS[0], GREEDY), *(Request(word, GREEDY) for word in then)])
+    yield from values
+    return values
+
+
+def test_answers_come_in_order_and_events_before_results(engine: Engine, expected: dict[str, str]) -> None:
+    events = list(engine.runner.run([asks(WORDS[:3], WORDS[3:]), asks(WORDS[::-1])], max_jobs=2))
+    first = [event for index, event in events if index == 0]
+    second = [event for index, event in events if index == 1]
+    assert first == [3, 4, [expected[word] for word in WORDS]]
+    assert second == [4, [expected[word] for word in reversed(WORDS)]]
+
+
+def test_jobs_share_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, widths = engine.core.step, []
+
+    def counted():
+        groups = step()
+        widths.append(len(groups))
+        return groups
+
+    monkeypatch.setattr(engine.core, "step", counted)
+    list(engine.runner.run([asks([word]) for word in WORDS], max_jobs=4))
+    assert widths[0] == len(WORDS)
+
+
+def test_jobs_are_read_as_there_is_room(engine: Engine) -> None:
+    read = []
+
+    def jobs():
+        for word in WORDS:
+            read.append(word)
+            yield asks([word])
+
+    events = engine.runner.run(jobs(), max_jobs=2)
+    next(events)
+    assert read == WORDS[:2]
+    list(events)
+    assert read == WORDS
+
+
+def test_an_ask_of_nothing_is_answered_at_once(engine: Engine) -> None:
+    assert list(engine.runner.run([asks([], [])], max_jobs=1))[-1] == (0, [])
+
+
+def test_gather_gives_results_and_findings_in_the_jobs_order(engine: Engine, expected: dict[str, str]) -> None:
+    def child(word: str, steps: int):
+        for _ in range(steps):  # the earlier the child, the more steps it takes
+            yield Submit([Request(word, SamplingParams(temperature=0.0, max_tokens=1))])
+        yield word
+        (output,) = yield Submit([Request(word, GREEDY)])
+        return output.outputs[0].text
+
+    def parent():
+        texts = yield Gather(child(word, 4 - index) for index, word in enumerate(WORDS))
+        yield "all"
+        return texts
+
+    events = [event for _, event in engine.runner.run([parent()], max_jobs=1)]
+    assert events == [*WORDS, "all", [expected[word] for word in WORDS]]
+
+
+def test_gather_of_jobs_that_ask_nothing(engine: Engine) -> None:
+    def child(value: int):
+        yield value
+        return value
+
+    def parent():
+        return (yield Gather(child(value) for value in range(3)))
+
+    assert list(engine.runner.run([parent()], max_jobs=1)) == [(0, 0), (0, 1), (0, 2), (0, [0, 1, 2])]
+
+
+def test_gather_has_so_many_jobs_at_work_at_most(engine: Engine) -> None:
+    assert engine.config.max_num_seqs > MAX_GATHERED
+    at_work, most = set(), 0
+
+    def child(index: int):
+        nonlocal most
+        at_work.add(index)
+        most = max(most, len(at_work))
+        yield Submit([Request(WORDS[index % len(WORDS)], GREEDY)])
+        at_work.remove(index)
+        return index
+
+    def parent():
+        return (yield Gather(child(index) for index in range(2 * MAX_GATHERED)))
+
+    assert list(engine.runner.run([parent()], max_jobs=1)) == [(0, list(range(2 * MAX_GATHERED)))]
+    assert most == MAX_GATHERED
+
+
+def test_gather_may_be_nested_and_empty(engine: Engine) -> None:
+    def inner(name: str):
+        yield Gather([tells(f"{name}1", then=WORDS), tells(f"{name}2")])
+        return name
+
+    def outer():
+        nothing = yield Gather([])
+        names = yield Gather([inner("a"), inner("b")])
+        return nothing, names
+
+    events = [event for _, event in engine.runner.run([outer()], max_jobs=1)]
+    assert events == ["a1", "a2", "b1", "b2", ([], ["a", "b"])]
+
+
+def test_jobs_of_gather_start_as_the_engine_has_room(expected: dict[str, str]) -> None:
+    engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p", max_num_seqs=2)
+    started = []
+
+    def children():
+        for word in WORDS:
+            started.append(word)
+            yield asks([word])
+
+    def parent():
+        return (yield Gather(children()))
+
+    events = engine.runner.run([parent()], max_jobs=1)
+    next(events)
+    assert len(started) <= 3
+    rest = list(events)
+    assert started == WORDS
+    assert rest[-1] == (0, [[expected[word]] for word in WORDS])
+
+
+def test_a_job_that_fails_ends_alone(engine: Engine, expected: dict[str, str]) -> None:
+    def fails():
+        yield Submit([Request(WORDS[0], GREEDY)])
+        raise TranseptError("no more")
+
+    events = list(engine.runner.run([fails(), asks(WORDS)], max_jobs=2))
+    (failure,) = [event for index, event in events if index == 0]
+    assert isinstance(failure, TranseptError)
+    assert str(failure) == "no more"
+    assert events[-1] == (1, [expected[word] for word in WORDS])
+
+
+def test_a_refused_request_is_raised_in_the_job(engine: Engine, expected: dict[str, str]) -> None:
+    def tries():
+        try:
+            yield Submit([Request(WORDS[0], GREEDY), Request({"prompt_tokens": []}, GREEDY)])
+        except PromptError:
+            (output,) = yield Submit([Request(WORDS[1], GREEDY)])
+            return output.outputs[0].text
+
+    def insists():
+        yield Submit([Request(WORDS[0], SamplingParams(temperature=1.0, n=1000))])
+
+    events = dict(engine.runner.run([tries(), insists()], max_jobs=2))
+    assert events[0] == expected[WORDS[1]]
+    assert isinstance(events[1], CapacityError)
+
+
+def test_a_failure_among_jobs_of_gather_closes_the_others(engine: Engine) -> None:
+    closed = []
+
+    def fails():
+        yield Submit([Request(WORDS[0], SamplingParams(temperature=0.0, max_tokens=1))])
+        raise TranseptError("no more")
+
+    def sibling():
+        try:
+            yield Submit([Request(WORDS[1], LONG)])
+        finally:
+            closed.append(True)
+
+    def parent():
+        try:
+            yield Gather([sibling(), fails()])
+        except TranseptError as error:
+            return str(error)
+
+    assert dict(engine.runner.run([parent()], max_jobs=1)) == {0: "no more"}
+    assert closed == [True]
+
+
+def test_closing_and_foreign_errors_end_everything(engine: Engine) -> None:
+    closed = []
+
+    def long():
+        try:
+            yield Submit(
+                [Request(word, SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)) for word in WORDS]
+            )
+        finally:
+            closed.append(True)
+
+    events = engine.runner.run([tells("ready"), long()], max_jobs=2)
+    assert next(events) == (0, "ready")
+    assert engine.has_unfinished_requests
+    events.close()
+    assert closed == [True]
+
+    def crashes():
+        yield Submit([Request(WORDS[0], GREEDY)])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(engine.runner.run([long(), crashes()], max_jobs=2))
+    assert closed == [True, True]
+
+
+def test_several_runs_interleave_in_one_thread(engine: Engine, expected: dict[str, str]) -> None:
+    first = engine.runner.run([tells("one"), asks(WORDS, WORDS)], max_jobs=2)
+    assert next(first) == (0, "one")
+    assert list(engine.runner.run([asks(WORDS[:2])], max_jobs=1))[-1] == (0, [expected[word] for word in WORDS[:2]])
+    assert engine.generate(WORDS[3], GREEDY)[0].outputs[0].text == expected[WORDS[3]]
+    assert list(first)[-1] == (1, [expected[word] for word in WORDS * 2])
+
+
+def test_requests_of_the_engines_user_go_on_beside_jobs(engine: Engine, expected: dict[str, str]) -> None:
+    engine.add_request("mine", WORDS[1], GREEDY)
+    assert list(engine.runner.run([asks(WORDS)], max_jobs=1))[-1] == (0, [expected[word] for word in WORDS])
+    assert engine.has_unfinished_requests  # what came of it meanwhile has not been told
+    told = {}
+    while engine.has_unfinished_requests:
+        told |= {output.request_id: output for output in engine.step()}
+    assert told["mine"].finished
+    assert told["mine"].outputs[0].text == expected[WORDS[1]]
+
+
+def test_a_request_may_be_added_in_the_middle_of_a_run(engine: Engine, expected: dict[str, str]) -> None:
+    events = engine.runner.run([tells("one"), asks(WORDS, WORDS)], max_jobs=2)
+    next(events)
+    engine.add_request("mine", WORDS[0], LONG)
+    assert list(events)[-1] == (1, [expected[word] for word in WORDS * 2])
+    engine.abort_request("mine")
+
+
+def test_an_offloaded_function_runs_beside_the_engine_in_another_thread(engine: Engine) -> None:
+    begun, other_done = threading.Event(), threading.Event()
+
+    def work() -> int:
+        begun.set()
+        assert other_done.wait(60)
+        return threading.get_ident()
+
+    def offloads():
+        ident = yield Offload(work)
+        return ident != threading.get_ident()
+
+    def other():
+        yield Submit([Request(WORDS[0], GREEDY)])
+        assert begun.wait(60)
+        other_done.set()
+
+    assert dict(engine.runner.run([offloads(), other()], max_jobs=2)) == {0: True, 1: None}
+
+
+def test_what_an_offloaded_function_raises_is_raised_in_the_job(engine: Engine) -> None:
+    def offloads():
+        try:
+            yield Offload(lambda: 1 // 0)
+        except ZeroDivisionError:
+            return "caught"
+
+    def insists():
+        yield Offload(lambda: 1 // 0)
+
+    assert list(engine.runner.run([offloads()], max_jobs=1)) == [(0, "caught")]
+    with pytest.raises(ZeroDivisionError):
+        list(engine.runner.run([insists(), asks(WORDS)], max_jobs=2))
+
+
+def test_a_streaming_submit_is_answered_after_every_step(engine: Engine, expected: dict[str, str]) -> None:
+    def streams():
+        outputs = yield Submit([Request(word, GREEDY) for word in WORDS[:2]], stream=True)
+        lengths = [0, 0]
+        while not all(output is not None and output.finished for output in outputs):
+            for index, output in enumerate(outputs):
+                length = 0 if output is None else len(output.outputs[0].token_ids)
+                assert lengths[index] <= length <= lengths[index] + 1
+                lengths[index] = length
+            yield tuple(lengths)
+            outputs = yield Wait()
+        return [output.outputs[0].text for output in outputs]
+
+    *steps, (_, texts) = engine.runner.run([streams()], max_jobs=1)
+    assert texts == [expected[word] for word in WORDS[:2]]
+    assert steps[0] == (0, (1, 1))
+    assert len(steps) >= 5
+
+
+def test_a_stream_that_is_read_no_further_is_aborted(engine: Engine) -> None:
+    def streams():
+        yield Submit([Request(WORDS[0], LONG)], stream=True)
+        return "enough"
+
+    assert list(engine.runner.run([streams()], max_jobs=1)) == [(0, "enough")]
+
+
+def test_many_threads_share_the_batch_and_each_gets_its_own(engine: Engine, expected: dict[str, str]) -> None:
+    widths, step = [], engine.core.step
+
+    def counted():
+        groups = step()
+        widths.append(len(groups))
+        return groups
+
+    engine.core.step = counted
+
+    def call(index: int) -> list[str]:
+        words = [WORDS[(index + offset) % len(WORDS)] for offset in range(3)]
+        *_, (_, texts) = engine.runner.run([asks(words[:1], words[1:])], max_jobs=1)
+        return [text == expected[word] for word, text in zip(words, texts, strict=True)]
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(call, range(64))) == [[True] * 3] * 64
+    finally:
+        del engine.core.step
+    assert max(widths) >= 8
+
+
+def test_a_reader_that_leaves_hands_the_engine_on(engine: Engine, expected: dict[str, str]) -> None:
+    """One thread abandons its run in the middle, while another waits for its own."""
+    mine = engine.runner.run([tells("one"), asks(*[WORDS] * 20)], max_jobs=2)
+    next(mine)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: list(engine.runner.run([asks(WORDS, WORDS)], max_jobs=1)))
+        next(mine)
+        mine.close()
+        assert other.result(120)[-1] == (0, [expected[word] for word in WORDS * 2])
+
+
+def test_a_run_that_is_garbage_leaves_nothing(engine: Engine) -> None:
+    events = engine.runner.run([tells("one"), asks(*[WORDS] * 20)], max_jobs=2)
+    next(events)
+    del events
+    gc.collect()
+
+
+def test_an_engine_belongs_to_one_thread_while_it_is_in_use(engine: Engine) -> None:
+    engine.add_request("mine", WORDS[0], GREEDY)
+    with ThreadPoolExecutor(1) as pool:
+        for call in (lambda: engine.generate(WORDS[1], GREEDY), engine.step, lambda: engine.abort_request("mine")):
+            with pytest.raises(ParameterError, match="belongs to one thread"):
+                pool.submit(call).result(60)
+        engine.abort_request("mine")
+        assert pool.submit(lambda: engine.generate(WORDS[1], GREEDY)).result(60)[0].finished  # nobody else uses it
+
+
+def test_a_job_cannot_wait_by_calling_the_engine(engine: Engine) -> None:
+    def calls():
+        yield Submit([Request(WORDS[0], GREEDY)])
+        engine.generate(WORDS[1], GREEDY)
+
+    with pytest.raises(RuntimeError, match="by yielding them"):
+        list(engine.runner.run([calls()], max_jobs=1))

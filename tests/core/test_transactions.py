@@ -1,0 +1,264 @@
+"""A step is a transaction: what raises for one request ends that one, and all others get the tokens they had alone."""
+
+import dataclasses
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transept import Engine, PromptProbe, RequestOutput, SamplingParams
+from transept.core.sequence import StepOutput
+from transept.errors import ParameterError, RequestFailedError
+
+CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
+WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
+KINDS = [
+    GREEDY,
+    SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True),
+    SamplingParams(temperature=0.9, seed=5, n=2, max_tokens=9),
+    SamplingParams(num_beams=3, num_return_sequences=2, max_tokens=9),
+    SamplingParams(temperature=0.0, max_tokens=15, stop=["AH"]),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RaisesAt:
+    """A logits processor that raises once a row has so many tokens."""
+
+    length: int
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        if any(len(row.output_token_ids) >= self.length for row in rows):
+            raise ValueError("this processor is broken")
+
+
+class Tokenizer:
+    """A real tokenizer whose decoding of some tokens raises."""
+
+    def __init__(self, tokenizer: Any, broken: int) -> None:
+        self._tokenizer, self.broken = tokenizer, broken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._tokenizer(*args, **options)
+
+    def decode(self, token_ids: list[int], **options: Any) -> str:
+        if self.broken in token_ids:
+            raise UnicodeError("this tokenizer is broken")
+        return self._tokenizer.decode(token_ids, **options)
+
+
+@pytest.fixture(params=[False, True], ids=["in turn", "ahead"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine whose steps are issued one by one, or before the last one is collected."""
+    engine = Engine(CHECKPOINTS / "bart-g2p", dtype="float32", device="cpu", kv_cache_bytes=1 << 26)
+    engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=request.param)
+    yield engine
+    assert not engine.has_unfinished_requests
+    engine.block_manager.check_integrity()
+    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
+
+
+@pytest.fixture(scope="module")
+def alone() -> Callable[[str, SamplingParams], Any]:
+    reference = Engine(CHECKPOINTS / "bart-g2p", dtype="float32", device="cpu", kv_cache_bytes=1 << 26)
+    return lambda word, params: results(reference.generate(word, params)[0])
+
+
+def results(output: RequestOutput) -> Any:
+    return [(each.token_ids, each.text, each.finish_reason) for each in output.outputs]
+
+
+def run(engine: Engine) -> dict[str, RequestOutput]:
+    """Every request's last output."""
+    finished: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests:
+        for output in engine.step():
+            assert output.request_id not in finished
+            if output.finished:
+                finished[output.request_id] = output
+    return finished
+
+
+def assert_failed(output: RequestOutput, message: str) -> None:
+    assert isinstance(output.error, RequestFailedError)
+    assert message in str(output.error)
+    assert message in str(output.error.__cause__)
+    assert all(each.finish_reason in ("error", "stop", "length") for each in output.outputs)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_a_processor_that_raises_ends_its_request_and_holds_up_nobody(
+    engine: Engine, alone: Callable, length: int
+) -> None:
+    broken = dataclasses.replace(GREEDY, logits_processors=[RaisesAt(length)], ignore_eos=True)
+    for index, word in enumerate(WORDS):
+        engine.add_request(f"good {index}", word, KINDS[index % len(KINDS)])
+        engine.add_request(f"bad {index}", word, broken)
+    steps = 0
+    finished: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+        steps += 1
+    assert steps <= 25  # as many as the longest takes
+    for index, word in enumerate(WORDS):
+        assert results(finished[f"good {index}"]) == alone(word, KINDS[index % len(KINDS)])
+        assert finished[f"good {index}"].error is None
+        assert_failed(finished[f"bad {index}"], "this processor is broken")
+        assert len(finished[f"bad {index}"].outputs[0].token_ids) == length
+
+
+def test_beams_and_samples_fail_as_a_whole(engine: Engine, alone: Callable) -> None:
+    for name, kind in (("beams", KINDS[3]), ("samples", KINDS[2])):
+        engine.add_request(name, WORDS[0], dataclasses.replace(kind, logits_processors=[RaisesAt(3)]))
+    engine.add_request("good", WORDS[0], GREEDY)
+    finished = run(engine)
+    assert_failed(finished["beams"], "this processor is broken")
+    assert_failed(finished["samples"], "this processor is broken")
+    assert results(finished["good"]) == alone(WORDS[0], GREEDY)
+
+
+def test_a_text_that_cannot_be_made_ends_its_request(engine: Engine, alone: Callable) -> None:
+    expected = {word: alone(word, GREEDY) for word in WORDS}
+    (broken, *_), *_ = expected[WORDS[2]][0]
+    others = [word for word in WORDS if broken not in expected[word][0][0]]
+    assert others
+    engine.stop_checker = engine.core.stop_checker
+    engine.stop_checker.tokenizer = Tokenizer(engine.tokenizer, broken)
+    for word in (WORDS[2], *others):
+        engine.add_request(word, word, GREEDY)
+    finished = run(engine)
+    assert_failed(finished[WORDS[2]], "this tokenizer is broken")
+    for word in others:
+        assert results(finished[word]) == expected[word]
+
+
+def test_generate_names_the_prompt_that_failed(engine: Engine, alone: Callable) -> None:
+    broken = dataclasses.replace(GREEDY, logits_processors=[RaisesAt(2)])
+    with pytest.raises(RequestFailedError, match=r"prompt 2: .*ValueError: this processor is broken"):
+        engine.generate(WORDS[:4], [GREEDY, GREEDY, broken, GREEDY])
+    assert results(engine.generate(WORDS[0], GREEDY)[0]) == alone(WORDS[0], GREEDY)
+
+
+def test_a_mapper_that_raises_is_the_requests_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(data: Any, config: Any) -> None:
+        raise KeyError("this mapper is broken")
+
+    monkeypatch.setattr(engine.preprocess, "spec", dataclasses.replace(engine.spec, input_mappers={"sound": broken}))
+    prompt = {"multi_modal_data": {"sound": b""}}
+    with pytest.raises(RequestFailedError, match="this mapper is broken"):
+        engine.add_request("bad", prompt, GREEDY)
+    with pytest.raises(RequestFailedError, match=r"prompt 1: .*this mapper is broken"):
+        engine.generate([WORDS[0], prompt], GREEDY)
+
+
+def test_a_probe_that_raises_ends_its_request(engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = engine.executor.worker.runner.model
+    compute_logits = model.compute_logits
+
+    def breaks_for_three_rows(hidden: Any) -> Any:  # which only the probe asks for
+        if len(hidden) == 3:
+            raise RuntimeError("this head is broken")
+        return compute_logits(hidden)
+
+    monkeypatch.setattr(model, "compute_logits", breaks_for_three_rows)
+    probe = PromptProbe(logprobs=((0, 5), (1, 5), (1, 6)))
+    engine.add_request("good", WORDS[0], GREEDY)
+    engine.add_request("bad", WORDS[1], dataclasses.replace(GREEDY, prompt_probe=probe))
+    finished = run(engine)
+    assert_failed(finished["bad"], "this head is broken")
+    assert results(finished["good"]) == alone(WORDS[0], GREEDY)
+
+
+@pytest.mark.parametrize("failing", ["issue", "collect"])
+def test_an_executor_that_fails_ends_all_in_its_step_and_no_other(
+    engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    for word in WORDS[:3]:
+        engine.add_request(word, word, GREEDY)
+    engine.step()
+    method, calls = getattr(engine.executor, failing), iter(range(100))
+
+    def fails_once(given: Any) -> Any:
+        if next(calls) == 0:
+            raise ConnectionError("the worker is gone")
+        return method(given)
+
+    monkeypatch.setattr(engine.executor, failing, fails_once)
+    finished = run(engine)
+    assert {word: str(output.error.__cause__) for word, output in finished.items()} == dict.fromkeys(
+        WORDS[:3], "the worker is gone"
+    )
+    assert results(engine.generate(WORDS[3], GREEDY)[0]) == alone(WORDS[3], GREEDY)
+
+
+def test_an_exception_between_two_appends_leaves_the_right_tokens(
+    engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step after it is issued by then, for the tokens of all."""
+    checker = engine.core.stop_checker
+    check, calls = checker.check, iter(range(1000))
+
+    def interrupted(*given: Any) -> None:
+        if next(calls) == 10:
+            raise KeyboardInterrupt
+        check(*given)
+
+    monkeypatch.setattr(checker, "check", interrupted)
+    for word in WORDS[:4]:
+        engine.add_request(word, word, GREEDY)
+    with pytest.raises(KeyboardInterrupt):
+        run(engine)
+    finished = run(engine)
+    assert sorted(finished) == sorted(WORDS[:4])
+    failed = [word for word, output in finished.items() if output.error is not None]
+    assert len(failed) == 1  # the one whose token it struck
+    for word in set(WORDS[:4]).difference(failed):
+        assert results(finished[word]) == alone(word, GREEDY)
+
+
+def test_a_closed_engine_fails_its_requests(engine: Engine) -> None:
+    engine.add_request("one", WORDS[0], GREEDY)
+    engine.step()
+    engine.close()
+    (output,) = run(engine).values()
+    assert "closed" in str(output.error)
+
+
+def test_a_step_pickles_and_holds_no_groups(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that went through a pickle, as to another process, gives the same."""
+    issue, collect, seen = engine.executor.issue, engine.executor.collect, []
+
+    def through_a_pickle(step: Any) -> int:
+        copied = pickle.loads(pickle.dumps(step))
+        seen.append(copied)
+        return issue(copied)
+
+    expected = [results(output) for output in engine.generate(WORDS[:5], KINDS)]
+    engine.block_manager.reset()
+    monkeypatch.setattr(engine.executor, "issue", through_a_pickle)
+    monkeypatch.setattr(engine.executor, "collect", lambda number: pickle.loads(pickle.dumps(collect(number))))
+    assert [results(output) for output in engine.generate(WORDS[:5], KINDS)] == expected
+    assert {type(each).__name__ for step in seen for each in step.metadata} == {"SequenceGroupMetadata"}
+    assert any(metadata.runs_encoder for step in seen for metadata in step.metadata)
+    assert all(
+        metadata.encoder_inputs is None for step in seen for metadata in step.metadata if not metadata.is_prefill
+    )
+    assert isinstance(collect(issue(seen[0])), StepOutput)
+
+
+def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine, alone: Callable) -> None:
+    ((tokens, *_),) = alone(WORDS[0], GREEDY)
+    config = type(engine.generation_config)(eos_token_id=tokens[2])
+    (output,) = engine.generate(WORDS[0], GREEDY, generation_config=config)
+    assert output.outputs[0].token_ids == tokens[:3]
+    assert output.outputs[0].finish_reason == "stop"
+    (output,) = engine.generate(WORDS[0], dataclasses.replace(GREEDY, eos_token_ids=[tokens[1]]))
+    assert output.outputs[0].token_ids == tokens[:2]
+    with pytest.raises(ParameterError, match="eos_token_ids holds 999999"):
+        engine.generate(WORDS[0], SamplingParams(eos_token_ids=[999_999]))

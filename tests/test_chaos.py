@@ -1,0 +1,225 @@
+"""Requests of every kind from eight threads over two engines with little room: each gets what it gets alone.
+
+Whisper tiny.en with its real weights, and BART with random ones. Some requests fail, in a logits processor or a mapper,
+some are refused, some are abandoned in the middle; all others are computed beside them, preempted again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from text.small_checkpoints import TEXTS, save_bart
+
+from transept import Engine, RequestOutput, SamplingParams, TextGenerator, Transcriber
+from transept.core.input_processor import Request
+from transept.core.jobs import Submit, Wait
+from transept.errors import MediaError, PromptError, RequestFailedError, TranseptError
+
+THREADS = 8
+CLIPS = ("austen-0880", "austen-0930", "austen-0890")
+GREEDY = SamplingParams(temperature=0.0, max_tokens=30)
+
+
+@dataclasses.dataclass(frozen=True)
+class RaisesAt:
+    """A logits processor that raises once a row has so many tokens."""
+
+    length: int
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        if any(len(row.output_token_ids) >= self.length for row in rows):
+            raise ValueError("this processor is broken")
+
+
+class BrokenPath:
+    """A path that a mapper cannot look at without an error that is none of ours."""
+
+    def __fspath__(self) -> str:
+        raise LookupError("this data is broken")
+
+
+PARAMS = (
+    GREEDY,
+    SamplingParams(temperature=0.0, max_tokens=5),
+    SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True, repetition_penalty=1.3),
+    SamplingParams(temperature=0.8, seed=3, n=3, max_tokens=20),
+    SamplingParams(temperature=1.0, seed=4, top_k=20, max_tokens=20),
+    SamplingParams(num_beams=4, num_return_sequences=2, max_tokens=20),
+)
+FAILING = tuple(
+    dataclasses.replace(GREEDY, logits_processors=[RaisesAt(length)], ignore_eos=True) for length in (0, 2, 9)
+)
+
+Call = Callable[[], Any]
+
+
+def results(output: RequestOutput) -> Any:
+    return [(each.token_ids, each.text, each.finish_reason) for each in output.outputs]
+
+
+def asked(engine: Engine, prompt: Any, params: SamplingParams) -> Any:
+    """One request's results, or the error that it ended with."""
+
+    def job() -> Generator[Any, Any, Any]:
+        (output,) = yield Submit([Request(prompt, params)])
+        return results(output)
+
+    ((_, result),) = engine.runner.run([job()], max_jobs=1)
+    if isinstance(result, TranseptError):
+        raise result
+    return result
+
+
+def abandoned(engine: Engine, prompt: Any, params: SamplingParams, num_steps: int) -> None:
+    """A request that is read for some steps."""
+
+    def job() -> Generator[Any, Any, Any]:
+        outputs = yield Submit([Request(prompt, params)], stream=True)
+        while not all(output is not None and output.finished for output in outputs):
+            yield "step"
+            outputs = yield Wait()
+
+    with closing(engine.runner.run([job()], max_jobs=1)) as events:
+        for _ in zip(range(num_steps), events, strict=False):
+            pass
+
+
+def said(transcriber: Transcriber, clip: Path, options: dict[str, bool]) -> Any:
+    """Tokens and times; probabilities differ by the rounding of other orders of summation."""
+    return [
+        (
+            segment.start,
+            segment.end,
+            segment.tokens,
+            [(word.start, word.end, word.word) for word in segment.words or ()],
+        )
+        for segment in transcriber.transcribe(clip, **options).segments
+    ]
+
+
+def raises(error: type[TranseptError], call: Call) -> str:
+    with pytest.raises(error):
+        call()
+    return error.__name__
+
+
+class House:
+    """Two engines with room for few requests, and two with room for all, which say what is right."""
+
+    def __init__(self, folder: Path, tiny_en: Path, speech: Path) -> None:
+        save_bart(folder)
+        self.clips = [speech / "librivox" / f"{name}.flac" for name in CLIPS]
+        slot = 2 * 4 * 384 * 4  # keys and values, layers, width, float32
+        self.transcriber = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot, swap_bytes=1600 * slot, max_num_seqs=12)
+        self.speech = Transcriber(tiny_en, kv_cache_bytes=5 * 1600 * slot)
+        slot = 2 * 2 * 48 * 4
+        self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, max_num_seqs=12)
+        self.text = TextGenerator(folder, kv_cache_bytes=1 << 24)
+
+    def calls(self, rng: random.Random) -> tuple[str, Call, Call | None]:
+        """A kind of call, the call itself, and the call that says what it should give; None: nothing."""
+        speech = rng.random() < 0.25
+        prompt: Any = rng.choice(TEXTS)
+        if speech:
+            prompt = {"multi_modal_data": {"audio": str(rng.choice(self.clips))}}
+        engine = (self.transcriber if speech else self.generator).engine
+        reference = (self.speech if speech else self.text).engine
+        params = rng.choice(PARAMS)
+        kind = rng.choice(["request"] * 5 + ["task", "task", "processor", "mapper", "refused", "abandoned", "closed"])
+        if kind == "request":
+            return kind, lambda: asked(engine, prompt, params), lambda: asked(reference, prompt, params)
+        if kind == "task" and speech:
+            clip, options = rng.choice(self.clips), rng.choice([{}, {"batched": True}, {"word_timestamps": True}])
+            return (
+                kind,
+                lambda: said(self.transcriber, clip, options),
+                lambda: said(self.speech, clip, options),
+            )
+        if kind == "task":
+            return kind, lambda: self.generator.summarize(prompt).text, lambda: self.text.summarize(prompt).text
+        if kind == "processor":
+            failing = rng.choice(FAILING)
+            return kind, lambda: raises(RequestFailedError, lambda: asked(engine, prompt, failing)), None
+        if kind == "mapper":
+            data, error = rng.choice([(BrokenPath(), RequestFailedError), (b"not audio", MediaError)])
+            if not speech:
+                data, error = b"a text model takes none", MediaError
+            broken = {"multi_modal_data": {"audio": data}}
+            return kind, lambda: raises(error, lambda: asked(engine, broken, params)), None
+        if kind == "refused":
+            return kind, lambda: raises(PromptError, lambda: asked(engine, {"prompt_tokens": []}, params)), None
+        if kind == "abandoned":
+            num_steps = rng.randrange(8)
+            return kind, lambda: abandoned(engine, prompt, params, num_steps), None
+        return kind, lambda: self.close_a_stream(speech, prompt), None
+
+    def close_a_stream(self, speech: bool, prompt: Any) -> None:
+        stream: Any
+        if speech:
+            stream = self.transcriber.stream(prompt["multi_modal_data"]["audio"], batched=True)
+        else:
+            stream = self.generator.stream("generate", TEXTS, temperature=0.0, max_tokens=20)
+        with closing(stream):
+            next(stream)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def run(house: House, seed: int, count: int) -> Counter[str]:
+    """So many calls from all threads, in random order; each result is compared. Returns how many of each kind."""
+    rng = random.Random(seed)
+    calls = [house.calls(rng) for _ in range(count)]
+    expected: dict[int, Any] = {}
+    kinds: Counter[str] = Counter()
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [pool.submit(call) for _, call, _ in calls]
+        got = [future.result() for future in futures]
+    for index, ((kind, _, reference), result) in enumerate(zip(calls, got, strict=True)):
+        kinds[kind] += 1
+        if reference is not None:
+            expected[index] = reference()
+            assert result == expected[index], kind
+    for engine in (house.transcriber.engine, house.generator.engine):
+        assert not engine.has_unfinished_requests
+        engine.block_manager.check_integrity()
+        assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
+        assert engine.block_manager.num_free_host_blocks == engine.block_manager.num_host_blocks
+        assert not engine.runner.tasks._owners
+        assert not engine.runner.tasks._roots
+    return kinds
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how memory is counted is Linux's")
+@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_requests_of_every_kind_from_many_threads(
+    count: int, tmp_path: Path, tiny_en_dir: Path, speech_dir: Path
+) -> None:
+    house = House(tmp_path, tiny_en_dir, speech_dir)
+    preemptions: Counter[str] = Counter()
+    for name, engine in (("speech", house.transcriber.engine), ("text", house.generator.engine)):
+        preempt = engine.scheduler._preempt
+
+        def counted(group: Any, outputs: Any, name: str = name, preempt: Any = preempt) -> None:
+            preemptions[name] += 1
+            preempt(group, outputs)
+
+        engine.scheduler._preempt = counted  # type: ignore[method-assign]
+    run(house, seed=1, count=100)  # so that what is kept for good is there
+    gc.collect()
+    before = resident_bytes()
+    kinds = run(house, seed=2, count=count)
+    assert len(kinds) == 7
+    assert preemptions["text"] > count // 20
+    gc.collect()
+    assert resident_bytes() - before < 64 << 20

@@ -1,0 +1,245 @@
+"""EngineCore: the step loop. A step is a transaction: whatever raises while one request is worked on ends that request.
+
+Driven by one thread at a time: `transept.core.jobs` calls it for everybody. It knows prompts only as sequence groups,
+and the model only through the executor. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import NamedTuple
+
+from transept.core.beam_search import BeamSearch
+from transept.core.execution.executor import Executor
+from transept.core.look_ahead import can_look_ahead, pending
+from transept.core.outputs import RequestOutput
+from transept.core.scheduler import Scheduler, SchedulerOutputs
+from transept.core.sequence import (
+    SampledToken,
+    Sequence,
+    SequenceGroup,
+    SequenceGroupMetadata,
+    SequenceStatus,
+    StepOutput,
+)
+from transept.core.stopping import StopChecker
+from transept.errors import RequestFailedError, TranseptError
+
+
+class Participant(NamedTuple):
+    """A request in a step. num_restarts: the group's when the step was issued."""
+
+    group: SequenceGroup
+    metadata: SequenceGroupMetadata
+    num_restarts: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request still waits for the step's tokens: it has not ended or started anew since."""
+        return not self.group.finished and self.group.num_restarts == self.num_restarts
+
+
+class IssuedStep:
+    """A step that the executor was given.
+
+    waiting: requests whose tokens have not been appended. error: why the executor could not take it.
+    """
+
+    def __init__(self, scheduled: SchedulerOutputs) -> None:
+        self.waiting = deque(
+            Participant(group, metadata, group.num_restarts)
+            for group, metadata in zip(scheduled.groups, scheduled.step.metadata, strict=True)
+        )
+        self.number = 0
+        self.error: Exception | None = None
+
+    @property
+    def groups(self) -> list[SequenceGroup]:
+        """The requests that still wait for this step's tokens."""
+        return [each.group for each in self.waiting if each.waits]
+
+
+class EngineCore:
+    """Requests in, tokens and failures out.
+
+    executor: computes the steps. scheduler: decides them. stop_checker: ends sequences and keeps their texts.
+    seq_ids: of the sequences that fork here; shared with who makes the others.
+    """
+
+    def __init__(
+        self, executor: Executor, scheduler: Scheduler, stop_checker: StopChecker, seq_ids: count[int]
+    ) -> None:
+        self.executor = executor
+        self.scheduler = scheduler
+        self.stop_checker = stop_checker
+        self._seq_ids = seq_ids
+        self.in_flight: deque[IssuedStep] = deque()  # issued and not collected; two at most
+        self._took_part: list[
+            SequenceGroup
+        ] = []  # since `step` returned last; more than a step's after an interruption
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any request still waits or runs, or `step` has not returned it since it ended."""
+        return self.scheduler.has_unfinished or bool(self._took_part)
+
+    def add(self, group: SequenceGroup) -> None:
+        """Queue a request. Raises CapacityError when it could never fit, ParameterError when its id is in use."""
+        self.scheduler.add_seq_group(group)
+
+    def abort(self, request_id: str) -> None:
+        """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""
+        self.scheduler.abort_seq_group(request_id)
+
+    def step(self) -> list[SequenceGroup]:
+        """Collect one step's tokens and append them. Returns the groups that took part, as they now stand, each once.
+
+        Where the device computes beside the host, the next step is issued before this one is collected (`look_ahead`).
+
+        Invariant: a group gets its token in full, or it has failed and holds nothing; groups that share its encoder's
+        output without its being there start anew. Everybody else gets the tokens that they would have had. An
+        interruption (KeyboardInterrupt, say) costs no request but the one whose tokens it struck.
+        """
+        try:
+            if not self.in_flight:
+                self._issue()
+            step = self.in_flight[0]
+            if self.executor.capacity.asynchronous and step.error is None:
+                self._issue_ahead(step)
+            self._append_all(step, self._collect(step))
+            self.in_flight.popleft()
+            if not any(ahead.groups for ahead in self.in_flight):
+                self.in_flight.clear()  # nobody waits for it
+        except BaseException:
+            self._forget_steps()
+            raise
+        finally:
+            self.scheduler.free_finished_seq_groups()
+        groups, self._took_part = dict.fromkeys(self._took_part), []
+        return list(groups)
+
+    def output(self, group: SequenceGroup) -> RequestOutput:
+        """A snapshot of a group. One whose text cannot be made fails."""
+        try:
+            for seq in group.unfinished_seqs:
+                self.stop_checker.update_text(seq, group.sampling_params)
+        except Exception as error:
+            self._fail(group, error)
+        return RequestOutput.from_seq_group(group)
+
+    def _issue(self) -> None:
+        """Schedule a step and give it to the executor."""
+        scheduled = self.scheduler.schedule()
+        step = IssuedStep(scheduled)
+        self.in_flight.append(step)
+        try:
+            step.number = self.executor.issue(scheduled.step)
+        except Exception as error:
+            step.error = error
+            if scheduled.step.blocks_to_swap_out:
+                self.scheduler.restart_swapped()
+
+    def _issue_ahead(self, step: IssuedStep) -> None:
+        """Issue the step after one that is under way, if it can be known."""
+        groups = step.groups
+        if len(self.in_flight) == 1 and can_look_ahead(groups, self.scheduler):
+            with pending(groups):
+                self._issue()
+
+    def _collect(self, step: IssuedStep) -> StepOutput:
+        """A step's output. Where the executor failed, as it does when a worker dies, everybody in the step did."""
+        try:
+            if step.error is not None:
+                raise step.error
+            return self.executor.collect(step.number)
+        except Exception as error:
+            return StepOutput(failures={each.group.request_id: error for each in step.waiting})
+
+    def _append_all(self, step: IssuedStep, output: StepOutput) -> None:
+        """Give every group of a step what came of it, or its failure."""
+        while step.waiting:
+            group, metadata, _ = step.waiting[0]
+            if step.waiting[0].waits:
+                self._took_part.append(group)
+                try:
+                    if group.request_id in output.failures:
+                        raise output.failures[group.request_id]
+                    self._append(group, output)
+                except BaseException as error:
+                    self._fail(group, error, metadata)
+                    if not isinstance(error, Exception):
+                        raise
+            step.waiting.popleft()
+
+    def _append(self, group: SequenceGroup, output: StepOutput) -> None:
+        """Give a group its tokens, and what its prompt probe read."""
+        group.probe_result = output.probes.get(group.request_id, group.probe_result)
+        if group.beam_search is not None:
+            self._advance_beams(group, group.beam_search, output.sampled)
+            return
+        for seq in group.unfinished_seqs:
+            self._append_to(group, seq, output.sampled[seq.seq_id])
+
+    def _append_to(self, group: SequenceGroup, seq: Sequence, tokens: list[SampledToken]) -> None:
+        """Give a sequence its new token; a request's further samples fork from it first."""
+        owners = [seq]
+        for index in range(1, len(tokens)):
+            child = seq.fork(next(self._seq_ids), index)
+            group.seqs.append(child)  # first, so that its blocks are found whatever happens
+            self.scheduler.fork_seq(seq, child)
+            owners.append(child)
+        for owner, token in zip(owners, tokens, strict=True):
+            owner.append_token(token)
+            self.stop_checker.check(owner, group.sampling_params)
+
+    def _advance_beams(self, group: SequenceGroup, search: BeamSearch, sampled: dict[int, list[SampledToken]]) -> None:
+        """Give a request's beams their new tokens: some fork, some are dropped, all end with the search.
+
+        A beam that goes on more than once keeps its blocks for the best continuation; the others share them until
+        they write. Dropped beams are freed first, so that the group never holds more than it was admitted with.
+        """
+        params = group.sampling_params
+        going_on = search.advance(
+            group.seqs, sampled, lambda token, num_tokens: self.stop_checker.end(token, num_tokens, params)
+        )
+        kept = {continuation.parent.seq_id for continuation in going_on}
+        for seq in group.seqs:
+            if seq.seq_id not in kept:
+                self.scheduler.free_seq(seq)
+        beams: list[Sequence] = []
+        for continuation in going_on:
+            beam = parent = continuation.parent
+            if beam in beams:
+                beam = parent.fork(next(self._seq_ids), 0)
+                group.seqs.append(beam)
+                self.scheduler.fork_seq(parent, beam)
+            beams.append(beam)
+        for beam, continuation in zip(beams, going_on, strict=True):
+            beam.append_token(continuation.token)
+        group.seqs = beams or search.hypotheses[: params.num_return_sequences]
+        for seq in group.seqs:
+            if seq.finished:
+                self.stop_checker.update_text(seq, params)
+
+    def _fail(self, group: SequenceGroup, error: BaseException, metadata: SequenceGroupMetadata | None = None) -> None:
+        """End a group with an error. metadata: of the step that failed; an encoder that ran in it may not be done."""
+        if metadata is not None and metadata.runs_encoder:
+            self.scheduler.forget_encoded(group)
+        group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
+        for seq in group.unfinished_seqs:
+            seq.status = SequenceStatus.FAILED
+        self.scheduler.abort_seq_group(group.request_id)
+
+    def _forget_steps(self) -> None:
+        """Let every group that waits for a step's tokens go on from where it was before.
+
+        What decodes computes its last token again. What was a prefill starts anew, since nobody knows how far it came.
+        """
+        for step in self.in_flight:
+            for participant in step.waiting:
+                if participant.metadata.is_prefill and participant.waits:
+                    if participant.metadata.runs_encoder:
+                        self.scheduler.forget_encoded(participant.group)
+                    self.scheduler.restart(participant.group)
+        self.in_flight.clear()

@@ -1,0 +1,53 @@
+"""InProcessExecutor: one worker in this process. Made by the engine."""
+
+from __future__ import annotations
+
+from transept.core.execution.executor import Capacity, Executor, WorkerConfig
+from transept.core.execution.model_runner import IssuedStep
+from transept.core.execution.worker import Worker
+from transept.core.sequence import StepInput, StepOutput
+from transept.errors import TranseptError
+
+CLOSED = "the engine is closed; make another one"
+
+
+class InProcessExecutor(Executor):
+    """Runs steps in the thread that issues them, on one device.
+
+    A CPU has computed a step when `issue` returns; a GPU computes on. Raises what Worker raises.
+    """
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._worker: Worker | None = Worker(config)
+        worker = self.worker
+        self.capacity = Capacity(worker.num_device_blocks, worker.num_host_blocks, worker.device.type != "cpu")
+        self._number = 0
+        self._issued: dict[int, IssuedStep] = {}  # by number, in order
+
+    @property
+    def worker(self) -> Worker:
+        """Raises TranseptError once it is closed."""
+        if self._worker is None:
+            raise TranseptError(CLOSED)
+        return self._worker
+
+    def issue(self, step: StepInput) -> int:
+        """See Executor."""
+        issued = self.worker.issue(step, self._issued.get(self._number))
+        self._number += 1
+        self._issued[self._number] = issued
+        return self._number
+
+    def collect(self, number: int) -> StepOutput:
+        """See Executor."""
+        if self._worker is None:
+            raise TranseptError(CLOSED)
+        output = self._issued[number].collect()
+        for earlier in [each for each in self._issued if each <= number]:
+            del self._issued[earlier]
+        return output
+
+    def close(self) -> None:
+        """See Executor."""
+        self._issued.clear()
+        self._worker = None

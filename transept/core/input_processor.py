@@ -1,0 +1,111 @@
+"""InputProcessor: from a request as a user makes it to the sequence group that the scheduler runs.
+
+Made by the engine. A prompt may be preprocessed in any thread, beside the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from transept.core.beam_search import BeamSearch
+from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.generation_defaults import resolve as resolve_params
+from transept.core.preprocess import InputPreprocessor
+from transept.core.prompts import Prompt
+from transept.core.sampling_params import SamplingParams
+from transept.core.sequence import EncoderDecoderInputs, Sequence, SequenceGroup
+from transept.errors import ParameterError, RequestFailedError, TranseptError
+
+if TYPE_CHECKING:
+    from transept.core.model import ModelShape
+
+NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the engine is asked for.
+
+    prompt: of any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
+    generation_config: a transformers GenerationConfig to take instead of the checkpoint's, for what sampling_params
+        leaves open.
+    """
+
+    prompt: Prompt | EncoderDecoderInputs
+    sampling_params: SamplingParams | None = None
+    generation_config: Any | None = None
+
+
+class InputProcessor:
+    """Preprocesses prompts, completes sampling parameters, and numbers what arrives.
+
+    generation_config: the checkpoint's. eos_token_ids: what ends a sequence where a generation config does not say.
+    """
+
+    def __init__(
+        self,
+        preprocess: InputPreprocessor,
+        shape: ModelShape,
+        generation_config: Any,
+        eos_token_ids: tuple[int, ...],
+    ) -> None:
+        self.preprocess = preprocess
+        self.shape = shape
+        self.generation_config = generation_config
+        self.eos_token_ids = eos_token_ids
+        self.seq_ids = count()
+        self._arrivals = count()
+
+    def __call__(self, request_id: str, request: Request) -> SequenceGroup:
+        """A group that is ready to be scheduled.
+
+        Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters, RequestFailedError for
+        what a mapper or a tokenizer raises.
+        """
+        if not isinstance(request.sampling_params, SamplingParams | None):
+            raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
+        inputs = self.inputs(request.prompt)
+        prompt_token_ids = inputs.decoder.token_ids
+        params = self._params(request, prompt_token_ids)
+        group = SequenceGroup(
+            request_id,
+            [Sequence(next(self.seq_ids), inputs)],
+            Sequence(next(self.seq_ids), inputs, from_decoder_prompt=False),
+            params,
+            next(self._arrivals),
+        )
+        if params.beam_search:
+            group.beam_search = BeamSearch(params, num_forced_tokens(prompt_token_ids, params.forced_bos_token_id))
+        return group
+
+    def inputs(self, prompt: Prompt | EncoderDecoderInputs) -> EncoderDecoderInputs:
+        """A prompt of any form, preprocessed. Raises PromptError, MediaError, RequestFailedError."""
+        if isinstance(prompt, EncoderDecoderInputs):
+            return prompt
+        try:
+            return self.preprocess(prompt)
+        except TranseptError:
+            raise
+        except Exception as error:  # of whatever kind: a mapper may be a plugin's
+            raise RequestFailedError.of(error) from error
+
+    def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
+        """The request's parameters with nothing left open, and possible with this model."""
+        shape, tokenizer = self.shape, self.preprocess.tokenizer
+        params = resolve_params(
+            request.sampling_params or SamplingParams(),
+            request.generation_config or self.generation_config,
+            prompt_token_ids=prompt_token_ids,
+            max_positions=shape.max_target_positions,
+            vocab_size=shape.vocab_size,
+            eos_token_ids=self.eos_token_ids,
+        )
+        if params.stop and tokenizer is None:
+            raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
+        params = tokenize_bad_words(params, tokenizer)
+        if params.prompt_probe is not None:
+            num_heads = shape.num_heads or shape.num_kv_heads
+            params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
+        return params

@@ -1,0 +1,195 @@
+"""JobRunner: many jobs over one engine, for callers in any thread.
+
+Made by the engine; the engine's own `generate`, transcription and text tasks run on it, so they share one batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from transept.core.engine_core import EngineCore
+from transept.core.input_processor import InputProcessor
+from transept.core.job_tasks import JobTasks
+from transept.core.jobs import Channel, Crash, Job
+
+OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
+
+Result = TypeVar("Result")
+
+
+class JobRunner:
+    """Runs jobs over one engine; every method may be called from any thread.
+
+    There is no thread of its own. Of the threads that wait for events one drives the engine, for everybody: it advances
+    all jobs, steps, and passes on what comes up, until there is something for itself. Then another one takes over.
+    What is to happen between steps (a new job, a function to call) goes through an inbox.
+    """
+
+    def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int) -> None:
+        self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload)
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._news = threading.Event()  # set when something is put into the inbox
+        self._lock = threading.RLock()  # of the two below; reentrant, since closing a generator may happen anywhere
+        self._driver: int | None = None  # the thread that drives the engine
+        self._waiting: list[Channel] = []  # whose readers wait while another thread drives
+        self._pool: ThreadPoolExecutor | None = None  # made for the first Offload
+        self._num_offloaded = 0
+
+    def run(
+        self, jobs: Iterable[Job], max_jobs: int, max_requests: int | None = None
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Run jobs, at most `max_jobs` at a time, until all have ended.
+
+        jobs: read in the calling thread, when there is room for another one. max_requests: start no other job while so
+        many requests of these are unfinished.
+        Yields ``(index of the job, event)`` as events come: everything that the job yields for its reader, then what it
+        returned, or the TranseptError that it raised. Jobs may end in any order, and each ends alone.
+        Closing the iterator, or an exception that is no TranseptError, closes these jobs and aborts their requests.
+        """
+        channel = Channel()
+        remaining = enumerate(jobs)
+        try:
+            while True:
+                while len(channel.unfinished) < max_jobs and not (
+                    channel.unfinished and max_requests is not None and channel.num_requests >= max_requests
+                ):
+                    index, job = next(remaining, (-1, None))
+                    if job is None:
+                        break
+                    self.submit(job, channel, index)
+                if not channel.unfinished and not channel.events:
+                    return
+                index, event = self.read(channel)
+                if isinstance(event, Crash):
+                    raise event.error
+                yield index, event
+        finally:
+            self.close(channel)
+
+    def submit(self, job: Job, channel: Channel | None = None, index: int = 0) -> Channel:
+        """Start a job. channel: where its events go, with its index; None: a new one. Returns the channel."""
+        channel = Channel() if channel is None else channel
+        channel.unfinished.add(index)
+        self._put(partial(self.tasks.start, job, channel, index))
+        self._drain_unless_driven()
+        return channel
+
+    def read(self, channel: Channel) -> tuple[int, Any]:
+        """The next event of a channel's jobs. Drives the engine until it comes, unless another thread does."""
+        if self._driver == threading.get_ident():
+            raise RuntimeError("a job waits for others by yielding them (Submit, Gather), not by calling the engine")
+        while not channel.events:
+            channel.expect()
+            if channel.events:
+                break
+            if self._begin_driving(channel):
+                try:
+                    while not channel.events:
+                        self._turn(channel)
+                finally:
+                    self._end_driving()
+            else:
+                try:
+                    channel.wait()
+                finally:
+                    self._leave(channel)
+        return channel.events.popleft()
+
+    def close(self, channel: Channel) -> None:
+        """Close what is left of a channel's jobs and abort their requests, before the engine's next step."""
+        if channel.unfinished:
+            self._put(partial(self.tasks.drop, channel))
+            self._drain_unless_driven()
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
+        if self._driver == threading.get_ident():
+            return function()
+        channel, outcome = Channel(), Future[Result]()
+
+        def answer() -> None:
+            try:
+                outcome.set_result(function())
+            except BaseException as error:
+                outcome.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+            finally:
+                channel.post(0, None)
+
+        self._put(answer)
+        self.read(channel)
+        return outcome.result()
+
+    def _turn(self, channel: Channel) -> None:
+        """Do what waits in the inbox and, unless that was for this channel, step the engine once."""
+        self._drain()
+        self.tasks.start_children()
+        if channel.events:
+            return
+        if self.tasks.core.has_unfinished:
+            self.tasks.step()
+        elif self._num_offloaded:
+            self._news.wait()
+        elif not self._inbox and not channel.events:
+            raise RuntimeError("nothing is under way that could end the wait for a job")
+
+    def _put(self, action: Callable[[], None]) -> None:
+        self._inbox.append(action)
+        self._news.set()
+
+    def _drain(self) -> None:
+        self._news.clear()
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def _drain_unless_driven(self) -> None:
+        """Do what waits in the inbox now, if no thread drives the engine; who does will before the next step."""
+        if self._begin_driving(None):
+            try:
+                self._drain()
+            finally:
+                self._end_driving()
+
+    def _begin_driving(self, channel: Channel | None) -> bool:
+        """Whether this thread drives from now on; otherwise the channel's reader is one of those that wait."""
+        with self._lock:
+            if self._driver is None:
+                self._driver = threading.get_ident()
+                return True
+            if channel is not None:
+                self._waiting.append(channel)
+            return False
+
+    def _end_driving(self) -> None:
+        with self._lock:
+            self._driver = None
+            if self._waiting:
+                self._waiting.pop(0).wake()
+
+    def _leave(self, channel: Channel) -> None:
+        """A reader waits no longer. It may have been woken to drive and do not, so the next one is woken, too."""
+        with self._lock:
+            if channel in self._waiting:
+                self._waiting.remove(channel)
+            if self._driver is None and self._waiting:
+                self._waiting.pop(0).wake()
+
+    def _offload(self, function: Callable[[], Any], done: Callable[[Future[Any]], None]) -> Future[Any]:
+        """Call a function on the pool, and `done` with its outcome in the thread that drives."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(OFFLOAD_THREADS, thread_name_prefix="transept-offload")
+        self._num_offloaded += 1
+
+        def take_back(future: Future[Any]) -> None:
+            self._num_offloaded -= 1
+            done(future)
+
+        future = self._pool.submit(function)
+        future.add_done_callback(lambda future: self._put(partial(take_back, future)))
+        return future

@@ -1,0 +1,316 @@
+"""The state of all jobs over one engine: what each waits for, and where its events go.
+
+Used by `transept.core.jobs.JobRunner` alone, in the thread that drives the engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from transept.core.engine_core import EngineCore
+from transept.core.input_processor import InputProcessor
+from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait
+from transept.core.outputs import RequestOutput
+from transept.core.sequence import SequenceGroup
+from transept.errors import RequestFailedError, TranseptError
+
+logger = logging.getLogger(__name__)
+
+MAX_GATHERED = 16  # jobs of one Gather at work: enough for a batch, few enough that events come out all along
+
+OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Future[Any]], None]], Future[Any]]
+
+
+@dataclass(eq=False)
+class Task:
+    """A job on its way: what it waits for, and where its events go."""
+
+    job: Job
+    channel: Channel
+    index: int  # of the job in its channel; a child has its parent's
+    parent: Task | None = None
+    requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
+    streams: bool = False  # whether that Submit does
+    offloaded: Future[Any] | None = None
+    waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
+    children: list[Task] = field(default_factory=list)  # the started ones, in order
+    held: list[Any] = field(default_factory=list)  # events that came while an older sibling was at work
+    ended: bool = False
+    result: Any = None
+
+    @property
+    def num_at_work(self) -> int:
+        """Of its children."""
+        return sum(not child.ended for child in self.children)
+
+
+class JobTasks:
+    """All jobs in flight, and the requests that are nobody's job.
+
+    Invariant between calls: every task that has not ended waits for requests, for another thread, or for children.
+
+    bare: requests that the engine's user added by itself: what became of each since it was taken, None for nothing.
+    """
+
+    def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, offload: OffloadCall) -> None:
+        self.core = core
+        self.inputs = inputs
+        self.max_num_seqs = max_num_seqs
+        self.bare: dict[str, SequenceGroup | None] = {}
+        self._offload = offload
+        self._roots: dict[Channel, set[Task]] = {}
+        self._owners: dict[str, Task] = {}  # of unfinished requests, by request id
+        self._parents: list[Task] = []  # tasks with children that have not started, oldest first
+        self._stepped: deque[SequenceGroup] = deque()  # groups that took part in a step, not yet handed on
+        self._streaming: dict[Task, None] = {}  # tasks whose streamed outputs have changed
+        self._num_requests = 0
+
+    def start(self, job: Job, channel: Channel, index: int) -> None:
+        """Run a job until it waits for something."""
+        task = Task(job, channel, index)
+        self._roots.setdefault(channel, set()).add(task)
+        self._advance(task)
+
+    def drop(self, channel: Channel) -> None:
+        """Close a channel's jobs and abort their requests."""
+        for task in self._roots.pop(channel, set()):
+            self._drop(task)
+        channel.unfinished.clear()
+
+    def add_bare(self, request_id: str, request: SequenceGroup) -> None:
+        """Queue a request of the engine's user. Raises what EngineCore.add raises."""
+        self.core.add(request)
+        self.bare[request_id] = None
+
+    def abort_bare(self, request_id: str) -> None:
+        """Drop such a request; nothing happens if there is none."""
+        if request_id in self.bare:
+            del self.bare[request_id]
+            self.core.abort(request_id)
+
+    def take_bare(self) -> list[RequestOutput]:
+        """The requests of the engine's user that took part in steps since the last call, as they now stand."""
+        outputs = [self.core.output(group) for group in self.bare.values() if group is not None]
+        for output in outputs:
+            if output.finished:
+                del self.bare[output.request_id]
+            else:
+                self.bare[output.request_id] = None
+        return outputs
+
+    def step(self) -> None:
+        """One step of the engine; jobs whose outputs are complete go on."""
+        self._stepped += self.core.step()
+        while self._stepped:
+            self._hand_on(self._stepped.popleft())
+        while self._streaming:
+            task = next(iter(self._streaming))
+            del self._streaming[task]
+            outputs = list(task.requests.values())
+            if all(output is not None and output.finished for output in outputs):
+                task.requests = {}
+            self._advance(task, outputs)
+
+    def start_children(self) -> None:
+        """Start jobs of `Gather` while there is room, those of the oldest first."""
+        while True:
+            parent = next((each for each in self._parents if self._has_room(each)), None)
+            if parent is None:
+                return
+            assert parent.waiting_children is not None
+            try:
+                job = next(parent.waiting_children, None)
+            except Exception as error:  # of what makes the jobs
+                self._close_children(parent)
+                self._advance(parent, error=error)
+                continue
+            if job is None:
+                self._parents.remove(parent)
+                parent.waiting_children = None
+                self._join(parent)
+                continue
+            child = Task(job, parent.channel, parent.index, parent)
+            parent.children.append(child)
+            self._advance(child)
+
+    def _has_room(self, parent: Task) -> bool:
+        """Whether another of its children may start: the engine could run it at once, were it alone."""
+        return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
+
+    def _hand_on(self, group: SequenceGroup) -> None:
+        """Let whoever waits for a request have what became of it in a step."""
+        task = self._owners.get(group.request_id)
+        if task is None:
+            if group.request_id in self.bare:
+                self.bare[group.request_id] = group
+            return  # or its job is gone since the step
+        if not (group.finished or task.streams):
+            return
+        output = self.core.output(group)
+        if output.finished:
+            del self._owners[group.request_id]
+            task.channel.num_requests -= 1
+        task.requests[group.request_id] = output
+        if output.error is not None:
+            self._abort(task)
+            self._advance(task, error=output.error)
+        elif task.streams:
+            self._streaming[task] = None
+        elif all(task.requests.values()):
+            outputs, task.requests = list(task.requests.values()), {}
+            self._advance(task, outputs)
+
+    def _advance(self, task: Task, answer: Any = None, error: Exception | None = None) -> None:
+        """Let a job go on, with an answer or with an error raised where it waits, until it waits again or ends."""
+        while True:
+            try:
+                event = task.job.send(answer) if error is None else task.job.throw(error)
+            except StopIteration as end:
+                return self._end(task, end.value)
+            except Exception as failure:
+                return self._fail(task, failure)
+            except BaseException as interruption:
+                self._fail(task, RequestFailedError.of(interruption))
+                raise
+            answer = error = None
+            if isinstance(event, Wait):
+                if task.requests:
+                    return None
+                answer = []
+                continue
+            if isinstance(event, Gather | Offload | Submit):
+                self._abort(task)  # a stream that the job reads no further
+            if isinstance(event, Gather):
+                task.waiting_children = iter(event.jobs)
+                self._parents.append(task)
+                return None
+            if isinstance(event, Offload):
+                task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future))
+                return None
+            if not isinstance(event, Submit):
+                task.held.append(event)
+                self._release(task)
+            elif event.requests:
+                error = self._submit(task, event)
+                if error is None:
+                    return None
+            else:
+                answer = []
+
+    def _submit(self, task: Task, submitted: Submit) -> TranseptError | None:
+        """Give the engine a job's requests, all or, when one is refused, none. Returns the refusal."""
+        task.streams = submitted.stream
+        for request in submitted.requests:
+            request_id = self._new_id()
+            try:
+                self.core.add(self.inputs(request_id, request))
+            except TranseptError as refusal:
+                self._abort(task)
+                return refusal
+            task.requests[request_id] = None
+            task.channel.num_requests += 1
+            self._owners[request_id] = task
+        return None
+
+    def _new_id(self) -> str:
+        """An id that no request of the engine's user has."""
+        while True:
+            request_id = f"job-{self._num_requests}"
+            self._num_requests += 1
+            if request_id not in self.bare:
+                return request_id
+
+    def _take_back(self, task: Task, future: Future[Any]) -> None:
+        """Let a job go on with what was done for it in another thread."""
+        if task.offloaded is not future:
+            return  # it is gone
+        task.offloaded = None
+        error = future.exception()
+        if error is None:
+            self._advance(task, future.result())
+        else:
+            self._advance(task, error=error if isinstance(error, Exception) else RequestFailedError.of(error))
+
+    def _end(self, task: Task, result: Any) -> None:
+        task.ended, task.result = True, result
+        self._abort(task)
+        if task.parent is None:
+            self._post_last(task, result)
+            return
+        for sibling in task.parent.children:
+            if sibling.held:  # the way may be free now
+                self._release(sibling)
+        self._join(task.parent)
+
+    def _fail(self, task: Task, error: Exception) -> None:
+        task.ended = True
+        self._abort(task)
+        parent = task.parent
+        if parent is None:
+            self._post_last(task, error if isinstance(error, TranseptError) else Crash(error))
+            return
+        self._close_children(parent)
+        self._advance(parent, error=error)
+
+    def _post_last(self, task: Task, event: Any) -> None:
+        """Tell the reader how a job ended."""
+        roots = self._roots[task.channel]
+        roots.discard(task)
+        if not roots:
+            del self._roots[task.channel]
+        task.channel.unfinished.discard(task.index)
+        task.channel.post(task.index, event)
+
+    def _join(self, parent: Task) -> None:
+        """Answer a `Gather` when all its jobs have ended."""
+        if parent.waiting_children is None and all(child.ended for child in parent.children):
+            results = [child.result for child in parent.children]
+            parent.children = []
+            self._advance(parent, results)
+
+    def _release(self, task: Task) -> None:
+        """Pass a task's events on, unless an older sibling of it or of its parents is at work."""
+        parent = task.parent
+        if parent is None:
+            for event in task.held:
+                task.channel.post(task.index, event)
+        elif all(sibling.ended for sibling in parent.children[: parent.children.index(task)]):
+            parent.held += task.held
+            self._release(parent)
+        else:
+            return
+        task.held = []
+
+    def _close_children(self, task: Task) -> None:
+        for child in task.children:
+            self._drop(child)
+        task.children, task.waiting_children = [], None
+        if task in self._parents:
+            self._parents.remove(task)
+
+    def _drop(self, task: Task) -> None:
+        """Close a job with all that it waits for."""
+        self._close_children(task)
+        self._abort(task)
+        if task.offloaded is not None:
+            task.offloaded.cancel()
+            task.offloaded = None
+        if not task.ended:
+            task.ended = True
+            try:
+                task.job.close()
+            except Exception:  # of the job's own cleaning up, which nobody waits for
+                logger.warning("a job failed while it was closed", exc_info=True)
+
+    def _abort(self, task: Task) -> None:
+        for request_id in task.requests:
+            if self._owners.pop(request_id, None) is not None:
+                self.core.abort(request_id)
+                task.channel.num_requests -= 1
+        task.requests = {}
+        self._streaming.pop(task, None)

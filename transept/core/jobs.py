@@ -1,0 +1,99 @@
+"""Jobs: pieces of work that ask the engine, many at a time over one engine.
+
+A `Job` is a generator that
+
+- yields ``Submit(requests)`` and is sent the list of their RequestOutputs, in order, once all are finished. When one is
+  refused or fails, the others are aborted and its error is raised where the job waits;
+- yields ``Offload(function)`` and is sent what the function returned, which ran in another thread beside the engine;
+- yields ``Gather(jobs)`` and is sent the list of what these jobs returned, once all of them have ended;
+- yields anything else, an event, for whoever reads the job;
+- returns its result.
+
+So an algorithm reads like a loop over one recording or one document, composes with ``yield from``, and knows nothing of
+the batch that its requests share with those of others. `transept.core.job_runner` runs jobs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from transept.core.input_processor import Request
+
+Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Requests whose outputs a job waits for.
+
+    stream: the job is sent the outputs after every step in which one of the requests took part, None for those that
+        have not begun; it yields Wait() until all of them are finished.
+    """
+
+    requests: Sequence[Request]
+    stream: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Go on waiting for the requests of a streaming Submit."""
+
+
+@dataclass(frozen=True)
+class Offload:
+    """A function to call in another thread, beside the engine. What it raises is raised in the job."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Jobs that run beside each other, for a job that waits for all of them.
+
+    jobs: read no further than there is room, so each may make its features when it starts. Their events are passed on
+    in the jobs' order. When one raises, the waiting job gets that error and the others are closed.
+    """
+
+    jobs: Iterable[Job]
+
+
+class Channel:
+    """What comes of some jobs, for the one thread that reads them.
+
+    events: (index of the job, event), in the order in which they came. unfinished: the jobs' indices.
+    num_requests: in the engine.
+    """
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[int, Any]] = deque()
+        self.unfinished: set[int] = set()
+        self.num_requests = 0
+        self._wake = threading.Event()
+
+    def post(self, index: int, event: Any) -> None:
+        """Add an event, from any thread."""
+        self.events.append((index, event))
+        self._wake.set()
+
+    def expect(self) -> None:
+        """Let `wait` return only for what comes from now on. Events are looked at after this call, not before."""
+        self._wake.clear()
+
+    def wait(self) -> None:
+        """Return when something has been posted, or `wake` was called."""
+        self._wake.wait()
+
+    def wake(self) -> None:
+        """Let the reader look again."""
+        self._wake.set()
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An event: a job raised what is no TranseptError. Its reader raises that again."""
+
+    error: Exception

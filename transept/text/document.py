@@ -1,0 +1,86 @@
+"""A document's job: from its text to what the model writes for it, told piece by piece where that is asked for.
+
+Run by TextGenerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any
+
+from transept.core.input_processor import Request
+from transept.core.jobs import Offload, Submit, Wait
+from transept.core.outputs import RequestOutput
+from transept.core.prompts import Prompt, TokensPrompt
+from transept.text.encoding import EncodedDocument
+from transept.text.generated_text import GeneratedText
+from transept.text.job import TextJob
+
+
+def write_for(document: str | EncodedDocument, job: TextJob, stream: bool) -> Generator[Any, Any, GeneratedText]:
+    """A job: what the model writes for one document.
+
+    stream: tell (as str) what is new as soon as it is final, but for what the last token adds.
+    """
+    encoded: EncodedDocument
+    if isinstance(document, EncodedDocument):
+        encoded = document
+    else:
+        encoded = yield Offload(partial(job.encoder, document))
+    requests = [_request(tokens, job) for tokens in encoded.prompts]
+    outputs: list[RequestOutput | None] = yield Submit(requests, stream)
+    num_told = 0  # characters
+    while not all(output is not None and output.finished for output in outputs):
+        text = _final_text(outputs, job)
+        if len(text) > num_told:
+            yield text[num_told:]
+            num_told = len(text)
+        outputs = yield Wait()
+    return _result(encoded, [output for output in outputs if output is not None], _final_text(outputs, job))
+
+
+def _request(tokens: list[int], job: TextJob) -> Request:
+    decoder_prompt: TokensPrompt | None = None
+    if job.decoder_prompt is not None:
+        decoder_prompt = {"prompt_tokens": job.decoder_prompt}
+    prompt: Prompt = {"encoder_prompt": {"prompt_tokens": tokens}, "decoder_prompt": decoder_prompt}
+    return Request(prompt, job.sampling_params, job.generation_config)
+
+
+def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:
+    """The chunks' texts, up to and with what is final of the first that is not finished."""
+    texts = []
+    for output in outputs:
+        if output is None:
+            break
+        if output.finished:
+            texts.append(output.outputs[0].text.strip())
+            continue
+        if len(output.outputs) == 1:  # several are the beams of a search, any of which may win
+            texts.append(_settled(output.outputs[0].text, job).strip())
+        break
+    return " ".join(filter(None, texts))
+
+
+def _settled(text: str, job: TextJob) -> str:
+    """An unfinished text without its end, where the next tokens may change that."""
+    longest_stop = max(map(len, job.sampling_params.stop), default=0)
+    if longest_stop:
+        text = text[: 1 - longest_stop or None]  # the rest may begin a stop string, which is cut from the text
+    if getattr(job.encoder.tokenizer, "clean_up_tokenization_spaces", False):
+        text = text[: max(0, text.rfind(" "))]  # a blank goes when punctuation follows it
+    return text
+
+
+def _result(document: EncodedDocument, outputs: Sequence[RequestOutput], text: str) -> GeneratedText:
+    completions = [output.outputs[0] for output in outputs]
+    return GeneratedText(
+        text=text,
+        num_source_tokens=sum(map(len, document.prompts)),
+        num_tokens=sum(len(completion.token_ids) for completion in completions),
+        num_chunks=len(document.prompts),
+        truncated=document.truncated,
+        cumulative_logprob=sum(completion.cumulative_logprob for completion in completions),
+        finish_reason="length" if any(each.finish_reason == "length" for each in completions) else "stop",
+    )
