@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transept.cli.engine_options import add_engine_options, engine_options
 from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
@@ -98,9 +98,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
     return 1 if num_failed else 0
 
 
-def _audios(files: Sequence[str]) -> Iterator[str | bytes]:
+def _audios(files: Sequence[str]) -> Iterator[Any]:
+    """What `load_audio` takes: it reads standard input itself, and no further than its limit."""
     for file in files:
-        yield sys.stdin.buffer.read() if file == STDIN else file
+        yield sys.stdin.buffer if file == STDIN else file
 
 
 def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
