@@ -169,7 +169,7 @@ def test_a_terminal_gets_a_progress_bar_in_minutes_with_the_speed(clips: list[Pa
         (["-f", "txt,json", "--word-timestamps", "--highlight-words"], 2, "--highlight-words lays out subtitles"),
         (["-f", "vtt", "--word-timestamps", "--max-line-count", "2"], 2, "add --max-line-width"),
         (["-f", "vtt", "--word-timestamps", "--max-words-per-line", "0"], 2, "--max-words-per-line must be at least 1"),
-        (["--temperature-increment-on-fallback", "-0.2"], 2, "must be above 0, or None"),
+        (["--temperature-increment-on-fallback", "-0.2"], 2, "must be a number of at least 0.01, or None"),
         (["--json", "--verbose"], 2, "not allowed with"),
     ],
 )

@@ -4,10 +4,12 @@ import argparse
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
-from transept.cli import transcribe
+from transept.cli import main, transcribe
 from transept.cli.transcribe_options import transcription_options
+from transept.errors import ParameterError
 from transept.speech import options
 from transept.speech.options import TranscriptionOptions
 from transept.speech.vad import VadOptions
@@ -65,3 +67,34 @@ def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict
 def test_the_temperatures_of_the_command_are_those_of_the_library() -> None:
     given = transcription_options(parsed("--temperature", "0"))
     assert TranscriptionOptions(**given).temperatures == TranscriptionOptions().temperatures
+
+
+@pytest.mark.parametrize("first", [0.0, 0.3, 0.95, 1.0])
+@pytest.mark.parametrize("increment", [0.01, 0.1, 0.2, 0.35, 1.0, 5.0, 1e300])
+def test_temperatures_rise_as_openai_whispers_do(first: float, increment: float) -> None:
+    given = transcription_options(
+        parsed("--temperature", str(first), "--temperature-increment-on-fallback", str(increment))
+    )
+    np.testing.assert_allclose(given["temperature"], np.arange(first, 1.0 + 1e-6, increment), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("increment", ["0", "-0.2", "nan", "inf", "-inf", "1e-7", "1e-300", "0.009"])
+def test_an_increment_that_would_never_end_is_bad_usage(increment: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--temperature-increment-on-fallback", "--temperature_increment_on_fallback"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["transcribe", "talk.wav", "--model", "no-such-model", f"{flag}={increment}"])
+        error = capsys.readouterr().err
+        assert "--temperature-increment-on-fallback must be a number of at least 0.01, or None" in error
+
+
+@pytest.mark.parametrize("first", ["-1", "nan", "inf", "-1e300"])
+def test_a_first_temperature_that_is_none_is_bad_usage(first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["transcribe", "talk.wav", "--model", "no-such-model", f"--temperature={first}"])
+    assert "temperature must be numbers of at least 0" in capsys.readouterr().err
+
+
+def test_the_number_of_temperatures_is_bounded() -> None:
+    assert len(TranscriptionOptions(temperature=tuple(np.linspace(0, 1, 101))).temperatures) == 101
+    with pytest.raises(ParameterError, match="temperature holds 102 numbers"):
+        TranscriptionOptions(temperature=np.linspace(0, 1, 102))

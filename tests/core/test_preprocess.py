@@ -9,6 +9,7 @@ from whisper.tokenizer import get_tokenizer
 
 from transept.core.preprocess import InputPreprocessor
 from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
+from transept.core.request.limits import Limits
 from transept.core.sequence import Sequence
 from transept.errors import MediaError, PromptError
 from transept.multimodal.registry import MappedInput
@@ -429,3 +430,12 @@ def test_an_unknown_modality(bart, t5):
         bart({"multi_modal_data": {"audio": AUDIO}})
     with pytest.raises(MediaError, match="text only"):
         t5({"multi_modal_data": {"audio": AUDIO}})
+
+
+@pytest.mark.parametrize("prompt", [TEXT, {"encoder_prompt": "a", "decoder_prompt": TEXT}], ids=["encoder", "decoder"])
+def test_text_beyond_the_limit_is_refused_before_it_is_tokenized(bart_tokenizer, prompt):
+    config, limits = BartConfig(vocab_size=len(bart_tokenizer)), Limits(max_text_characters=len(TEXT))
+    InputPreprocessor(BART_SPEC, config, bart_tokenizer, limits=limits)(prompt)
+    limits = Limits(max_text_characters=len(TEXT) - 1)
+    with pytest.raises(PromptError, match="the prompt has 37 characters, more than the 36 of max_text_characters"):
+        InputPreprocessor(BART_SPEC, config, bart_tokenizer, limits=limits)(prompt)

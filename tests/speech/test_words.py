@@ -20,7 +20,7 @@ from whisper.utils import get_writer
 from transept import Transcriber
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.speech.transcript import Segment, Word
-from transept.speech.words import WordTiming, merge_punctuation, place_words, word_timings
+from transept.speech.words import WordTiming, merge_punctuation, place_words, token_times, word_timings
 
 PREPENDED, APPENDED = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001
 TEXTS = {
@@ -74,15 +74,8 @@ def test_times_from_attention_are_those_of_openai_whisper(
     prompt = [*reference.sot_sequence, reference.no_timestamps, *text, reference.eot]
     first = len(reference.sot_sequence)
     logprobs, weights = probe(small_whisper, mel, prompt, first, text, reference.eot)
-    timings = word_timings(
-        text,
-        logprobs,
-        weights,
-        tokenizer=load_tokenizer(base_dir),
-        language=language,
-        num_frames=num_frames,
-        **FRAMES,
-    )
+    times = token_times(weights, len(text), num_frames=num_frames, **FRAMES)
+    timings = word_timings(text, logprobs, times, tokenizer=load_tokenizer(base_dir), language=language)
     assert [(each.word, each.tokens, each.start, each.end) for each in timings] == [
         (each.word, each.tokens, each.start, each.end) for each in expected
     ]
@@ -91,26 +84,19 @@ def test_times_from_attention_are_those_of_openai_whisper(
 
 
 def test_no_text_and_no_recording_have_no_words(base_dir) -> None:
-    tokenizer = load_tokenizer(base_dir)
     weights = np.full((2, 7, 1500), 1 / 1500, dtype=np.float32)
-    options = {"tokenizer": tokenizer, "language": "en", **FRAMES}
-    assert word_timings([], [], weights, num_frames=3000, **options) == []
-    assert word_timings([50, 60], [-1.0, -1.0], weights, num_frames=1, **options) == []
+    options = {"tokenizer": load_tokenizer(base_dir), "language": "en"}
+    for tokens, num_frames in (([], 3000), ([50, 60], 1)):
+        times = token_times(weights, len(tokens), num_frames=num_frames, **FRAMES)
+        assert word_timings(tokens, [-1.0] * len(tokens), times, **options) == []
 
 
 @pytest.mark.parametrize("num_frames", [2, 3, 6, 9])
 def test_attention_without_any_contrast_still_gives_rising_times(base_dir, num_frames: int) -> None:
     """Where openai-whisper divides by zero."""
     weights = np.full((2, 8, 1500), 1 / 1500, dtype=np.float32)
-    timings = word_timings(
-        [1002, 1003],
-        [-1.0, -1.0],
-        weights,
-        tokenizer=load_tokenizer(base_dir),
-        language="en",
-        num_frames=num_frames,
-        **FRAMES,
-    )
+    token_starts = token_times(weights, 2, num_frames=num_frames, **FRAMES)
+    timings = word_timings([1002, 1003], [-1.0, -1.0], token_starts, tokenizer=load_tokenizer(base_dir), language="en")
     times = [time for timing in timings for time in (timing.start, timing.end)]
     assert times == sorted(times)
     assert times[0] >= 0

@@ -9,6 +9,7 @@ from small_checkpoints import TEXTS, bart_tokenizer, mbart_tokenizer, nllb_token
 from transformers import MBart50Tokenizer, MBartTokenizer, PreTrainedTokenizerBase
 
 from transept.authoring import TextTask
+from transept.core.request.limits import Limits
 from transept.errors import ParameterError, PromptError
 from transept.text.encoding import DocumentEncoder
 
@@ -101,3 +102,11 @@ def test_a_limit_without_room_and_two_answers_are_refused() -> None:
         DocumentEncoder(T5, SUMMARIZE, framing)
     with pytest.raises(ParameterError, match="choose one"):
         DocumentEncoder(T5, SUMMARIZE, 50, truncate=True, chunk=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"truncate": True}, {"chunk": True}])
+def test_a_document_beyond_the_limits_is_refused_however_it_is_cut(options: dict[str, bool]) -> None:
+    encoder = DocumentEncoder(T5, SUMMARIZE, 60, limits=Limits(max_text_characters=100), **options)
+    encoder(DOCUMENT[:100])
+    with pytest.raises(PromptError, match="the document has 101 characters, more than the 100 of max_text_characters"):
+        encoder(DOCUMENT[:101])

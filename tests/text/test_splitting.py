@@ -1,5 +1,7 @@
 """Splitting: nothing lost or doubled, every piece fits, and cuts come where a reader would make them."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,3 +76,42 @@ def test_a_long_sentence_is_cut_between_words_and_a_long_word_between_characters
 def test_a_character_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(PromptError, match="allow for more tokens"):
         split("abc", lambda piece: False)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "!" * 200_000 + "x",
+        "!)" * 100_000 + "x",
+        "!" + ")" * 200_000 + "x",
+        "。" * 200_000 + "x",
+        "\n" + " " * 200_000 + "x",
+        "\n x" * 66_000,
+        "x" + " " * 200_000,
+        " " * 200_000 + "x",
+        "a " * 100_000,
+        "a\n" * 100_000,
+        "a. " * 66_000,
+        "a" * 200_000,
+    ],
+    ids=lambda document: repr(f"{document[:3]}..{document[-3:]}"),
+)
+@pytest.mark.parametrize("stripped", [True, False])
+def test_no_document_takes_long(document: str, stripped: bool) -> None:
+    begin = time.perf_counter()
+    pieces = split(document, lambda piece: len(piece.strip() if stripped else piece) <= 100)
+    assert time.perf_counter() - begin < 5.0
+    assert "".join(pieces) == document
+
+
+def test_a_sentence_that_does_not_fit_is_not_asked_for_again_and_again() -> None:
+    asked = 0
+
+    def fits(piece: str) -> bool:
+        nonlocal asked
+        asked += len(piece)
+        return len(piece) <= 100
+
+    document = "word " * 20_000 + "w" * 100_000
+    assert "".join(split(document, fits)) == document
+    assert asked < 20 * len(document)

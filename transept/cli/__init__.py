@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import logging
 import os
 import sys
 from collections.abc import Sequence
 
 from transept.cli import generate, plugins, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
+from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import ParameterError, TranseptError
 
 COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order of --help
@@ -27,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit code: 0 done, 1 a TranseptError (said on stderr), 130 interrupted, 141 nobody reads the output. Bad
     usage, a ParameterError included, exits with 2.
     """
+    if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
+        logging.lastResort.setFormatter(PrintableFormatter())
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
@@ -34,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParameterError as error:
         arguments.parser.error(in_flags(str(error), arguments.parser))
     except TranseptError as error:
-        print(f"transept: {type(error).__name__}: {error}", file=sys.stderr)
+        print(printable(f"transept: {type(error).__name__}: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

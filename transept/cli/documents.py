@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import add_engine_options, engine_options
-from transept.errors import TranseptError
+from transept.cli.printable import printable
+from transept.errors import PromptError, TranseptError
 
 if TYPE_CHECKING:
     from transept.text.generated_text import TextUpdate
     from transept.text.job import Task
+
+STDIN = "-"
+MAX_FILE_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
 DECODING = (  # option, type, help; each is a field of SamplingParams
     ("--num-beams", int, "width of the beam search; 1: none"),
@@ -110,7 +114,7 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
         if isinstance(update.result, TranseptError):
             if not document.blank_line:
                 num_failed += 1
-                print(f"transept: {document.name}: {update.result}", file=sys.stderr, flush=True)
+                print(printable(f"transept: {document.name}: {update.result}"), file=sys.stderr, flush=True)
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens
@@ -146,16 +150,27 @@ class _Documents:
     def __iter__(self) -> Iterator[str]:
         for file in self.files:
             try:
-                text = (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode("utf-8-sig")
-            except (OSError, UnicodeDecodeError) as error:
+                text = _read(file).decode("utf-8-sig")
+            except (OSError, UnicodeDecodeError, PromptError) as error:
                 self.num_unreadable += 1
-                reason = f"it is not UTF-8 text ({error})" if isinstance(error, UnicodeDecodeError) else error.strerror
-                print(f"transept: {file}: cannot read it: {reason}", file=sys.stderr, flush=True)
+                reason = error.strerror if isinstance(error, OSError) else error
+                if isinstance(error, UnicodeDecodeError):
+                    reason = f"it is not UTF-8 text ({error})"
+                print(printable(f"transept: {file}: cannot read it: {reason}"), file=sys.stderr, flush=True)
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):
                 self.read.append(_Document(file, number if self.by_line else None, not each))
                 yield each
+
+
+def _read(file: str) -> bytes:
+    """A file, or standard input. Raises PromptError for more than MAX_FILE_BYTES, which may have no end."""
+    with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as opened:
+        data = opened.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise PromptError(f"it has more than {MAX_FILE_BYTES} bytes, and is read as a whole: split it")
+    return data
 
 
 @dataclass
@@ -172,13 +187,13 @@ class _Output:
         if self.arguments.json:
             if generated is not None:
                 line = {} if document.line is None else {"line": document.line}
-                print(
-                    json.dumps({"file": document.file, **line, **generated.to_dict()}, ensure_ascii=False), flush=True
-                )
+                result = {"file": document.file, **line, **generated.to_dict()}
+                print(printable(json.dumps(result, ensure_ascii=False)), flush=True)
             return
         text = update.text if self.arguments.stream else generated.text if generated else ""
         if (text or generated) and not self.begun and len(self.arguments.files) > 1 and document.line is None:
-            print(f"{document.file}: ", end="")
+            print(printable(f"{document.file}: "), end="")
         self.begun = update.result is None and (self.begun or bool(text))
         ended = generated is not None or (failed and document.line is not None)
-        print(text if document.line is None else text.replace("\n", " "), end="\n" if ended else "", flush=True)
+        text = text if document.line is None else text.replace("\n", " ")
+        print(printable(text), end="\n" if ended else "", flush=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from transept.cli.printable import printable
 from transept.errors import suggest
 from transept.option_names import ELSEWHERE
 
@@ -27,6 +28,9 @@ class Parser(argparse.ArgumentParser):
         if others and not has_commands:
             self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(printable(message), file)
 
     def _hint(self, name: str) -> str:
         shown = (action.option_strings for action in self._actions if action.help != argparse.SUPPRESS)

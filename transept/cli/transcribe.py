@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transept.cli.engine_options import add_engine_options, engine_options
+from transept.cli.printable import printable
 from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
 from transept.errors import TranseptError
 
@@ -87,7 +88,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 error = result if isinstance(result, TranseptError) else _put_out(arguments, file, paths, result)
                 if error is not None:
                     num_failed += 1
-                    print(f"transept: {file}: {error}", file=sys.stderr, flush=True)
+                    print(printable(f"transept: {file}: {error}"), file=sys.stderr, flush=True)
                 if printer is not None:
                     printer.next_file()
             if not isinstance(result, TranseptError):
@@ -98,9 +99,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
     return 1 if num_failed else 0
 
 
-def _audios(files: Sequence[str]) -> Iterator[str | bytes]:
+def _audios(files: Sequence[str]) -> Iterator[Any]:
+    """What `load_audio` takes: it reads standard input itself, and no further than its limit."""
     for file in files:
-        yield sys.stdin.buffer.read() if file == STDIN else file
+        yield sys.stdin.buffer if file == STDIN else file
 
 
 def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
@@ -126,16 +128,16 @@ def _put_out(arguments: argparse.Namespace, file: str, paths: Sequence[Path], tr
     """Print a transcript as the arguments ask, and write its files. Returns what went wrong."""
     several = len(arguments.files) > 1
     if arguments.json:
-        print(json.dumps({"file": file, **transcript.to_dict()}, ensure_ascii=False), flush=True)
+        print(printable(json.dumps({"file": file, **transcript.to_dict()}, ensure_ascii=False)), flush=True)
     elif not paths and not arguments.verbose:
-        print(f"{file}: {transcript.text}" if several else transcript.text, flush=True)
+        print(printable(f"{file}: {transcript.text}" if several else transcript.text), flush=True)
     for path in paths:
         try:
             transcript.write(path, **subtitle_layout(arguments))
         except OSError as error:
             return f"cannot write {path}: {error.strerror}"
     if paths:
-        print(f"{file}: wrote {', '.join(map(str, paths))}", file=sys.stderr, flush=True)
+        print(printable(f"{file}: wrote {', '.join(map(str, paths))}"), file=sys.stderr, flush=True)
     return None
 
 
@@ -166,10 +168,10 @@ class _SegmentPrinter:
         from transept.speech.writers import clock
 
         if not self.has_begun and len(self.files) > 1:
-            print(f"{self.files[self.turn]}:")
+            print(printable(f"{self.files[self.turn]}:"))
         self.has_begun = True
         start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(f"[{start} --> {end}] {segment.text}", flush=True)
+        print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)
 
 
 def _beside_progress_bar() -> contextlib.AbstractContextManager[None]:

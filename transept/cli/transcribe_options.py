@@ -7,6 +7,7 @@ is a flag here takes ``True`` or ``False`` as it does there. Nothing heavy is im
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from argparse import BooleanOptionalAction
 from collections.abc import Callable
@@ -19,6 +20,7 @@ FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 SUBTITLES = ("srt", "vtt")
 LAYOUT = ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line")
 LAST_TEMPERATURE = 1.0  # of the fallback
+LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
 
 
 def number(kind: type) -> Callable[[str], Any]:
@@ -200,8 +202,11 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
         ):
             parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out, or --batched")
     increment = getattr(arguments, "temperature_increment_on_fallback", None)
-    if increment is not None and increment <= 0:
-        parser.error("--temperature-increment-on-fallback must be above 0, or None")
+    if increment is not None and not LEAST_INCREMENT <= increment < math.inf:
+        parser.error(
+            f"--temperature-increment-on-fallback must be a number of at least {LEAST_INCREMENT}, or None, not "
+            f"{increment:g}: a window is decoded at one temperature after the other up to {LAST_TEMPERATURE:g}"
+        )
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -236,7 +241,7 @@ def _temperature(given: dict[str, Any]) -> tuple[float, ...] | None:
         return None
     first = given.get("temperature") or 0.0
     increment = given.get("temperature_increment_on_fallback", 0.2)
-    temperatures = [first]
-    while increment and temperatures[-1] + increment <= LAST_TEMPERATURE + 1e-6:
-        temperatures.append(round(temperatures[-1] + increment, 6))
-    return tuple(temperatures)
+    if increment is None or not 0 <= first <= LAST_TEMPERATURE:  # TranscriptionOptions refuses what is no temperature
+        return (first,)
+    steps = int((LAST_TEMPERATURE + 1e-6 - first) / increment)
+    return tuple(round(first + step * increment, 6) for step in range(steps + 1))

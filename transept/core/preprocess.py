@@ -15,6 +15,7 @@ import numpy as np
 from blake3 import blake3
 
 from transept.core.prompts import Prompt
+from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.errors import PromptError, suggest
 from transept.multimodal.registry import map_input
@@ -44,6 +45,7 @@ class InputPreprocessor:
 
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
+    limits: on a prompt's text.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class InputPreprocessor:
         max_source_positions: int | None = None,
         max_target_positions: int | None = None,
         encoder_takes_text: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.spec = spec
         self.config = config
@@ -62,6 +65,7 @@ class InputPreprocessor:
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
         self.encoder_takes_text = encoder_takes_text
+        self.limits = limits
 
     def __call__(self, prompt: Prompt) -> EncoderDecoderInputs:
         """Split and tokenize a prompt of any form.
@@ -144,6 +148,7 @@ class InputPreprocessor:
         elif self.tokenizer is None:
             raise PromptError("this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])")
         else:
+            self.limits.check_text(single.text or "", "the prompt")
             token_ids = list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
         vocab_size = self.config.vocab_size
         for token in token_ids:

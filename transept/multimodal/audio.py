@@ -1,8 +1,9 @@
 """Audio: from a file, bytes or a waveform to mono float32 samples.
 
-Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, mp3, ...),
-FFmpeg through PyAV the rest (m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts audio, and
-nothing here opens a URL. PyAV loads with the first file that libsndfile cannot read.
+Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, ...),
+FFmpeg through PyAV the rest (mp3, m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts
+audio, and nothing here opens a URL. How much is taken in is bounded (`audio_limits`). PyAV loads with the first file
+that is not libsndfile's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import soundfile
 import soxr
 
 from transept.errors import MediaError
+from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES, AudioLimits
 
 Waveform = npt.NDArray[np.float32]  # mono [num_samples]
 
@@ -41,35 +43,58 @@ NO_SAMPLES: Waveform = np.empty(0, np.float32)
 logger = logging.getLogger(__name__)
 
 
-def load_audio(data: Any, sample_rate: int = SAMPLE_RATE) -> Waveform:
+def load_audio(
+    data: Any,
+    sample_rate: int = SAMPLE_RATE,
+    *,
+    max_audio_seconds: float | None = MAX_SECONDS,
+    max_audio_bytes: int | None = MAX_BYTES,
+    max_stream_bytes: int | None = MAX_STREAM_BYTES,
+    max_decoded_bytes: int | None = MAX_DECODED_BYTES,
+) -> Waveform:
     """Decode, mix to mono and resample.
 
-    data: a path; the bytes of a file; or ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in
-        [-1, 1] or PCM as int16, int32 or uint8, mono [num_samples] or with channels on either side: the shorter axis
-        is the channels ([2, 2] counts as [channels, samples]).
+    data: a path; the bytes of a file; a file or pipe opened to read bytes, from where it stands; or
+        ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in [-1, 1] or PCM as int16, int32 or
+        uint8, mono [num_samples] or with channels on either side: the shorter axis is the channels ([2, 2] counts as
+        [channels, samples]).
     sample_rate: of the result, in Hz.
+    max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
+        bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its
+        samples as float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. What goes beyond
+        one is given up there, so that memory is bounded, too.
     Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Mono
     is the mean of the channels; resampling is soxr's high quality, as in librosa.resample. Of a truncated or damaged
     file, what can be decoded; of several audio tracks, the one that FFmpeg deems best.
-    Raises MediaError when there is nothing to decode, and for samples or sample rates that cannot be meant.
+    Raises MediaError when there is nothing to decode, for what is beyond a limit, and for samples or sample rates that
+    cannot be meant; ParameterError for what is no limit.
     """
+    limits = AudioLimits(max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes)
     if isinstance(data, tuple):
-        return _checked(_from_array(data, sample_rate), "the waveform")
+        return _checked(_from_array(data, sample_rate, limits), "the waveform")
     if isinstance(data, bytes | bytearray | memoryview):
         name = f"audio data of {memoryview(data).nbytes} bytes"
-        return _checked(_decode(io.BytesIO(data), name, sample_rate), name)
+        limits.check_size(memoryview(data).nbytes, name)
+        return _checked(_decode(io.BytesIO(data), name, sample_rate, limits), name)
+    if hasattr(data, "read"):
+        name = f'audio from "{getattr(data, "name", type(data).__name__)}"'
+        return _checked(_decode(limits.read(data, name), name, sample_rate, limits), name)
     if not isinstance(data, str | os.PathLike):
         raise MediaError(
-            f"audio of type {type(data).__name__} cannot be read: pass a path, the bytes of a file, "
-            "or (waveform, sample_rate)"
+            f"audio of type {type(data).__name__} cannot be read: pass a path, the bytes of a file, a file opened to "
+            "read bytes, or (waveform, sample_rate)"
         )
     name = f'audio file "{os.fspath(data)}"'
     with _open(data, name) as file:
-        rewindable = file if file.seekable() else io.BytesIO(file.read())  # a pipe is not, and decoders rewind
-        return _checked(_decode(rewindable, name, sample_rate), name)
+        try:
+            rewindable = file if file.seekable() else limits.read(file, name)  # a pipe is not, and decoders rewind
+            limits.check_size(os.fstat(file.fileno()).st_size, name)
+            return _checked(_decode(rewindable, name, sample_rate, limits), name)
+        except OSError as error:
+            raise MediaError(f"{name} cannot be read: {error.strerror or error}. Copy it to a file first") from None
 
 
-def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:
+def _from_array(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
     """``(waveform, sample_rate)`` as `load_audio` takes it -> mono at the wanted rate."""
     expected = "pass (waveform, sample_rate), the waveform [num_samples] or [channels, num_samples]"
     if len(data) != 2:
@@ -87,13 +112,10 @@ def _from_array(data: tuple[Any, ...], sample_rate: int) -> Waveform:
         raise MediaError(f"the waveform is no array of numbers: {expected}") from None
     if not samples.size:
         samples = NO_SAMPLES
-    elif samples.ndim == 2:
-        samples = _mono(samples if samples.shape[0] <= samples.shape[1] else samples.T)
-    elif samples.ndim == 1:
-        samples = _to_float(samples)
-    else:
+    if samples.ndim not in (1, 2):
         raise MediaError(f"the waveform has shape {list(samples.shape)}: {expected}")
-    return _resample([samples], float(rate), sample_rate, "the waveform")
+    channels = samples[None] if samples.ndim == 1 else samples if samples.shape[0] <= samples.shape[1] else samples.T
+    return _resample([channels], float(rate), sample_rate, "the waveform", limits)
 
 
 def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
@@ -104,13 +126,21 @@ def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
         raise MediaError(f"{name} cannot be opened: {reason}. Pass the path of a local file") from None
 
 
-def _decode(file: BinaryIO, name: str, sample_rate: int) -> Waveform:
-    """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty."""
+def _decode(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) -> Waveform:
+    """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty.
+
+    MPEG audio is always FFmpeg's, with the same samples to 1e-6: the libmpg123 in libsndfile writes what it thinks of a
+    file to the process's stderr.
+    """
     if file.seek(0, io.SEEK_END) == 0:
         raise MediaError(f"{name} is empty. {READABLE}")
     file.seek(0)
+    head = file.read(3)
+    file.seek(0)
+    if head == b"ID3" or (head[0] == 0xFF and head[1:2] >= b"\xe0"):  # 11 bits that begin a frame
+        return _decode_with_ffmpeg(file, name, sample_rate, limits, "MPEG audio is left to FFmpeg")
     try:
-        waveform = _decode_with_libsndfile(file, name, sample_rate)
+        waveform = _decode_with_libsndfile(file, name, sample_rate, limits)
         if waveform.size:
             return waveform
         reason = "no samples"  # as in a recording that broke off before its header was completed
@@ -119,21 +149,39 @@ def _decode(file: BinaryIO, name: str, sample_rate: int) -> Waveform:
     except TypeError:  # a name in .raw, whose format soundfile wants to be told
         reason = "a .raw file"
     file.seek(0)
-    return _decode_with_ffmpeg(file, name, sample_rate, reason)
+    return _decode_with_ffmpeg(file, name, sample_rate, limits, reason)
 
 
-def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int) -> Waveform:
-    with soundfile.SoundFile(file) as sound:
-        return _resample(_sound_blocks(sound), sound.samplerate, sample_rate, name)
+def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) -> Waveform:
+    with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
+        return _resample(_sound_blocks(sound), sound.samplerate, sample_rate, name, limits)
 
 
-def _sound_blocks(sound: Any) -> Iterator[Waveform]:
-    """soundfile.SoundFile -> mono blocks until one is empty: a header may announce more frames than there are."""
+class _ForLibsndfile:
+    """A file whose `seek` stays where it is when it is sent to before the file's begin, as a damaged header may do.
+
+    An exception in a callback of libsndfile would be printed, and not raised.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.tell, self._seek = file.read, file.tell, file.seek
+        self.readinto: Any = getattr(file, "readinto", None)  # which saves a copy of every block
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As a file's. Returns the position."""
+        try:
+            return self._seek(offset, whence)
+        except (OSError, ValueError):  # of files, of bytes
+            return self.tell()
+
+
+def _sound_blocks(sound: Any) -> Iterator[npt.NDArray[np.float32]]:
+    """soundfile.SoundFile -> blocks [channels, frames] until one is empty: a header may announce more than there is."""
     while len(block := sound.read(BLOCK_SAMPLES // sound.channels, dtype="float32", always_2d=True)):
-        yield _mono(block.T)  # [frames, channels]
+        yield block.T
 
 
-def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, reason: str) -> Waveform:
+def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits, reason: str) -> Waveform:
     """reason: why libsndfile could not read the file."""
     import av
 
@@ -150,7 +198,8 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, reason: str
             if first is None:
                 raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
             frames = itertools.chain([first], decoded)
-            return _resample(_frame_blocks(frames, first.sample_rate, name), first.sample_rate, sample_rate, name)
+            rate = first.sample_rate
+            return _resample(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits)
     except av.FFmpegError as error:
         raise MediaError(
             f"{name} cannot be decoded, by libsndfile ({reason}) or by FFmpeg ({error.strerror}). {READABLE}"
@@ -176,8 +225,8 @@ def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
         logger.warning("%s is damaged: %d places in it could not be decoded and were left out", name, damaged)
 
 
-def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[Waveform]:
-    """av.AudioFrames -> mono blocks, larger than the frames: resampling 20 ms at a time is slow."""
+def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.NDArray[np.float32]]:
+    """av.AudioFrames -> blocks [channels, samples], larger than the frames: resampling 20 ms at a time is slow."""
     import av
 
     for kind, run in itertools.groupby(frames, lambda frame: (frame.sample_rate, frame.format.name, frame.layout.name)):
@@ -191,7 +240,7 @@ def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[Wavef
                 queue.write(frame)
             while block := queue.read(BLOCK_SAMPLES // 8, partial=frame is None):
                 for packed in packer.resample(block):
-                    yield _mono(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T)
+                    yield packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
 
 
 def _mono(samples: npt.NDArray[Any]) -> Waveform:
@@ -214,13 +263,16 @@ def _to_float(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (samples.astype(np.float32) - middle) / full_scale
 
 
-def _resample(blocks: Iterable[Waveform], rate: float, sample_rate: int, name: str) -> Waveform:
-    """Join mono blocks of one signal, resampled from `rate` to `sample_rate` on the way."""
+def _resample(
+    blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str, limits: AudioLimits
+) -> Waveform:
+    """Join blocks [channels, num_samples] of one signal, made mono at `sample_rate` on the way."""
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise MediaError(
             f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
             f"{HIGHEST_RATE} Hz"
         )
+    blocks = map(_mono, limits.counted(blocks, rate, sample_rate, name))
     samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
     if rate == sample_rate:
         for block in blocks:

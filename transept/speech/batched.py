@@ -169,7 +169,8 @@ class _Recording:
         model, options = self.model, self.options
         if not options.word_timestamps and (options.without_timestamps or not model.alignment_heads):
             return []
-        return (yield from time_words(model, features, features.shape[1], decoded.tokens, options, language=language))
+        text = [token for token in decoded.tokens if token in model.text_tokens]  # a draw may hold timestamps, too
+        return (yield from time_words(model, features, features.shape[1], text, options, language=language))
 
     def segments(
         self,

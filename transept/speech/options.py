@@ -20,6 +20,7 @@ from transept.speech.vad import VadOptions
 DEFAULT_MODEL = "openai/whisper-base"
 TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
@@ -69,7 +70,7 @@ class TranscriptionOptions:
 
     temperature: 0 takes the likeliest token, more draws; of several, the next one is tried when a window's result is
         too repetitive (compression ratio above compression_ratio_threshold) or too unlikely (mean log probability
-        below logprob_threshold). None as threshold: never.
+        below logprob_threshold). At most 101. None as threshold: never.
     beam_size, patience, length_penalty: a beam search at temperature 0, instead of the likeliest token.
         best_of: draws at other temperatures, the likeliest of which is taken. length_penalty: None ranks by the mean
         log probability, a number by Google's formula (Wu et al. 2016, equation 14). seed: of the draws.
@@ -193,6 +194,11 @@ class TranscriptionOptions:
                 raise ParameterError(f"{name} must be above 0")
         if not self.temperatures or not all(0.0 <= value < math.inf for value in self.temperatures):
             raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
+        if len(self.temperatures) > MOST_TEMPERATURES:
+            raise ParameterError(
+                f"temperature holds {len(self.temperatures)} numbers; a window is decoded at one after the other, and "
+                f"{MOST_TEMPERATURES} are the most: take larger steps"
+            )
         times = self.clip_timestamps
         if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
             raise ParameterError(f"clip_timestamps must be rising times in seconds from 0 up, not {list(times)}")

@@ -1,8 +1,8 @@
 """When each word of a window was said, from the cross-attention of the heads that follow the speech.
 
 The rules are openai-whisper's (``whisper/timing.py``). Pure numpy: `transept.speech.window_words` makes the request
-whose decoder prompt is the finished text, and hands what its probe read to `word_timings`; `place_words` then gives new
-segments with their words.
+whose decoder prompt is the finished text, and hands what its probe read to `token_times` and `word_timings`;
+`place_words` then gives new segments with their words.
 """
 
 from __future__ import annotations
@@ -40,42 +40,55 @@ class WordTiming:
         return self.end - self.start
 
 
-def word_timings(
-    text_tokens: Sequence[int],
-    logprobs: Sequence[float],
+def token_times(
     weights: np.ndarray,
+    num_text_tokens: int,
     *,
-    tokenizer: Any,
-    language: str | None,
     num_frames: int,
     frames_per_position: int,
     frames_per_second: float,
-) -> list[WordTiming]:
-    """The words of a window's text, in order, with their times.
+) -> np.ndarray:
+    """When each token of a window's text begins and the last one ends: seconds, [num_text_tokens + 1], rising.
 
-    text_tokens: token ids of the text. logprobs: the log probability of each.
     weights: [heads, tokens of the decoder prompt, encoder positions], cross-attention after softmax over all positions;
         the decoder prompt ends with the token before the text, the text and the end-of-text token.
-    tokenizer: of transformers. language: code, or None; see `split_words`.
     num_frames: frames of the window that are recording, not padding; positions beyond them are not looked at.
     frames_per_position: frames that the encoder makes one position of (Whisper's convolutions: 2).
     frames_per_second: of the features (Whisper: 100).
 
-    Returns nothing for an empty text and for a window shorter than one position.
+    Returns nothing, shape [0], for an empty text and for a window shorter than one position.
     """
     num_positions = num_frames // frames_per_position
-    if not text_tokens or not num_positions:
-        return []
+    if not num_text_tokens or not num_positions:
+        return np.empty(0)
     cost = alignment_cost(weights[:, :, :num_positions])
     # A token's row looks at what comes after it: the row before the text finds its first token, the last its end.
-    rows, positions = warping_path(cost[-len(text_tokens) - 2 : -1])
-    arrivals = positions[np.diff(rows, prepend=-1) > 0] * frames_per_position / frames_per_second  # [text tokens + 1]
+    rows, positions = warping_path(cost[-num_text_tokens - 2 : -1])
+    times: np.ndarray = positions[np.diff(rows, prepend=-1) > 0] * frames_per_position / frames_per_second
+    return times
+
+
+def word_timings(
+    text_tokens: Sequence[int],
+    logprobs: Sequence[float],
+    times: np.ndarray,
+    *,
+    tokenizer: Any,
+    language: str | None,
+) -> list[WordTiming]:
+    """The words of a window's text, in order, with their times.
+
+    text_tokens: token ids of the text. logprobs: the log probability of each. times: seconds, as `token_times` gives
+    them; empty: no words. tokenizer: of transformers. language: code, or None; see `split_words`.
+    """
+    if not len(times):
+        return []
     timings = []
     begin = 0
     for word, tokens in split_words(text_tokens, tokenizer, language):
         end = begin + len(tokens)
         probability = float(np.mean(np.exp(logprobs[begin:end])))
-        timings.append(WordTiming(word, tokens, float(arrivals[begin]), float(arrivals[end]), probability))
+        timings.append(WordTiming(word, tokens, float(times[begin]), float(times[end]), probability))
         begin = end
     return timings
 

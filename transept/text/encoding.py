@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import CheckpointError, ParameterError, PromptError
 from transept.registry.spec import TextTask
 from transept.text.splitting import split
@@ -24,11 +25,19 @@ class DocumentEncoder:
     tokenizer: the checkpoint's. task: what the model's family made of the task; its prefix and its special tokens frame
     every document and every chunk. limit: encoder tokens at most.
     truncate: cut the end off a longer document; chunk: split it. Neither: it is an error.
+    limits: on the characters of a document, however it is cut.
     Raises ParameterError when the limit leaves no room for a document.
     """
 
     def __init__(
-        self, tokenizer: Any, task: TextTask, limit: int, *, truncate: bool = False, chunk: bool = False
+        self,
+        tokenizer: Any,
+        task: TextTask,
+        limit: int,
+        *,
+        truncate: bool = False,
+        chunk: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if truncate and chunk:
             raise ParameterError("truncate and chunk are two answers to one question: choose one")
@@ -39,6 +48,7 @@ class DocumentEncoder:
         self.limit = limit
         self.truncate = truncate
         self.chunk = chunk
+        self.limits = limits
         framing = len(self._encode(""))
         if limit <= framing:
             raise ParameterError(
@@ -48,10 +58,12 @@ class DocumentEncoder:
     def __call__(self, document: str) -> EncodedDocument:
         """Token ids of the document or of its chunks, which are stripped of blanks.
 
-        Raises PromptError for an empty document, and for one that is too long when it may not be cut or split.
+        Raises PromptError for an empty document, for one beyond the limits, and for one that is too long when it may
+        not be cut or split.
         """
         if not isinstance(document, str):
             raise PromptError(f"a document is a string, not {type(document).__name__}")
+        self.limits.check_text(document, "the document")
         if not document.strip():
             raise PromptError("the document is empty")
         tokens = self._encode(document)

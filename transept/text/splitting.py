@@ -2,25 +2,30 @@
 
 A rule over punctuation, without a dictionary of abbreviations or a language to be told: a piece that ends after "Dr."
 costs little, since most pieces hold dozens of sentences and only their last one can be cut there.
+
+The time is linear in the document's length, whatever it holds: a run of marks is looked at from its begin alone, and of
+a sentence that does not fit only the words that come next are tried.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
+from typing import Any
 
 from transept.errors import PromptError
 
 _SENTENCE_END = re.compile(
     r"""
-    [.!?…؟۔।॥]+ ["'”’»)\]]* \s+     # closing marks and quotes, then a blank
-    | [。！？｡]+ ["”’」』）]* \s*       # scripts that put no blank between sentences
-    | \n \s* \n \s*                  # a paragraph ends, whatever it ends with
+    (?<![.!?…؟۔।॥]) [.!?…؟۔।॥]++ ["'”’»)\]]*+ \s++  # closing marks and quotes, then a blank
+    | [。！？｡]++ ["”’」』）]*+ \s*+  # scripts that put no blank between sentences
+    | \n \s* \n \s*+              # a paragraph ends, whatever it ends with
     """,  # noqa: RUF001, full stops of other scripts
     re.VERBOSE,
 )
-_WORD = re.compile(r"\s*\S+\s*")
+_WORD = re.compile(r"\S++\s*+")
 
 
 def split(document: str, fits: Callable[[str], bool]) -> list[str]:
@@ -31,41 +36,60 @@ def split(document: str, fits: Callable[[str], bool]) -> list[str]:
     that fits; where it does not, pieces fit all the same, but may be shorter than need be.
     Raises PromptError when not even one character fits.
     """
-    sentence_ends = _sentence_ends(document)
-    pieces = []
-    start = 0
-    while start < len(document):
-        del sentence_ends[: bisect_right(sentence_ends, start)]
-        end = _farthest(document, start, sentence_ends, fits)
-        if end is None:
-            word_ends = _word_ends(document, start, sentence_ends[0])
-            end = _farthest(document, start, word_ends, fits)
-        if end is None:
-            end = _farthest(document, start, range(start + 1, word_ends[0] + 1), fits)
-        if end is None:
+    if not document:
+        return []
+    cuts = [0, *_cuts(document, 0, len(document), (_sentence_ends, _word_ends, _character_ends), fits), len(document)]
+    return [document[start:end] for start, end in pairwise(cuts)]
+
+
+def _cuts(
+    document: str,
+    start: int,
+    stop: int,
+    levels: Sequence[Callable[[str, int, int], Sequence[int]]],
+    fits: Callable[[str], bool],
+) -> Generator[int, Any, int]:
+    """Where to cut document[start:stop] until its rest fits. Returns where the rest starts.
+
+    levels: the ends of its parts, and of the parts of a part that does not fit, and so on; the last end is `stop`.
+    """
+    find_ends, *finer = levels
+    ends = find_ends(document, start, stop)
+    while True:
+        first = bisect_right(ends, start)
+        end = _farthest(document, start, ends, first, fits)
+        if end == stop:
+            return start
+        if end is not None:
+            yield end
+            start = end
+        elif finer:
+            start = yield from _cuts(document, start, ends[first], finer, fits)
+        else:
             raise PromptError(f"not even {document[start]!r} of the document fits: allow for more tokens")
-        pieces.append(document[start:end])
-        start = end
-    return pieces
 
 
-def _sentence_ends(document: str) -> list[int]:
-    """Where sentences end, the blanks after them included; the document's end is the last."""
+def _sentence_ends(document: str, start: int, stop: int) -> list[int]:
+    """Where sentences end, the blanks after them included."""
     ends = [
         match.end()
-        for match in _SENTENCE_END.finditer(document)
+        for match in _SENTENCE_END.finditer(document, start, stop)
         if not document[match.end() : match.end() + 1].islower() or match[0].count("\n") > 1
     ]
-    return ends if ends and ends[-1] == len(document) else [*ends, len(document)]
+    return ends if ends and ends[-1] == stop else [*ends, stop]
 
 
-def _word_ends(document: str, start: int, end: int) -> list[int]:
-    return [match.end() for match in _WORD.finditer(document, start, end)] or [end]
+def _word_ends(document: str, start: int, stop: int) -> list[int]:
+    return [match.end() for match in _WORD.finditer(document, start, stop)] or [stop]
 
 
-def _farthest(document: str, start: int, ends: Sequence[int], fits: Callable[[str], bool]) -> int | None:
-    """The last of the ends up to which the document fits, from start on; None when it fits up to none of them."""
-    found = 0  # ends[:found] are known to fit
+def _character_ends(document: str, start: int, stop: int) -> range:
+    return range(start + 1, stop + 1)
+
+
+def _farthest(document: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool]) -> int | None:
+    """The last of ends[first:] up to which the document fits, from start on; None when it fits up to none of them."""
+    found = first  # ends[first:found] are known to fit
     stride = 1
     while stride:
         if found + stride <= len(ends) and fits(document[start : ends[found + stride - 1]]):
@@ -73,4 +97,4 @@ def _farthest(document: str, start: int, ends: Sequence[int], fits: Callable[[st
             stride *= 2
         else:
             stride //= 2
-    return ends[found - 1] if found else None
+    return ends[found - 1] if found > first else None

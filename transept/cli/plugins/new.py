@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from transept.cli.plugins.reports import discover_quietly
+from transept.cli.printable import printable
 from transept.errors import PluginError
 
 SKELETON = Path(__file__).parent / "skeleton"
@@ -35,9 +36,9 @@ def new_plugin(arguments: argparse.Namespace) -> int:
     target: Path = arguments.directory / f"transept-{arguments.name}"
     _check_architecture(arguments.name)
     written = write_plugin(arguments.name, target)
-    print("Wrote", *written, sep="\n  ")
-    print(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}")
-    print(f"Then make it yours: {target / 'README.md'} says where to start.")
+    print(printable("\n  ".join(["Wrote", *map(str, written)])))
+    print(printable(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
+    print(printable(f"Then make it yours: {target / 'README.md'} says where to start."))
     return 0
 
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 
+from transept.cli.printable import printable
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
 
 
@@ -40,7 +41,8 @@ def check_plugins(arguments: argparse.Namespace) -> int:
     _show(plugins, as_json=arguments.json)
     if arguments.traceback:
         for report in failed:
-            print(f"\n{report.name} from {_distribution(report)}:\n{report.traceback}", end="", file=sys.stderr)
+            failure = f"\n{report.name} from {_distribution(report)}:\n{report.traceback}"
+            print(printable(failure), end="", file=sys.stderr)
     return 1 if failed or plugins.conflicts else 0
 
 
@@ -51,7 +53,7 @@ def discover_quietly() -> Plugins:
 
 
 def _show(plugins: Plugins, *, as_json: bool) -> None:
-    print(json.dumps(_as_data(plugins), indent=2) if as_json else _as_text(plugins))
+    print(printable(json.dumps(_as_data(plugins), indent=2) if as_json else _as_text(plugins)))
 
 
 def _as_data(plugins: Plugins) -> dict[str, object]:

@@ -1,0 +1,101 @@
+"""Damaged files of every kind: samples or a MediaError, soon, in bounded memory, and no decoder's words on stderr."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from media_files import SPEECH, media_file, sound_file
+
+from transept.errors import MediaError
+from transept.multimodal.audio import load_audio
+
+RATE = 16_000
+NUM_MUTATIONS = 400
+WORDS = (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\x80\0\0\0")
+
+
+def speech() -> np.ndarray:
+    return soundfile.read(SPEECH / "librivox" / "austen-0930.flac", dtype="float32")[0][: 2 * RATE]
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "wav": lambda: sound_file(speech(), RATE),
+    "flac": lambda: sound_file(speech(), RATE, "FLAC"),
+    "ogg": lambda: sound_file(speech(), RATE, "OGG", "VORBIS"),
+    "mp3": lambda: sound_file(speech(), RATE, "MP3"),
+    "m4a": lambda: media_file("ipod", "aac", speech()[None], RATE, "mono"),
+    "w64": lambda: sound_file(speech(), RATE, "W64"),
+    "aiff": lambda: sound_file(speech(), RATE, "AIFF"),
+    "caf": lambda: sound_file(speech(), RATE, "CAF"),
+    "mkv": lambda: media_file("matroska", "libopus", speech()[None], RATE, "mono"),
+}
+
+
+def mutated(data: bytes, seed: int) -> bytes:
+    """Up to eight wounds, half of them near the beginning, where headers are."""
+    rng = np.random.default_rng(seed)
+    wounded = bytearray(data)
+    for _ in range(rng.integers(1, 9)):
+        place = int(rng.integers(min(len(wounded), rng.choice([200, len(data)]))))
+        match rng.integers(6):
+            case 0:
+                wounded[place] = rng.integers(256)
+            case 1:
+                wounded[place] ^= 1 << int(rng.integers(8))
+            case 2:
+                wounded[place : place + 4] = WORDS[rng.integers(len(WORDS))]
+            case 3:
+                del wounded[place : place + int(rng.integers(1, max(2, len(wounded) // 4)))]
+            case 4:
+                del wounded[max(place, 1) :]
+            case _:
+                source = int(rng.integers(len(wounded)))
+                wounded[place:place] = wounded[source : source + int(rng.integers(1, 300))]
+        wounded = wounded or bytearray(b"x")
+    return bytes(wounded)
+
+
+def load_mutations(kind: str) -> dict[str, int]:
+    """What has become of them; run in a process of its own."""
+    import resource
+
+    data = FILES[kind]()
+    load_audio(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    num_read, most_samples = 0, 0
+    for seed in range(NUM_MUTATIONS):
+        try:
+            samples = load_audio(mutated(data, seed))
+        except MediaError:
+            continue
+        num_read += 1
+        most_samples = max(most_samples, len(samples))
+        assert np.isfinite(samples).all()
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {"num_read": num_read, "most_samples": most_samples, "kilobytes": kilobytes}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is not told there")
+@pytest.mark.parametrize("kind", FILES)
+def test_mutations_are_read_or_refused(kind: str) -> None:
+    program = f"import json, test_broken_audio\nprint(json.dumps(test_broken_audio.load_mutations({kind!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        errors="backslashreplace",
+        timeout=120,
+        cwd=Path(__file__).parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = [line for line in done.stderr.splitlines() if "could not be decoded and were left out" not in line]
+    assert said == []
+    result = json.loads(done.stdout)
+    assert 0 < result["num_read"] < NUM_MUTATIONS
+    assert result["kilobytes"] < 200_000

@@ -1,0 +1,28 @@
+"""printable: what the command line writes cannot steer the terminal that shows it.
+
+File names, transcripts and what models write come from anywhere. Every print of the command line goes through here,
+wherever its output goes: a file that holds it is shown on a terminal some day. In JSON the escapes stand for the same
+text, so a program reads it exactly; files written with ``-o`` hold it exactly, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+# C0 but for tab and line feed, DEL, C1; line and paragraph separators, overrides and isolates of direction; surrogates,
+# which stand for bytes of a file name that are no characters.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: object) -> str:
+    r"""The text with each character that steers a terminal as its escape in JSON, such as ``\u001b``."""
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
+
+
+class PrintableFormatter(logging.Formatter):
+    """The message of a log record, printable."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As logging's."""
+        return printable(super().format(record))

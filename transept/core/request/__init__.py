@@ -1,0 +1,1 @@
+"""What a request is made of, and what bounds it. Imports no torch."""

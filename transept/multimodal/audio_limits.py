@@ -1,0 +1,110 @@
+"""AudioLimits: how much audio is taken in; a file is measured before it is decoded, its samples on the way.
+
+`load_audio` applies them. No header is believed: a file ends where its samples end, whatever length it announces.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, BinaryIO
+
+import numpy.typing as npt
+
+from transept.errors import MediaError, ParameterError
+
+MAX_SECONDS = 24 * 3600.0
+MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
+MAX_STREAM_BYTES = 4 << 30  # 4 GiB: all that a WAV file can hold
+MAX_DECODED_BYTES = 64 << 30  # 64 GiB: 24 hours of 96 kHz stereo in float32; they are never in memory together
+MOST_CHANNELS = 256  # of the largest arrays of microphones
+READ_BYTES = 1 << 20  # of a pipe at a time
+SAMPLE_BYTES = 4  # of float32
+
+
+def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> None:
+    """Raise ParameterError unless a limit is a number of this kind above 0, or None."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
+        what = "an integer" if kind is Integral else "a number"
+        raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
+
+
+@dataclass(frozen=True)
+class AudioLimits:
+    """The limits on one recording, named as in `load_audio`; None: no limit.
+
+    Raises ParameterError for what is no limit.
+    """
+
+    max_audio_seconds: float | None = MAX_SECONDS
+    max_audio_bytes: int | None = MAX_BYTES
+    max_stream_bytes: int | None = MAX_STREAM_BYTES
+    max_decoded_bytes: int | None = MAX_DECODED_BYTES
+
+    def __post_init__(self) -> None:
+        check_limit("max_audio_seconds", self.max_audio_seconds, Real)
+        check_limit("max_audio_bytes", self.max_audio_bytes, Integral)
+        check_limit("max_stream_bytes", self.max_stream_bytes, Integral)
+        check_limit("max_decoded_bytes", self.max_decoded_bytes, Integral)
+
+    def check_size(self, num_bytes: int, name: str) -> None:
+        """Raise MediaError for encoded audio of more bytes than max_audio_bytes."""
+        if self.max_audio_bytes is not None and num_bytes > self.max_audio_bytes:
+            raise MediaError(
+                f"{name} has more than the {self.max_audio_bytes} bytes of max_audio_bytes: split or compress it, or "
+                "raise that limit"
+            )
+
+    def read(self, file: BinaryIO, name: str) -> io.BytesIO:
+        """All that a pipe gives, to be decoded.
+
+        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, and for a file that gives no
+        bytes.
+        """
+        held = io.BytesIO()
+        while piece := file.read(READ_BYTES):
+            if not isinstance(piece, bytes):
+                raise MediaError(f'{name} gives {type(piece).__name__}, not bytes: open it with mode "rb"')
+            held.write(piece)
+            self.check_size(held.tell(), name)
+            if self.max_stream_bytes is not None and held.tell() > self.max_stream_bytes:
+                raise MediaError(
+                    f"{name} has more than the {self.max_stream_bytes} bytes of max_stream_bytes, which are held in "
+                    "memory: pass it as the path of a file, or raise that limit"
+                )
+        held.seek(0)
+        return held
+
+    def counted(
+        self, blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str
+    ) -> Iterator[npt.NDArray[Any]]:
+        """The blocks of one signal, as long as they are within the limits.
+
+        blocks: [channels, num_samples], at `rate` Hz; sample_rate: of what is made of them, mono, in Hz.
+        Raises MediaError for more than max_audio_seconds, for more than max_decoded_bytes before or after mixing and
+        resampling, and for more than MOST_CHANNELS channels.
+        """
+        seconds, num_bytes = 0.0, 0
+        for block in blocks:
+            channels, length = block.shape
+            if channels > MOST_CHANNELS:
+                raise MediaError(f"{name} has {channels} channels; up to {MOST_CHANNELS} are mixed: pass some of them")
+            seconds += length / rate
+            num_bytes += block.size * SAMPLE_BYTES
+            if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
+                raise MediaError(
+                    f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
+                    "raise that limit"
+                )
+            most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES)
+            if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
+                raise MediaError(
+                    f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "
+                    f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
+                )
+            yield block
