@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transept.core.outputs import CompletionOutput, RequestOutput
     from transept.core.prompt_probe import PromptProbe
     from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
+    from transept.core.request.limits import Limits
     from transept.core.sampling_params import SamplingParams
     from transept.errors import (
         CapacityError,
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
         ParameterError,
         PluginError,
         PromptError,
+        QueueFullError,
+        RequestFailedError,
         TranseptError,
         UnsupportedModelError,
     )
@@ -49,7 +52,10 @@ _HOMES = {
     "MediaError": "transept.errors",
     "ParameterError": "transept.errors",
     "PluginError": "transept.errors",
+    "Limits": "transept.core.request.limits",
     "PromptError": "transept.errors",
+    "QueueFullError": "transept.errors",
+    "RequestFailedError": "transept.errors",
     "TranseptError": "transept.errors",
     "UnsupportedModelError": "transept.errors",
     "GeneratedText": "transept.text.generated_text",
@@ -76,12 +82,15 @@ __all__ = [
     "EngineConfig",
     "ExplicitEncoderDecoderPrompt",
     "GeneratedText",
+    "Limits",
     "MediaError",
     "MultiModalPrompt",
     "ParameterError",
     "PluginError",
     "PromptError",
     "PromptProbe",
+    "QueueFullError",
+    "RequestFailedError",
     "RequestOutput",
     "SamplingParams",
     "Segment",

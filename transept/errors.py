@@ -43,6 +43,10 @@ class CapacityError(TranseptError):
     """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
 
 
+class QueueFullError(TranseptError):
+    """As many requests wait as Limits.max_queue_length allows; later there is room again."""
+
+
 class RequestFailedError(TranseptError):
     """Something raised while a request was computed: a plugin's model or mapper, a logits processor, a tokenizer.
 

@@ -11,7 +11,7 @@ from transept import Engine, SamplingParams
 from transept.core.input_processor import Request
 from transept.core.job_tasks import MAX_GATHERED
 from transept.core.jobs import Gather, Offload, Submit, Wait
-from transept.errors import CapacityError, ParameterError, PromptError, TranseptError
+from transept.errors import CapacityError, ParameterError, PromptError, QueueFullError, TranseptError
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
 LONG = SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
@@ -399,3 +399,26 @@ def test_a_job_cannot_wait_by_calling_the_engine(engine: Engine) -> None:
 
     with pytest.raises(RuntimeError, match="by yielding them"):
         list(engine.runner.run([calls()], max_jobs=1))
+
+
+def test_a_full_queue_refuses_what_comes_and_serves_what_waits(expected: dict[str, str]) -> None:
+    checkpoint = Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p"
+    engine = Engine(checkpoint, max_num_seqs=1, limits={"max_queue_length": 2, "max_text_characters": 20})
+    for name, word in zip("abc", WORDS, strict=False):
+        engine.add_request(name, word, GREEDY)
+        engine.step()  # the first one runs, so that two wait
+    for call in (
+        lambda: engine.add_request("d", WORDS[0], GREEDY),
+        lambda: engine.generate(WORDS[0], GREEDY),
+        lambda: next(engine.runner.run([asks(WORDS)], max_jobs=1)),
+    ):
+        with pytest.raises(QueueFullError, match="max_queue_length is 2"):
+            call()
+    texts = {}
+    while engine.has_unfinished_requests:
+        texts |= {output.request_id: output.outputs[0].text for output in engine.step() if output.finished}
+    assert texts == {name: expected[word] for name, word in zip("abc", WORDS, strict=False)}
+    with pytest.raises(PromptError, match="max_text_characters"):
+        engine.generate("g2p: antidisestablishmentarianism", GREEDY)
+    with pytest.raises(ParameterError, match="limits must be Limits"):
+        Engine(checkpoint, limits=3)

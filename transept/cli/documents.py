@@ -67,6 +67,9 @@ def add_task_parser(
         help="checkpoint directory, package:NAME/folder, or hub name" + (" (default: %(default)s)" if model else ""),
     )
     add_engine_options(parser)
+    parser.add_argument(
+        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
+    )
     if lines:
         parser.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
     form = parser.add_mutually_exclusive_group()

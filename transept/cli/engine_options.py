@@ -8,6 +8,7 @@ from typing import Any
 from transept.core.config import QUANTIZATIONS
 
 NAMES = ("plugin", "device", "quantization", "num_threads")
+LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -26,4 +27,5 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options as EngineConfig takes them."""
-    return {name: getattr(arguments, name) for name in NAMES}
+    limits = {name: getattr(arguments, name) for name in LIMITS if getattr(arguments, name, None) is not None}
+    return {"limits": limits, **{name: getattr(arguments, name) for name in NAMES}}

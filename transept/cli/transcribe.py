@@ -45,6 +45,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
     )
     add_engine_options(parser)
+    parser.add_argument(
+        "--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 hours)"
+    )
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f",
@@ -81,16 +84,25 @@ def transcribe(arguments: argparse.Namespace) -> int:
     begin = time.perf_counter()
     seconds_of_audio, num_failed = 0.0, 0
     printer = _SegmentPrinter(arguments.files) if arguments.verbose else None
-    results = transcriber.transcribe_many(_audios(arguments.files), progress=None, on_segment=printer, **options)
+    results = transcriber.transcribe_as_completed(
+        _audios(arguments.files), progress=None, on_segment=printer, **options
+    )
+    done: dict[int, Transcript | TranseptError] = {}  # whose turn on standard output has not come
+    turn = 0
     with contextlib.closing(results):
-        for file, paths, result in zip(arguments.files, outputs, results, strict=True):
+        for index, result in results:
+            file = arguments.files[index]
+            done[index] = result
             with _beside_progress_bar():
-                error = result if isinstance(result, TranseptError) else _put_out(arguments, file, paths, result)
+                error = result if isinstance(result, TranseptError) else _write(arguments, file, outputs[index], result)
                 if error is not None:
                     num_failed += 1
                     print(printable(f"transept: {file}: {error}"), file=sys.stderr, flush=True)
-                if printer is not None:
-                    printer.next_file()
+                while turn in done:
+                    _print(arguments, arguments.files[turn], done.pop(turn))
+                    if printer is not None:
+                        printer.next_file()
+                    turn += 1
             if not isinstance(result, TranseptError):
                 seconds_of_audio += result.duration
     work = time.perf_counter() - begin
@@ -124,13 +136,19 @@ def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
     return [[folder / f"{stem}.{name}" for name in arguments.output_format] for stem in stems]
 
 
-def _put_out(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
-    """Print a transcript as the arguments ask, and write its files. Returns what went wrong."""
-    several = len(arguments.files) > 1
+def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError) -> None:
+    """Print a transcript as the arguments ask."""
+    if isinstance(result, TranseptError):
+        return
     if arguments.json:
-        print(printable(json.dumps({"file": file, **transcript.to_dict()}, ensure_ascii=False)), flush=True)
-    elif not paths and not arguments.verbose:
-        print(printable(f"{file}: {transcript.text}" if several else transcript.text), flush=True)
+        print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
+    elif arguments.output_format is None and not arguments.verbose:
+        several = len(arguments.files) > 1
+        print(printable(f"{file}: {result.text}" if several else result.text), flush=True)
+
+
+def _write(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
+    """Write a transcript's files. Returns what went wrong."""
     for path in paths:
         try:
             transcript.write(path, **subtitle_layout(arguments))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError, suggest
 from transept.option_names import refuses_unknown
 
@@ -68,6 +70,7 @@ class EngineConfig:
     swap_bytes: host memory for preempted requests; 0 recomputes them.
     enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
     max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
+    limits: how much one request may hold, see Limits; or a dict of them.
 
     Raises ParameterError for an unknown option or a value out of range.
     """
@@ -88,9 +91,14 @@ class EngineConfig:
     max_num_seqs: int = 64
     max_decoder_tokens: int | None = None
     max_encoder_tokens: int | None = None
+    limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"
+        if isinstance(self.limits, Mapping):
+            object.__setattr__(self, "limits", Limits(**self.limits))
+        if not isinstance(self.limits, Limits):
+            raise ParameterError(f"limits must be Limits or a dict of them, not {self.limits!r}")
         device: Any = self.device
         if not isinstance(device, str):
             raise ParameterError(f'device must be a string, such as "cpu" or "cuda:0", not {device!r}')

@@ -70,11 +70,12 @@ class Engine:
             max_source_positions=shape.max_source_positions,
             max_target_positions=shape.max_target_positions,
             encoder_takes_text=shape.encoder_takes_text,
+            limits=config.limits,
         )
         eos_token_ids = _eos_token_ids(self.generation_config, self.model_config)
         self.inputs = InputProcessor(self.preprocess, shape, self.generation_config, eos_token_ids)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer), self.inputs.seq_ids)
-        self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs)
+        self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # who uses it
         self._owner_lock = threading.Lock()
         self._num_calls = 0  # of the owner, one within the other
@@ -130,9 +131,11 @@ class Engine:
         generation_config: a transformers GenerationConfig to take instead of the checkpoint's, for what sampling_params
         leaves open.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
-        CapacityError when the request could never fit, RequestFailedError for what a mapper or a tokenizer raises.
+        CapacityError when the request could never fit, QueueFullError when limits.max_queue_length requests wait
+        already, RequestFailedError for what a mapper or a tokenizer raises.
         """
         with self._owned():
+            self.runner.check_queue()
             group = self.inputs(request_id, Request(prompt, sampling_params, generation_config))
             self.runner.call(lambda: self.runner.tasks.add_bare(request_id, group))
 

@@ -84,6 +84,11 @@ class EngineCore:
         """Whether any request still waits or runs, or `step` has not returned it since it ended."""
         return self.scheduler.has_unfinished or bool(self._took_part)
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for room, those that were preempted among them."""
+        return len(self.scheduler.queue)
+
     def add(self, group: SequenceGroup) -> None:
         """Queue a request. Raises CapacityError when it could never fit, ParameterError when its id is in use."""
         self.scheduler.add_seq_group(group)

@@ -16,6 +16,7 @@ from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.job_tasks import JobTasks
 from transept.core.jobs import Channel, Crash, Job
+from transept.errors import QueueFullError
 
 OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
 
@@ -30,8 +31,11 @@ class JobRunner:
     What is to happen between steps (a new job, a function to call) goes through an inbox.
     """
 
-    def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int) -> None:
+    def __init__(
+        self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, max_queue_length: int | None = None
+    ) -> None:
         self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload)
+        self._max_queue_length = max_queue_length
         self._inbox: deque[Callable[[], None]] = deque()
         self._news = threading.Event()  # set when something is put into the inbox
         self._lock = threading.RLock()  # of the two below; reentrant, since closing a generator may happen anywhere
@@ -50,7 +54,9 @@ class JobRunner:
         Yields ``(index of the job, event)`` as events come: everything that the job yields for its reader, then what it
         returned, or the TranseptError that it raised. Jobs may end in any order, and each ends alone.
         Closing the iterator, or an exception that is no TranseptError, closes these jobs and aborts their requests.
+        Raises QueueFullError before anything is read.
         """
+        self.check_queue()
         channel = Channel()
         remaining = enumerate(jobs)
         try:
@@ -70,6 +76,14 @@ class JobRunner:
                 yield index, event
         finally:
             self.close(channel)
+
+    def check_queue(self) -> None:
+        """Raise QueueFullError while as many requests wait for others as may."""
+        limit, waiting = self._max_queue_length, self.tasks.core.num_waiting
+        if limit is not None and waiting >= limit:
+            raise QueueFullError(
+                f"{waiting} requests wait already, and max_queue_length is {limit}: try later, or raise that limit"
+            )
 
     def submit(self, job: Job, channel: Channel | None = None, index: int = 0) -> Channel:
         """Start a job. channel: where its events go, with its index; None: a new one. Returns the channel."""

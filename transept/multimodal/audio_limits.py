@@ -34,6 +34,10 @@ def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> Non
         raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
 
 
+class AudioTooLongError(MediaError):
+    """A recording has more than max_audio_seconds."""
+
+
 @dataclass(frozen=True)
 class AudioLimits:
     """The limits on one recording, named as in `load_audio`; None: no limit.
@@ -86,8 +90,8 @@ class AudioLimits:
         """The blocks of one signal, as long as they are within the limits.
 
         blocks: [channels, num_samples], at `rate` Hz; sample_rate: of what is made of them, mono, in Hz.
-        Raises MediaError for more than max_audio_seconds, for more than max_decoded_bytes before or after mixing and
-        resampling, and for more than MOST_CHANNELS channels.
+        Raises AudioTooLongError for more than max_audio_seconds, MediaError for more than max_decoded_bytes before or
+        after mixing and resampling, and for more than MOST_CHANNELS channels.
         """
         seconds, num_bytes = 0.0, 0
         for block in blocks:
@@ -97,7 +101,7 @@ class AudioLimits:
             seconds += length / rate
             num_bytes += block.size * SAMPLE_BYTES
             if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
-                raise MediaError(
+                raise AudioTooLongError(
                     f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
                     "raise that limit"
                 )

@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Offload
 from transept.errors import ParameterError, TranseptError
-from transept.multimodal.audio import NO_SAMPLES, load_audio
+from transept.multimodal.audio import NO_SAMPLES
 from transept.option_names import refuse_unknown, shows_options
 from transept.speech import batched, sequential, speech_only
 from transept.speech.events import Found, Opened
@@ -35,7 +35,7 @@ from transept.speech.transcript import Segment, Transcript
 if TYPE_CHECKING:
     from torch import Tensor
 
-AudioInput: TypeAlias = str | Path | bytes | tuple[Any, int]  # path, file contents, or (waveform, sample rate)
+AudioInput: TypeAlias = str | Path | bytes | BinaryIO | tuple[Any, int]  # path, contents, open file, (waveform, rate)
 
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 
@@ -45,10 +45,12 @@ class Transcriber:
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model that is not a speech model.
 
-    Audio is a path, the bytes of a file, or ``(waveform, sample rate)``, of any length; see `load_audio`. The options
-    of every method are those of TranscriptionOptions, by keyword; a bad one is a ParameterError at once, before any
-    work. Every method may be called from several threads, and several transcriptions may be under way in one: they
-    share the engine's batch, and each gets what it would get alone. Closing what `transcribe_many`,
+    Audio is a path, the bytes of a file, an open binary file, or ``(waveform, sample rate)``, of any length that Limits
+    allow (``Transcriber(model, limits={"max_audio_seconds": 3600})``); see `load_audio`.
+
+    The options of every method are those of TranscriptionOptions, by keyword; a bad one is a ParameterError at once,
+    before any work. Every method may be called from several threads, and several transcriptions may be under way in
+    one: they share the engine's batch, and each gets what it would get alone. Closing what `transcribe_many`,
     `transcribe_as_completed` and `stream` return, or an exception such as KeyboardInterrupt, leaves nothing behind in
     the engine.
     """
@@ -127,7 +129,7 @@ class Transcriber:
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
-            waveform = load_audio(audio, rate)
+            waveform = self.engine.config.limits.load_audio(audio, rate)
             window = rate * self.model.window_frames // self.model.fps  # samples
             return self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
 
@@ -192,7 +194,8 @@ class Transcriber:
     def _job(self, audio: AudioInput, options: TranscriptionOptions) -> Generator[Any, Any, Transcript]:
         """One recording, from its file to its transcript."""
         rate = self.model.spec.sample_rate
-        waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(load_audio, audio, rate)))
+        load = self.engine.config.limits.load_audio
+        waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(load, audio, rate)))
         duration = len(waveform) / rate
         yield Opened(duration)
         mode = batched if options.batched else speech_only if options.vad else sequential

@@ -59,7 +59,9 @@ def make_job(
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
     limit = _source_limit(engine, max_source_tokens)
     return TextJob(
-        encoder=DocumentEncoder(engine.tokenizer, text_task, limit, truncate=truncate, chunk=chunk),
+        encoder=DocumentEncoder(
+            engine.tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
+        ),
         decoder_prompt=None if text_task.decoder_prompt is None else list(text_task.decoder_prompt),
         sampling_params=params,
         generation_config=_generation_config(engine, text_task, settings) if settings else None,

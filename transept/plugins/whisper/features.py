@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from transept.multimodal import MappedInput, MediaError
 from transept.multimodal.audio import SAMPLE_RATE, Waveform, load_audio
+from transept.multimodal.audio_limits import AudioTooLongError
 from transept.multimodal.log_mel import HOP_LENGTH, log_mel_spectrogram, recording_log_mel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+MEASURED_SECONDS = 600  # of audio whose length a refusal tells; longer ones are not decoded to their end
 FRAMES_PER_TOKEN = 2  # the stride of the encoder's second convolution; 20 ms a token
 
 
@@ -46,11 +48,16 @@ def map_audio(data: Any, config: Any) -> MappedInput:
     """
     num_tokens = config.max_source_positions
     window = num_tokens * FRAMES_PER_TOKEN * HOP_LENGTH  # samples; 30 s in every released model
-    waveform = load_audio(data, SAMPLE_RATE)
-    if len(waveform) > window:
+    try:
+        waveform = load_audio(data, SAMPLE_RATE, max_audio_seconds=MEASURED_SECONDS)
+        length = f"{len(waveform) / SAMPLE_RATE:.2f} s long"
+    except AudioTooLongError:
+        length = f"more than {MEASURED_SECONDS} s long"
+        waveform = None
+    if waveform is None or len(waveform) > window:
         raise MediaError(
-            f"the audio is {len(waveform) / SAMPLE_RATE:.2f} s long, and one request carries at most "
-            f"{window / SAMPLE_RATE:.2f} s. Use transept.transcribe, which takes audio of any length, or split it"
+            f"the audio is {length}, and one request carries at most {window / SAMPLE_RATE:.2f} s. Use "
+            "transept.transcribe, which takes audio of any length, or split it"
         )
     features = log_mel_spectrogram(waveform, config.num_mel_bins, window)
     return MappedInput(kwargs={"input_features": features}, num_tokens=num_tokens)
