@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
+from transept.errors import PluginError
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -72,7 +74,6 @@ class ModelRunner:
             logits = self.graphs(_decode_rows(step), drawn)
             if logits is not None:
                 return IssuedStep(self.sampler(logits, _sampling_rows(step)))
-            self.graphs = None
         newcomers = [group.encoder_seq_data for group in step if group.runs_encoder]
         encoder_hidden = self._encode(newcomers) if newcomers else None
         input_ids, positions, metadata = self._flatten(step, drawn)
@@ -95,13 +96,21 @@ class ModelRunner:
         self.backend.plan(metadata)
         if newcomers[0].features:
             features = {
-                name: [to_device(inputs.features[name], self.device) for inputs in newcomers]
-                for name in newcomers[0].features
+                name: [self._feature(inputs.features[name]) for inputs in newcomers] for name in newcomers[0].features
             }
-            return self.model.encode(None, None, metadata, **features)
+            hidden = self.model.encode(None, None, metadata, **features)
+            _check_encoded(self.model, newcomers, hidden)
+            return hidden
         token_ids = [token for inputs in newcomers for token in inputs.token_ids]
         positions = [position for inputs in newcomers for position in range(len(inputs.token_ids))]
-        return self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
+        hidden = self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
+        _check_encoded(self.model, newcomers, hidden)
+        return hidden
+
+    def _feature(self, feature: Tensor) -> Tensor:
+        """A feature on the device; numbers of any floating dtype in the model's."""
+        feature = to_device(feature, self.device)
+        return feature.to(self.model.compute_dtype) if feature.is_floating_point() else feature
 
     def _flatten(
         self, step: list[SequenceGroupMetadata], last: Drawn | None
@@ -171,6 +180,22 @@ def _sampling_rows(step: list[SequenceGroupMetadata]) -> list[SamplingRow]:
         for group in step
         for seq_id, data in group.seq_data.items()
     ]
+
+
+def _check_encoded(model: ForConditionalGeneration, newcomers: list[EncoderInputs], hidden: Any) -> None:
+    """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
+    expected = sum(inputs.num_tokens for inputs in newcomers)
+    encode = f"{type(model).__name__}.encode"
+    if not isinstance(hidden, Tensor) or hidden.dim() != 2:
+        returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
+        raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
+    if len(hidden) != expected:
+        mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in newcomers})
+        lengths = ", ".join(str(inputs.num_tokens) for inputs in newcomers)
+        raise PluginError(
+            f"{encode} returned {len(hidden)} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
+            f"(num_tokens={lengths}): correct one of the two"
+        )
 
 
 def _chunks(newcomers: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:
