@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transept.errors import (
         CapacityError,
         CheckpointError,
+        ForkedProcessError,
         MediaError,
         ParameterError,
         PluginError,
@@ -46,6 +47,7 @@ _HOMES = {
     "TokensPrompt": "transept.core.prompts",
     "CapacityError": "transept.errors",
     "CheckpointError": "transept.errors",
+    "ForkedProcessError": "transept.errors",
     "MediaError": "transept.errors",
     "ParameterError": "transept.errors",
     "PluginError": "transept.errors",
@@ -75,6 +77,7 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "ExplicitEncoderDecoderPrompt",
+    "ForkedProcessError",
     "GeneratedText",
     "MediaError",
     "MultiModalPrompt",

@@ -43,6 +43,10 @@ class CapacityError(TranseptError):
     """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
 
 
+class ForkedProcessError(TranseptError):
+    """An engine is made or used in a process forked from one that had started the kernels' threads: spawn it."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
 

@@ -18,6 +18,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
+from transept.core.kernels.launch import match_threads
 from transept.core.kernels.processor import widens_float16
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
@@ -40,6 +41,7 @@ class Worker:
     ) -> None:
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
+        match_threads()
         self.device = device = torch.device(config.device)
         self.computes_alone = device.type != "cpu"  # beside the host, which may go on
         dtype = getattr(torch, config.dtype)
