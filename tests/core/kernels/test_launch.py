@@ -109,6 +109,22 @@ def test_importing_kernels_starts_no_threads() -> None:
     assert printed(NO_THREADS) == ["no threads"]
 
 
+TWO_ENGINES = """
+from concurrent.futures import ThreadPoolExecutor
+engines = [Engine({checkpoint!r}, device="cpu") for _ in range(2)]
+with ThreadPoolExecutor(2) as pool:
+    one, other = pool.map(lambda engine: [run(engine) for _ in range(20)], engines)
+assert one == other
+print(numba.threading_layer())
+"""
+
+
+@pytest.mark.parametrize("layer", ["workqueue", "default"])  # where there is neither OpenMP nor TBB, and here
+def test_engines_in_two_threads_share_the_kernels_threads(layer: str) -> None:
+    (used,) = printed(f"numba.config.THREADING_LAYER = {layer!r}\n" + TWO_ENGINES)
+    assert layer in (used, "default")
+
+
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from typing import Any
 
 import numba
@@ -25,11 +27,9 @@ def kernel(*, parallel: bool = False, exact: bool = False, nogil: bool = False) 
     """Compile a function as it is first called, and keep the result on disk where a folder for that can be written.
 
     exact: with EXACT instead of FAST_MATH. Divisions by zero are infinite: a check would keep loops from becoming
-    vector instructions. nogil: let other Python threads run meanwhile. Parallel kernels hold Python's lock, so that one
-    runs at a time: two at once would end the process where Numba has no OpenMP, under its `workqueue`.
+    vector instructions. nogil: let other Python threads run meanwhile, for kernels that jobs beside an engine call.
+    These are not parallel: see `one_at_a_time`.
     """
-    if parallel and nogil:
-        raise ValueError("a parallel kernel holds Python's lock")
     options: dict[str, Any] = {
         "parallel": parallel,
         "nogil": nogil,
@@ -70,6 +70,15 @@ def match_threads() -> None:
         torch.set_num_threads(num_threads)  # Numba's pool starts on all cores, and PyTorch's is the same one
 
 
+def one_at_a_time() -> AbstractContextManager[Any]:
+    """Held during a step, in which parallel kernels run: two at once end the process under Numba's `workqueue`.
+
+    That is what Numba has where it finds neither OpenMP nor TBB. With these, engines in several threads run beside each
+    other.
+    """
+    return _turn if numba.threading_layer() == "workqueue" else nullcontext()  # type: ignore[attr-defined]
+
+
 def _threads_started() -> bool:
     try:
         numba.threading_layer()  # type: ignore[attr-defined]
@@ -91,10 +100,11 @@ def _end_openmp_threads() -> None:
 
 
 def _note_fork() -> None:
-    global _forked_from_threads
-    _forked_from_threads = _threads_started()
+    global _forked_from_threads, _turn
+    _forked_from_threads, _turn = _threads_started(), Lock()
 
 
+_turn = Lock()
 _forked_from_threads = False
 if hasattr(os, "register_at_fork"):  # where processes fork
     os.register_at_fork(before=_end_openmp_threads, after_in_child=_note_fork)
