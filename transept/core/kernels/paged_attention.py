@@ -3,7 +3,7 @@
 Called by the `torch` backend for the steps that decode. PyTorch's attention takes one head after the other, whose keys
 lie a token's width apart; here all heads of a token are read together. Keys are cut into pieces of a fixed length,
 each with its own softmax, and the pieces are put together afterwards: so the cores share the work of one sequence,
-too, and what comes out does not depend on the other sequences of the step. A key whose score is minus infinity has no
+too, and what comes out does not depend on the other sequences of the step. A key whose bias is minus infinity has no
 weight; a query that sees none gets zeros. docs/performance.md has the figures.
 """
 
@@ -26,6 +26,7 @@ from transept.core.kernels.vectors import Stored
 
 MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
 PIECE = 128  # keys
+HIDDEN = np.float32(-1e38)  # the bias of a key that is hidden, and its score, since it is rounded to 1e31
 NO_BIAS = np.empty((0, 0), np.float32)
 
 
@@ -106,9 +107,14 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
     """
     if not len(work.pieces):
         return
-    biases = NO_BIAS if bias is None else bias.contiguous().numpy()
+    biases = NO_BIAS if bias is None else finite(bias)
     check(work, min(len(query), len(out)), cache.shape[1], biases)
     attend_rows(query.contiguous().numpy(), array_of(cache), work, scale, biases, out.numpy())
+
+
+def finite(bias: Tensor) -> npt.NDArray[np.float32]:
+    """A bias as `attend_rows` takes it: minus infinity as HIDDEN, whose difference to itself is a number."""
+    return bias.clamp(min=float(HIDDEN)).contiguous().numpy()
 
 
 def array_of(cache: Tensor) -> Stored:
@@ -168,22 +174,15 @@ def _attend_piece(
             highest = np.float32(-np.inf)
             for key in range(num_keys):
                 highest = max(highest, weights[q, head, key])
-            total, base = np.float32(0), finite(highest)
+            total = np.float32(0)
             for key in range(num_keys):
-                number = weights[q, head, key]
-                weight = np.float32(0) if number == -np.inf else exp(number - base)
+                weight = exp(weights[q, head, key] - highest)
                 weights[q, head, key] = weight
                 total += weight
             tops[q, head, 0], tops[q, head, 1] = highest, total
     for i in range(num_queries * heads * dim):
         totals[i] = 0
     add_values(flat, stored, slots * kv_heads * dim, places, sizes, totals)
-
-
-@kernel()
-def finite(highest: np.float32) -> np.float32:
-    """What is subtracted from scores before they are raised: the highest, or 0 where a bias hides all of them."""
-    return highest if highest > -np.inf else np.float32(0)
 
 
 @kernel()
@@ -202,17 +201,18 @@ def _join(
             highest = np.float32(-np.inf)
             for piece in range(first, last):
                 highest = max(highest, tops[piece, q, head, 0])
-            total, base = np.float32(0), finite(highest)
+            total = np.float32(0)
             for i in range(dim):
                 out[row, head, i] = 0
             for piece in range(first, last):
-                share = exp(tops[piece, q, head, 0] - base)
+                share = exp(tops[piece, q, head, 0] - highest)
                 total += share * tops[piece, q, head, 1]
                 for i in range(dim):
                     out[row, head, i] += share * sums[piece, q, head, i]
-            if total != 0:  # else every key is hidden
-                for i in range(dim):
-                    out[row, head, i] /= total
+            if highest == HIDDEN:  # it sees no key
+                total = np.float32(np.inf)
+            for i in range(dim):
+                out[row, head, i] /= total
 
 
 @kernel()
@@ -224,7 +224,7 @@ def attend_rows(
     bias: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
 ) -> None:
-    """`attend` for arrays; bias is NO_BIAS where there is none."""
+    """`attend` for arrays; bias is made by `finite`, or NO_BIAS where there is none."""
     heads, dim = query.shape[1], query.shape[2]
     sums = np.empty((len(work.pieces), work.most_queries, heads, dim), np.float32)
     tops = np.empty((len(work.pieces), work.most_queries, heads, 2), np.float32)
