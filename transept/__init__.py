@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transept.errors import (
         CapacityError,
         CheckpointError,
+        ForkedProcessError,
         MediaError,
         ParameterError,
         PluginError,
@@ -49,6 +50,7 @@ _HOMES = {
     "TokensPrompt": "transept.core.prompts",
     "CapacityError": "transept.errors",
     "CheckpointError": "transept.errors",
+    "ForkedProcessError": "transept.errors",
     "MediaError": "transept.errors",
     "ParameterError": "transept.errors",
     "PluginError": "transept.errors",
@@ -81,6 +83,7 @@ __all__ = [
     "Engine",
     "EngineConfig",
     "ExplicitEncoderDecoderPrompt",
+    "ForkedProcessError",
     "GeneratedText",
     "Limits",
     "MediaError",

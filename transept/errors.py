@@ -61,6 +61,10 @@ class RequestFailedError(TranseptError):
         return error
 
 
+class ForkedProcessError(TranseptError):
+    """An engine is made or used in a process forked from one that had started the kernels' threads: spawn it."""
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
 

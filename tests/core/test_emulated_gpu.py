@@ -12,6 +12,7 @@ from emulated_gpu import EmulatedGpu, emulated_gpu
 from random_whisper import save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
+from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.transfer import Download, upload
 from transept.multimodal.log_mel import mel_filters, recording_log_mel
 
@@ -51,7 +52,32 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
                     assert ours.token_ids == theirs.token_ids
                     assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
         engine.block_manager.check_integrity()
-        assert engine.executor.worker.runner.graphs is not None  # nothing stood in a capture's way
+        assert not engine.executor.worker.runner.graphs.failed_shapes  # nothing stood in a capture's way
+
+
+def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs() -> None:
+    with emulated_gpu() as gpu:
+        engine = Engine(
+            CHECKPOINTS / "bart-g2p", device="cuda", attention_backend="triton", dtype="float32", kv_cache_bytes=1 << 24
+        )
+        params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 4, 5, 6, 6, 4)]
+        expected = engine.generate(WORDS, params, progress=False)
+        runner = engine.executor.worker.runner
+        runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+        decode, breaks = runner.model.decode, []
+
+        def decode_unless_four(input_ids: torch.Tensor, *rest: object) -> torch.Tensor:
+            if gpu.recorded is not None and len(input_ids) == 4:
+                breaks.append(len(input_ids))
+                raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+            return decode(input_ids, *rest)
+
+        runner.model.decode = decode_unless_four
+        ours = engine.generate(WORDS, params, progress=False)
+    assert [each.outputs[0].token_ids for each in ours] == [each.outputs[0].token_ids for each in expected]
+    assert {shape[0] for shape in runner.graphs.failed_shapes} == {4}
+    assert {shape[0] for shape in runner.graphs._recordings} == {8, 2}
+    assert len(breaks) == len(runner.graphs.failed_shapes)
 
 
 def test_a_window_of_sound_gets_its_features_and_its_name_without_waiting(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from transept.core.attention.layer import LayerContext
@@ -39,6 +40,8 @@ class ModelShape:
 class ForConditionalGeneration(nn.Module):
     """An encoder/decoder model over flattened tokens.
 
+    compute_dtype: of weights and activations. The worker builds models with it as PyTorch's default.
+
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
     runner calls `encode` when a step has newcomers, then `decode` once for everyone, then `compute_logits` for the
     rows that need a token.
@@ -48,6 +51,7 @@ class ForConditionalGeneration(nn.Module):
         super().__init__()
         self.config = config
         self.context = context
+        self.compute_dtype = torch.get_default_dtype()
 
     @classmethod
     @abstractmethod
@@ -79,8 +83,10 @@ class ForConditionalGeneration(nn.Module):
         """Run the encoder over newcomers.
 
         encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input.
-        multimodal_kwargs: what the input mapper returned, a list with one tensor a newcomer for each keyword.
-        Returns hidden states [encoder_tokens, hidden], newcomers one after the other.
+        multimodal_kwargs: what the input mapper returned, a list with one tensor a newcomer for each keyword, those of
+            floating dtypes in compute_dtype.
+        Returns hidden states [encoder_tokens, hidden], newcomers one after the other, as many rows of each as its
+        mapper declared; with other shapes the step raises PluginError.
         """
 
     @abstractmethod

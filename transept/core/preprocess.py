@@ -18,7 +18,7 @@ from transept.core.prompts import Prompt
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.errors import PromptError, suggest
-from transept.multimodal.registry import map_input
+from transept.multimodal.registry import MappedInput, map_input
 from transept.registry.spec import ModelSpec
 
 _SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data", "multi_modal_uuids")
@@ -108,8 +108,9 @@ class InputPreprocessor:
             mapped = map_input(self.spec, self.config, modality, data)
             self._check_source_length(mapped.num_tokens)
             name = single.uuids.get(modality)
-            key = content_key(mapped.kwargs if name is None else {modality: name})
-            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, key)
+            known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
+            mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
+            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, content_key(known_by), mapper)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
@@ -203,6 +204,15 @@ def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:
         if modality not in (data or {}):
             raise PromptError(f"multi_modal_uuids names {modality!r}, of which multi_modal_data holds nothing")
     return given
+
+
+def _form(mapped: MappedInput) -> str:
+    """Its length, shapes and dtypes: inputs that differ in them share no cross table, whatever their name."""
+    forms = [
+        f"{keyword} {getattr(value, 'dtype', type(value).__name__)} {tuple(getattr(value, 'shape', ()))}"
+        for keyword, value in sorted(mapped.kwargs.items())
+    ]
+    return ", ".join([f"{mapped.num_tokens} tokens", *forms])
 
 
 def content_key(encoder_input: Mapping[str, Any]) -> bytes | None:

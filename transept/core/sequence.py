@@ -29,6 +29,7 @@ class EncoderInputs:
     num_tokens: length of the encoder's output, which is the number of cross-attention slots.
     features: the encoder's keyword arguments for multimodal input; empty for text.
     content_key: equal for equal token ids or features, so that they are encoded once; None: never shared.
+    mapper: what made the features and declared num_tokens, for messages; None for text.
     """
 
     prompt: str | None
@@ -36,6 +37,7 @@ class EncoderInputs:
     num_tokens: int
     features: Mapping[str, Any] = field(default_factory=dict)
     content_key: bytes | None = None
+    mapper: str | None = None
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def median_filter(values: np.ndarray) -> np.ndarray:
     return medians
 
 
-@kernel()
+@kernel(nogil=True)
 def _filter_rows(padded: np.ndarray, out: np.ndarray) -> None:
     for row in range(len(out)):
         _medians_of_seven(padded[row], out[row])
@@ -91,7 +91,7 @@ def warping_path(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return path[::-1, 0], path[::-1, 1]
 
 
-@kernel()
+@kernel(nogil=True)
 def _cheapest_path(cost: np.ndarray) -> np.ndarray:
     """The cells of the path, from last to first: [length, row and column]."""
     rows, columns = cost.shape

@@ -11,7 +11,7 @@ from transept.core.kernels.pointwise import exp, tanh
 Floats = npt.NDArray[np.float32]
 
 
-@kernel()
+@kernel(nogil=True)
 def recur(inputs: Floats, recurrent: Floats, hidden: Floats, memory: Floats) -> Floats:
     """The hidden state after each frame: [frames, size].
 

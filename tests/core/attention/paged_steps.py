@@ -37,7 +37,7 @@ def attend_naively(
         scores = torch.einsum("hd,khd->hk", query[row], key[:seen]) * scale
         if bias is not None:
             scores = scores + bias[:, first + row, :seen]
-        weights = scores.exp() / scores.exp().sum(dim=-1, keepdim=True)
+        weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)  # zeros where a bias hides every key
         out[row] = torch.einsum("hk,khd->hd", weights, value[:seen])
     return out
 
@@ -55,6 +55,20 @@ def make_bias(
     positions = torch.arange(MAX_LENGTH)
     buckets = T5Attention._relative_position_bucket(positions[None, :] - positions[:, None], bidirectional, 32, 128)
     return RelativePositionBias(table, bidirectional), table.double()[buckets].permute(2, 0, 1)
+
+
+def hiding_bias(kind: str, length: int, num_heads: int = 2) -> tuple[AttentionBias, Tensor]:
+    """A bias that hides keys far away from all heads but the last, and all keys from the first; and the same dense."""
+    if kind == "relative":
+        table = torch.randn(32, num_heads)
+        table[-1, :-1] = float("-inf")  # distances from 114 on
+        table[:, 0] = float("-inf")
+        bias = RelativePositionBias(table, bidirectional=False)
+        return bias, bias.materialize(torch.arange(length), torch.arange(length)).double()
+    tensor = torch.randn(num_heads, length, length)
+    tensor[:-1, :, : length - 90] = float("-inf")
+    tensor[0] = float("-inf")
+    return tensor, tensor.double()
 
 
 def make_tables(lengths: list[int], block_size: int, layout: str) -> tuple[list[list[int]], int]:

@@ -24,6 +24,7 @@ from paged_steps import (
     attend_naively,
     cross_metadata,
     decoder_metadata,
+    hiding_bias,
     make_bias,
     plan,
     run_cross_step,
@@ -337,3 +338,16 @@ def test_runs_are_maximal_and_cover_the_slots_in_order(case: tuple[list[int], in
 
 def test_runs_of_the_documented_example() -> None:
     assert slot_runs([4, 5, 6, 9], 60, 16) == [slice(64, 112), slice(144, 156)]
+
+
+@pytest.mark.parametrize("kind", ["tensor", "relative"])
+@pytest.mark.parametrize("step", [[(1100, 1)], [(1100, 66)]], ids=["one query", "many"])
+def test_a_bias_that_hides_whole_pieces_and_tiles(kind: str, step: list[tuple[int, int]]) -> None:
+    bias, dense = hiding_bias(kind, 1100, num_heads=3)
+    ((length, queries),) = step
+    paged = Paged.make([length], [length - queries], 16, "scattered", 3)
+    query = torch.randn(queries, 3, HEAD_DIM)
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
+    expected = attend_naively(query, paged.keys[0], paged.values[0], SCALE, causal=True, bias=dense)
+    assert (expected[:, 0] == 0).all()
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)

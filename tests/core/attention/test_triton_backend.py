@@ -19,6 +19,7 @@ from paged_steps import (
     assert_cross_attention,
     assert_same,
     attend_naively,
+    hiding_bias,
     make_bias,
     plan,
     run_cross_step,
@@ -192,3 +193,25 @@ def test_every_head_size_is_served(head_dim: int) -> None:
     metadata = plan(BACKEND, AttentionMetadata.for_encoder([70]))
     out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, 0.1, None)
     assert_near(out, attend_naively(query, key, value, 0.1, causal=False), torch.float32)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "relative"])
+@pytest.mark.parametrize("step", [[(1100, 1)], [(1100, 66)]], ids=["one query", "many"])
+def test_a_bias_that_hides_whole_pieces_and_tiles(kind: str, step: list[tuple[int, int]]) -> None:
+    bias, dense = hiding_bias(kind, 1100, num_heads=3)
+    ((length, queries),) = step
+    paged = Paged.make([length], [length - queries], 16, "scattered", 3)
+    query = torch.randn(queries, 3, HEAD_DIM)
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
+    expected = attend_naively(query, paged.keys[0], paged.values[0], SCALE, causal=True, bias=dense)
+    assert (expected[:, 0] == 0).all()
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "relative"])
+def test_an_encoders_bias_that_hides_whole_tiles(kind: str) -> None:
+    bias, dense = hiding_bias(kind, 150, num_heads=3)
+    query, key, value = torch.randn(3, 150, 3, HEAD_DIM)
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder([150]))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    assert_near(out, attend_naively(query, key, value, SCALE, causal=False, bias=dense), torch.float32)

@@ -5,6 +5,7 @@ interpreter.
 """
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
             assert one.token_ids == other.token_ids
             assert one.cumulative_logprob == pytest.approx(other.cumulative_logprob, abs=1e-4)
-    assert engine.executor.worker.runner.graphs is not None  # no step was made anew after all
+    assert not engine.executor.worker.runner.graphs.failed_shapes  # no step was made anew after all
     engine.block_manager.check_integrity()
 
 
@@ -81,8 +82,34 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.L
     )
     ours = engine.generate(WORDS, params, progress=False)
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
-    (line,) = caplog.messages
-    assert line.startswith("ReadsLists decodes without CUDA graphs")
+    failed = engine.executor.worker.runner.graphs.failed_shapes
+    assert {rows for rows, _, _ in failed} == {8, 4, 2, 1}
+    assert len(caplog.messages) == len(failed)  # once each
+    assert all(re.match(r"ReadsLists decodes \d .* without CUDA graphs", line) for line in caplog.messages)
+
+
+def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    attempts = []
+
+    class FailsOnFour(BartForConditionalGeneration):
+        def decode(self, input_ids: torch.Tensor, *rest: Any) -> torch.Tensor:
+            if len(input_ids) == 4 and not rest[-1].seq_lens:  # a recording, not a step made anew
+                attempts.append(len(input_ids))
+                raise RuntimeError("CUDA error: out of memory")
+            return super().decode(input_ids, *rest)
+
+    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 20, 9, 13, 7)]
+    engine = replaying("bart-g2p")
+    expected = engine.generate(WORDS, params, progress=False)
+    graphs = engine.executor.worker.runner.graphs = DecodeGraphs(
+        engine.executor.worker.runner.model, engine.executor.worker.cache, 16
+    )
+    engine.executor.worker.runner.model.__class__ = FailsOnFour
+    ours = engine.generate(WORDS, params, progress=False)
+    assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
+    assert {rows for rows, _, _ in graphs.failed_shapes} == {4}
+    assert {rows for rows, _, _ in graphs._recordings} == {8, 2, 1}
+    assert len(attempts) == len(graphs.failed_shapes) == len(caplog.messages)
 
 
 def test_a_cache_in_fp8_says_much_the_same() -> None:

@@ -37,7 +37,19 @@ def test_powers_of_2_are_within_two_units_in_the_last_place() -> None:
 
 def test_what_a_softmax_hides_is_nothing() -> None:
     x = np.resize(np.array([-200, -1e30, -np.inf], np.float32), (3, COLUMNS))
-    assert (raised(x, np.zeros(COLUMNS, np.float32)) < 1e-37).all()
+    powers = raised(x, np.zeros(COLUMNS, np.float32))
+    assert (powers < 1e-37).all()
+    assert (powers[x == -np.inf] == 0).all()
+
+
+def test_a_column_of_minus_infinity_weighs_nothing() -> None:
+    x = np.random.default_rng(0).standard_normal((9, COLUMNS)).astype(np.float32)
+    x[:, 2], x[:8, 3] = -np.inf, -np.inf
+    totals, values = np.zeros(COLUMNS, np.float32), x.flatten()
+    weigh(values, 0, 9, tops_of(values, 0, 9), totals)
+    assert totals[2] == 0
+    assert totals[3] == 1
+    np.testing.assert_allclose(totals[4:], np.exp2(x[:, 4:] - x[:, 4:].max(0)).sum(0), rtol=1e-6)
 
 
 def test_a_column_with_a_nan_becomes_nan() -> None:

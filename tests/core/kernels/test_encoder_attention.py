@@ -65,6 +65,29 @@ def test_what_is_not_a_number_stays_with_its_query(kernel: Any) -> None:
     assert out.isnan().sum() == 32
 
 
+@pytest.mark.parametrize("kernel", [encoder_attention, int16_attention])
+def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing(kernel: Any) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.rand(3, 300, 2, 32)
+    query[70, 1] *= -1e36
+    key[:, 1] *= 1e5
+    out = attend(query, key, value, 1.0, kernel)
+    assert (out[70, 1] == 0).all()
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", [encoder_attention, int16_attention])
+@pytest.mark.parametrize(
+    ("keys", "values"), [((99, 2, 16), (100, 2, 16)), ((100, 2, 16), (100, 3, 16)), ((100, 3, 16), (100, 3, 16))]
+)
+def test_shapes_that_do_not_belong_together_are_refused(
+    kernel: Any, keys: tuple[int, ...], values: tuple[int, ...]
+) -> None:
+    query = torch.zeros(100, 4, 16)
+    with pytest.raises(IndexError, match=r"do not belong together: \[100, 4, 16\]"):
+        attend(query, torch.zeros(keys), torch.zeros(values), 1.0, kernel)
+
+
 def test_which_sequences_it_serves() -> None:
     assert encoder_attention.serves(torch.empty(FEWEST_TOKENS, 2, 64))
     assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS - 1, 2, 64))

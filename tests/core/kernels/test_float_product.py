@@ -80,3 +80,10 @@ def test_rows_of_the_weight(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     weight, indices = torch.randn(50, 33).to(dtype), torch.tensor([49, 0, 17, 17])
     assert torch.equal(rows_of(pack(weight, dtype), indices), weight[indices].float())
+
+
+@pytest.mark.parametrize("index", [-1, 30, 31])
+def test_a_row_that_the_weight_has_not_is_refused(index: int) -> None:
+    packed = pack(torch.randn(30, 8), torch.float32)  # the last panel is filled up
+    with pytest.raises(IndexError, match=f"rows {min(index, 3)} to {max(index, 3)} are asked for of a weight with 30"):
+        rows_of(packed, torch.tensor([index, 3]))

@@ -62,3 +62,69 @@ def test_other_rows_are_left_alone() -> None:
     assert (out[[0, 1, 3]] == 7.0).all()
     assert (out[2] != 7.0).all()
     attend(query, cache, cut_pieces(16, [], [], []), 1.0, None, out)
+
+
+HIDDEN = {
+    "the first piece": slice(0, PIECE),
+    "a middle piece": slice(PIECE, 2 * PIECE),
+    "all but the last key": slice(0, -1),
+    "every key": slice(None),
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_a_bias_that_hides_whole_pieces(hidden: slice) -> None:
+    cache, tables, sequences = paged(16, 2)
+    length = max(LENGTHS)
+    index = LENGTHS.index(length)
+    query, bias = torch.randn(1, 4, DIM), torch.randn(4, length)
+    bias[:3, hidden] = float("-inf")  # the last head sees all
+    out = torch.full_like(query, float("nan"))
+    attend(query, cache, cut_pieces(16, tables[index : index + 1], [length], [(0, 1)]), 0.3, bias, out)
+    keys, values = (each.repeat_interleave(2, dim=1).double() for each in sequences[index])
+    scores = torch.einsum("hd,khd->hk", query[0].double(), keys) * 0.3 + bias
+    expected = torch.einsum("hk,khd->hd", torch.softmax(scores, dim=-1).nan_to_num(0.0), values)
+    torch.testing.assert_close(out[0].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_a_number_is_no_hidden_key() -> None:
+    cache, tables, _ = paged(16, 4)
+    query, bias = torch.full((1, 4, DIM), float("nan")), torch.zeros(4, 37)
+    bias[:, :-1] = float("-inf")
+    out = torch.zeros_like(query)
+    attend(query, cache, cut_pieces(16, tables[-1:], LENGTHS[-1:], [(0, 1)]), 1.0, bias, out)
+    assert out.isnan().all()
+
+
+BAD_WORK = [  # block tables, lengths, query rows
+    ([[0, 1]], [33], [(0, 1)]),
+    ([[0, 1, -1]], [33], [(0, 1)]),
+    ([[0, 1], []], [32, 1], [(0, 1), (1, 2)]),
+    ([[0, 1]], [0], [(0, 1)]),
+    ([[0, 1]], [20], [(-1, 1)]),
+]
+
+
+@pytest.mark.parametrize(("tables", "lengths", "rows"), BAD_WORK)
+def test_tables_that_do_not_hold_their_keys_are_refused(
+    tables: list[list[int]], lengths: list[int], rows: list[tuple[int, int]]
+) -> None:
+    with pytest.raises(IndexError, match=r"blocks? "):
+        cut_pieces(16, tables, lengths, rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "distances", "message"),
+    [
+        ([0, 4], (0, 1), None, "80 slots"),
+        ([0, 1], (3, 5), None, "attention of 5 rows"),
+        ([0, 1], (0, 1), 31, "31 keys back"),
+    ],
+)
+def test_nothing_is_read_beyond_the_cache_the_queries_or_the_bias(
+    table: list[int], rows: tuple[int, int], distances: int | None, message: str
+) -> None:
+    query, cache = torch.zeros(4, 2, DIM), torch.zeros(2, 4 * 16, 2, DIM)
+    bias = None if distances is None else torch.zeros(2, distances)
+    with pytest.raises(IndexError, match=message):
+        attend(query, cache, cut_pieces(16, [table], [32], [rows]), 1.0, bias, torch.zeros_like(query))

@@ -166,3 +166,34 @@ def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
     assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("slot_mapping", [4, 96], "up to 97 of a cache of 96"),
+        ("slot_mapping", [4, -3], "slot -3"),
+        ("slot_mapping", [4], "2 rows have 1 slots"),
+        ("block_tables", [[0], [6]], "112 slots"),
+        ("cross_block_tables", [[5, 2], [4]], "2 blocks of 16 slots"),
+        ("cross_block_tables", [[5, 2, 1 << 40], [4]], "slots"),
+    ],
+)
+def test_a_step_that_reaches_beyond_the_cache_is_refused(field: str, value: list, message: str) -> None:
+    layer = stored(filled(DecoderLayer(config(True), CONTEXT)))
+    cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
+    before, step = cache.clone(), metadata([length - 1 for length in LENGTHS], [])
+    setattr(step, field, torch.tensor(value) if field == "slot_mapping" else value)
+    with pytest.raises(IndexError, match=message):
+        layer(torch.randn(2, HIDDEN), None, cache, step)
+    assert torch.equal(cache, before)
+
+
+def test_hidden_states_of_another_width_are_refused() -> None:
+    layer = stored(filled(DecoderLayer(config(True), CONTEXT)))
+    cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
+    step = metadata([length - 1 for length in LENGTHS], [])
+    with pytest.raises(IndexError, match=rf"{HIDDEN - 8}, .* wide instead of \({HIDDEN}, "):
+        layer(torch.randn(2, HIDDEN - 8), None, cache, step)
+    with pytest.raises(IndexError, match=f"rows of {HIDDEN - 8} numbers"):
+        layer.ffn.fc1(torch.randn(2, HIDDEN - 8))

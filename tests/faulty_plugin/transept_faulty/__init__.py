@@ -8,6 +8,7 @@ IN_THE_MODEL = (
     "HeadOfItsOwn",
     "DoubledLogits",
     "StuckPositions",
+    "ForgetsAfter128",
     "MixedBatch",
     "ShortPrefill",
 )

@@ -52,6 +52,15 @@ class StuckPositions(Right):
         return super().decode(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
 
 
+class ForgetsAfter128(Right):
+    """Sees the first 128 tokens of a sequence only, as a faulty sum over pieces of keys would."""
+
+    def decode(self, input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata):
+        if encoder_hidden_states is None:
+            attn_metadata.seq_lens = [min(length, 128) for length in attn_metadata.seq_lens]
+        return super().decode(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+
+
 class MixedBatch(Right):
     """Takes a mean over the rows of a step for one over a vector."""
 

@@ -47,6 +47,8 @@ class DecodeRows:
 class DecodeGraphs:
     """The steps recorded so far, one for each shape: sequences, blocks of the longest, and encoder blocks.
 
+    A shape that cannot be recorded leaves the others as they are.
+
     The model's attention backend must be `replayable`.
     """
 
@@ -54,6 +56,7 @@ class DecodeGraphs:
         self.model = model
         self.cache = cache
         self.block_size = block_size
+        self.failed_shapes: set[tuple[int, int, int]] = set()  # not tried again
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
         self._recorder = Recorder(cache.layers[0].device)
 
@@ -61,21 +64,24 @@ class DecodeGraphs:
         """The logits, [rows, vocabulary], of which the next call may make something else.
 
         last: of the step before, where tokens are pending.
-        None where the model cannot be recorded, which is told in the log: its steps must be made anew.
+        None where a step of this shape cannot be recorded, which the log says once: such steps must be made anew.
         """
         shape = (
             _power_of_two(len(rows.token_ids)),
             _power_of_two(max(map(len, rows.block_tables))),
             _power_of_two(max(map(len, rows.cross_block_tables))),
         )
+        if shape in self.failed_shapes:
+            return None
         if shape not in self._recordings:
             try:
                 self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self._recorder, *shape)
             except Exception as error:  # what a plugin's decode, or CUDA about it, raises
                 logger.warning(
-                    "%s decodes without CUDA graphs, its kernels launched one by one: %s: %s",
-                    *(type(self.model).__name__, type(error).__name__, error),
+                    "%s decodes %d sequences of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
+                    *(type(self.model).__name__, *shape[:2], type(error).__name__, error),
                 )
+                self.failed_shapes.add(shape)
                 return None
         return self._recordings[shape](rows, last)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from transept.core.kernels.launch import match_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
+from transept.errors import PluginError
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -77,7 +78,9 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
+        Raises ForkedProcessError for all.
         """
+        match_threads()
         parts: list[Part] = []
         failures: dict[str, Exception] = {}
         drawn = set() if last is None else set(last.drawn.seq_ids)
@@ -101,19 +104,18 @@ class ModelRunner:
         last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
         processor or PyTorch raises.
         """
+        match_threads()
         return IssuedStep(self._compute(step, last))
 
     def _compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         if not step:
             return []  # blocks have moved, nothing is computed
         drawn = None if last is None else last.drawn
-        match_threads()
         if self.graphs is not None and not any(group.is_prefill for group in step):
             self.cache.wait()
             logits = self.graphs(_decode_rows(step), drawn)
             if logits is not None:
                 return [Part(self.sampler(logits, _sampling_rows(step)), None)]
-            self.graphs = None
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         encoder_hidden = self._encode(inputs) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
@@ -136,13 +138,21 @@ class ModelRunner:
         self.backend.plan(metadata)
         if newcomers[0].features:
             features = {
-                name: [to_device(inputs.features[name], self.device) for inputs in newcomers]
-                for name in newcomers[0].features
+                name: [self._feature(inputs.features[name]) for inputs in newcomers] for name in newcomers[0].features
             }
-            return self.model.encode(None, None, metadata, **features)
+            hidden = self.model.encode(None, None, metadata, **features)
+            _check_encoded(self.model, newcomers, hidden)
+            return hidden
         token_ids = [token for inputs in newcomers for token in inputs.token_ids]
         positions = [position for inputs in newcomers for position in range(len(inputs.token_ids))]
-        return self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
+        hidden = self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
+        _check_encoded(self.model, newcomers, hidden)
+        return hidden
+
+    def _feature(self, feature: Tensor) -> Tensor:
+        """A feature on the device; numbers of any floating dtype in the model's."""
+        feature = to_device(feature, self.device)
+        return feature.to(self.model.compute_dtype) if feature.is_floating_point() else feature
 
     def _flatten(
         self, step: Sequence[SequenceGroupMetadata], last: Drawn | None
@@ -220,6 +230,22 @@ def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
         for group in step
         for seq_id, data in group.seq_data.items()
     ]
+
+
+def _check_encoded(model: ForConditionalGeneration, newcomers: list[EncoderInputs], hidden: Any) -> None:
+    """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
+    expected = sum(inputs.num_tokens for inputs in newcomers)
+    encode = f"{type(model).__name__}.encode"
+    if not isinstance(hidden, Tensor) or hidden.dim() != 2:
+        returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
+        raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
+    if len(hidden) != expected:
+        mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in newcomers})
+        lengths = ", ".join(str(inputs.num_tokens) for inputs in newcomers)
+        raise PluginError(
+            f"{encode} returned {len(hidden)} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
+            f"(num_tokens={lengths}): correct one of the two"
+        )
 
 
 def _chunks(newcomers: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:

@@ -18,6 +18,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
+from transept.core.kernels.launch import match_threads, one_at_a_time
 from transept.core.kernels.processor import widens_float16
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
@@ -34,6 +35,7 @@ class Worker:
         model_config, shape = described.config, described.shape
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
+        match_threads()
         self.device = device = torch.device(config.device)
         dtype = getattr(torch, config.dtype)
         cache_dtype = _cache_dtype(config, dtype)
@@ -74,7 +76,7 @@ class Worker:
 
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
         """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
-        with _current(self.device):
+        with _current(self.device), one_at_a_time():
             self.cache.swap_out(step.blocks_to_swap_out)
             self.cache.swap_in(step.blocks_to_swap_in)
             self.cache.copy(step.blocks_to_copy)

@@ -1,7 +1,8 @@
 """The steps of a softmax down the columns of a matrix, in vector instructions that are written out.
 
 For kernels that put a product with `tiles` before and another after them. All arrays are flat and float32; `depth` rows
-of COLUMNS numbers begin at `start`; depth > 0. A column in which a number is NaN becomes NaN.
+of COLUMNS numbers begin at `start`; depth > 0. A column in which a number is NaN becomes NaN. Minus infinity weighs 0,
+and so does a column of nothing else.
 """
 
 from __future__ import annotations
@@ -73,14 +74,19 @@ def _weigh(_: Any, values: Any, start: Any, depth: Any, tops: Any, totals: Any) 
             context.make_array(signature.args[index])(context, builder, arguments[index]).data for index in (3, 4)
         )
         top = [load(builder, builder.gep(tops, [INT(offset)]), VECTOR) for offset in (0, LANES)]
+        hidden, none = _all(float("-inf")), _all(0.0)
+        base = [builder.select(builder.fcmp_ordered("==", high, hidden), none, high) for high in top]
         total = [load(builder, builder.gep(totals, [INT(offset)]), VECTOR) for offset in (0, LANES)]
 
         def advance(step: Any, sums: list[Any]) -> list[Any]:
             row = builder.gep(first, [builder.mul(step, INT(COLUMNS))])
             places = [builder.gep(row, [INT(offset)]) for offset in (0, LANES)]
+            numbers = [load(builder, place, VECTOR) for place in places]
             weights = [
-                _exp2(builder, builder.fsub(load(builder, place, VECTOR), high))
-                for place, high in zip(places, top, strict=True)
+                builder.select(
+                    builder.fcmp_ordered("==", number, hidden), none, _exp2(builder, builder.fsub(number, subtracted))
+                )
+                for number, subtracted in zip(numbers, base, strict=True)
             ]
             for place, weight in zip(places, weights, strict=True):
                 store(builder, weight, place)

@@ -16,7 +16,7 @@ from transept.core.kernels import float_product, int8_product
 from transept.core.kernels.float_product import Floats, PackedFloats
 from transept.core.kernels.int8_product import PackedInt8
 from transept.core.kernels.launch import kernel
-from transept.core.kernels.paged_attention import Pieces, attend_rows
+from transept.core.kernels.paged_attention import NO_BIAS, Pieces, attend_rows, check
 from transept.core.kernels.pointwise import activate, add, copy, multiply, normalize
 from transept.core.kernels.vectors import Stored, keep
 
@@ -27,13 +27,22 @@ class DecodeStep(NamedTuple):
     """What the layers of a step share.
 
     slots: int64 [rows], where each row's key and value go. self_keys, cross_keys: what the rows attend to. bias: of
-    self-attention, [heads, distances] as in `paged_attention.attend`, or its NO_BIAS.
+    self-attention, [heads, distances] as in `paged_attention.attend`, or its NO_BIAS. num_slots: that the cache must
+    have for slots.
     """
 
     slots: npt.NDArray[np.int64]
     self_keys: Pieces
     cross_keys: Pieces
     bias: Floats
+    num_slots: int
+
+
+def decode_step(slots: npt.NDArray[np.int64], self_keys: Pieces, cross_keys: Pieces, bias: Floats) -> DecodeStep:
+    """See DecodeStep. Raises IndexError for a negative slot."""
+    if slots.min() < 0:
+        raise IndexError(f"a key is to be written to slot {slots.min()}")
+    return DecodeStep(slots, self_keys, cross_keys, bias, int(slots.max()) + 1)
 
 
 class DecoderWeights(NamedTuple):
@@ -77,7 +86,6 @@ def _times(x: Any, weight: Any, bias: Any, out: Any) -> Any:
     return lambda x, weight, bias, out: product(x, weight, bias, out)
 
 
-@kernel()
 def decoder_layer(
     x: Floats,
     cache: Stored,
@@ -92,7 +100,32 @@ def decoder_layer(
     """x: [rows, hidden]. cache: as `paged_attention.array_of` gives it, written and read. Returns x's shape.
 
     pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``. activation: one of `pointwise.ACTIVATIONS`.
+    Raises IndexError where the step reaches beyond x or the cache, or these are not what the weights are for.
     """
+    rows, (num_slots, kv_heads, dim) = len(x), cache.shape[1:]
+    check(step.self_keys, rows, num_slots, step.bias)
+    check(step.cross_keys, rows, num_slots, NO_BIAS)
+    if step.num_slots > num_slots or len(step.slots) != rows:
+        raise IndexError(f"{rows} rows have {len(step.slots)} slots, up to {step.num_slots} of a cache of {num_slots}")
+    widths = x.shape[1], weights.qkv.num_outputs
+    expected = len(weights.self_norm), weights.query.num_outputs + 2 * kv_heads * dim
+    if widths != expected:
+        raise IndexError(f"hidden states and their queries, keys and values are {widths} wide instead of {expected}")
+    return _decoder_layer(x, cache, step, weights, self_scale, cross_scale, epsilon, pre_norm, activation)
+
+
+@kernel()
+def _decoder_layer(
+    x: Floats,
+    cache: Stored,
+    step: DecodeStep,
+    weights: DecoderWeights,
+    self_scale: float,
+    cross_scale: float,
+    epsilon: float,
+    pre_norm: bool,
+    activation: int,
+) -> Floats:
     rows = len(x)
     kv_heads, dim = cache.shape[2], cache.shape[3]
     heads = weights.query.num_outputs // dim

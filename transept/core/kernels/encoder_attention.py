@@ -34,8 +34,19 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor)
     """Write the attention of one sequence to out.
 
     query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU; see `serves`.
+    Raises IndexError for other shapes.
     """
+    check(query, key, value, out)
     _attend(query.numpy(), key.numpy(), value.numpy(), scale, out.numpy())
+
+
+def check(query: Tensor, key: Tensor, value: Tensor, out: Tensor) -> None:
+    """Raise IndexError where the shapes are not those of one sequence's attention; see `attend`."""
+    tokens, heads, dim = query.shape
+    expected = (tokens, key.shape[1], dim)
+    if query.shape != out.shape or key.shape != expected or value.shape != expected or heads % key.shape[1]:
+        shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
+        raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
 
 
 @kernel(parallel=True)
@@ -115,7 +126,7 @@ def _attend_block(
             a, b = part * tokens + chunk * rows, chunk * COLUMNS
             turned_tile(rows, values, a, rows, scores, b, depth, sums, part * COLUMNS, COLUMNS, begins)
     for i in range(COLUMNS):
-        totals[i] = np.float32(1) / totals[i]
+        totals[i] = np.float32(1) / totals[i] if totals[i] != 0 else np.float32(0)
     for d in range(dim):
         for i in range(COLUMNS):
             sums[d * COLUMNS + i] *= totals[i]

@@ -66,9 +66,18 @@ def pack(weight: Tensor, dtype: torch.dtype) -> PackedFloats:
 
 
 def rows_of(packed: PackedFloats, indices: Tensor) -> Tensor:
-    """Some rows of the weight, float32 [indices, in]."""
+    """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
+    check_rows(indices, packed.num_outputs)
     stored = packed.values.view(np.float16) if packed.values.dtype == np.uint16 else packed.values
     return torch.from_numpy(stored)[indices // COLUMNS, :, indices % COLUMNS].float()
+
+
+def check_rows(indices: Tensor, num_rows: int) -> None:
+    """Raise IndexError for a row beyond the first num_rows; with panels filled up, PyTorch would find one there."""
+    if len(indices):
+        lowest, highest = map(int, indices.aminmax())
+        if lowest < 0 or highest >= num_rows:
+            raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {num_rows}")
 
 
 @kernel(parallel=True, exact=True)

@@ -16,7 +16,7 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels.column_softmax import Floats, highest, round_pairs, weigh
-from transept.core.kernels.encoder_attention import LOG2_E
+from transept.core.kernels.encoder_attention import LOG2_E, check
 from transept.core.kernels.int8_product import round_row
 from transept.core.kernels.integer_tiles import tile
 from transept.core.kernels.launch import kernel, runs_on
@@ -41,7 +41,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor)
     """Write the attention of one sequence to out.
 
     query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU; see `serves`.
+    Raises IndexError for other shapes.
     """
+    check(query, key, value, out)
     steps = min(32767, math.isqrt(LARGEST_SUM // query.shape[2]))
     _attend(query.numpy(), key.numpy(), value.numpy(), scale, steps, out.numpy())
 
@@ -146,7 +148,7 @@ def _attend_block(
     weights = np.empty(token_depth * COLUMNS, np.int16)
     round_pairs(scores, 0, token_depth, factors, totals, weights)
     for i in range(COLUMNS):
-        totals[i] = np.float32(1) / totals[i]
+        totals[i] = np.float32(1) / totals[i] if totals[i] != 0 else np.float32(0)
 
     sums = np.empty(dim * COLUMNS, np.float32)
     for d in range(0, dim, ROWS):

@@ -16,7 +16,16 @@ from numba import prange
 from torch import Tensor
 
 from transept.core.kernels import matrix_int8
-from transept.core.kernels.float_product import BLOCK, MOST_AT_ONCE, NO_BIAS, Floats, add_bias, panel_range, pieces_of
+from transept.core.kernels.float_product import (
+    BLOCK,
+    MOST_AT_ONCE,
+    NO_BIAS,
+    Floats,
+    add_bias,
+    check_rows,
+    panel_range,
+    pieces_of,
+)
 from transept.core.kernels.integer_tiles import tile, tiles_beside
 from transept.core.kernels.launch import kernel
 from transept.core.kernels.matrix_tiles import BYTES_DEEP, available
@@ -67,7 +76,8 @@ def pack(weight: Tensor) -> PackedInt8:
 
 
 def rows_of(packed: PackedInt8, indices: Tensor, num_in: int) -> Tensor:
-    """Some rows of the weight, float32 [indices, in]."""
+    """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
+    check_rows(indices, packed.num_outputs)
     values, scales = torch.from_numpy(packed.values), torch.from_numpy(packed.scales)
     rows = values[indices // COLUMNS, :, indices % COLUMNS].flatten(1)[:, :num_in]
     return rows * scales[indices][:, None]

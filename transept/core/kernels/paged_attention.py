@@ -3,7 +3,8 @@
 Called by the `torch` backend for the steps that decode. PyTorch's attention takes one head after the other, whose keys
 lie a token's width apart; here all heads of a token are read together. Keys are cut into pieces of a fixed length,
 each with its own softmax, and the pieces are put together afterwards: so the cores share the work of one sequence,
-too, and what comes out does not depend on the other sequences of the step. docs/performance.md has the figures.
+too, and what comes out does not depend on the other sequences of the step. A key whose bias is minus infinity has no
+weight; a query that sees none gets zeros. docs/performance.md has the figures.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from transept.core.kernels.vectors import Stored
 
 MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
 PIECE = 128  # keys
+HIDDEN = np.float32(-1e38)  # the bias of a key that is hidden, and its score, since it is rounded to 1e31
 NO_BIAS = np.empty((0, 0), np.float32)
 
 
@@ -35,6 +37,9 @@ class Pieces(NamedTuple):
     its table's first index in blocks, the first and last + 1 key, the sequence's first and last + 1 query row, and how
     many keys it has in all. rows: int64 [num_rows, 3], each query row of these sequences with its first and last + 1
     piece. most_queries: of a sequence.
+
+    What `check` compares with the arrays that kernels are given: num_slots, that the cache must have for these blocks;
+    num_rows, of the queries; most_keys, of a sequence.
     """
 
     block_size: int
@@ -42,29 +47,55 @@ class Pieces(NamedTuple):
     pieces: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     most_queries: int
+    num_slots: int
+    num_rows: int
+    most_keys: int
 
 
 def cut_pieces(
     block_size: int, block_tables: Sequence[Sequence[int]], lengths: Sequence[int], rows: Sequence[tuple[int, int]]
 ) -> Pieces:
-    """The work of some sequences. lengths: of their keys. rows: first and last + 1 query row of each."""
+    """The work of some sequences. lengths: of their keys. rows: first and last + 1 query row of each.
+
+    Raises IndexError for a table that is too short for its length, a length below 1, and a negative block or row.
+    """
     pieces: list[tuple[int, ...]] = []
     by_row: list[tuple[int, ...]] = []
     start = 0
     for table, length, (first, last) in zip(block_tables, lengths, rows, strict=True):
+        if not 0 < length <= len(table) * block_size or not 0 <= first <= last:
+            raise IndexError(
+                f"rows {first} to {last} attend to {length} keys in {len(table)} blocks of {block_size} slots"
+            )
         before = len(pieces)
         for key in range(0, length, PIECE):
             pieces.append((start, key, min(key + PIECE, length), first, last, length))
         by_row += [(row, before, len(pieces)) for row in range(first, last)]
         start += len(table)
     blocks = np.fromiter(chain.from_iterable(block_tables), np.int64, count=start)
+    if start and blocks.min() < 0:
+        raise IndexError(f"a block table holds block {blocks.min()}")
     return Pieces(
         block_size,
         blocks,
         np.array(pieces, np.int64).reshape(-1, 6),
         np.array(by_row, np.int64).reshape(-1, 3),
-        max((last - first for first, last in rows), default=0),
+        most_queries=max((last - first for first, last in rows), default=0),
+        num_slots=(int(blocks.max()) + 1) * block_size if start else 0,
+        num_rows=max((last for _, last in rows), default=0),
+        most_keys=max(lengths, default=0),
     )
+
+
+def check(work: Pieces, num_rows: int, num_slots: int, bias: npt.NDArray[np.float32]) -> None:
+    """Raise IndexError where the work reaches beyond the query's rows, the cache's slots or the bias's distances."""
+    if work.num_rows > num_rows or work.num_slots > num_slots:
+        raise IndexError(
+            f"attention of {work.num_rows} rows over {work.num_slots} slots is asked for, with {num_rows} rows and "
+            f"{num_slots} slots"
+        )
+    if bias.size and work.most_keys > bias.shape[1]:
+        raise IndexError(f"the bias reaches {bias.shape[1]} keys back, and a sequence has {work.most_keys}")
 
 
 def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tensor | None, out: Tensor) -> None:
@@ -72,11 +103,18 @@ def attend(query: Tensor, cache: Tensor, work: Pieces, scale: float, bias: Tenso
 
     query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. bias: [heads, distances], what
     is added to a score, its last column for a sequence's last key. All float32 on the CPU, the cache maybe float16.
+    Raises IndexError where the work reaches beyond them.
     """
     if not len(work.pieces):
         return
-    biases = NO_BIAS if bias is None else bias.contiguous().numpy()
+    biases = NO_BIAS if bias is None else finite(bias)
+    check(work, min(len(query), len(out)), cache.shape[1], biases)
     attend_rows(query.contiguous().numpy(), array_of(cache), work, scale, biases, out.numpy())
+
+
+def finite(bias: Tensor) -> npt.NDArray[np.float32]:
+    """A bias as `attend_rows` takes it: minus infinity as HIDDEN, whose difference to itself is a number."""
+    return bias.clamp(min=float(HIDDEN)).contiguous().numpy()
 
 
 def array_of(cache: Tensor) -> Stored:
@@ -171,6 +209,8 @@ def _join(
                 total += share * tops[piece, q, head, 1]
                 for i in range(dim):
                     out[row, head, i] += share * sums[piece, q, head, i]
+            if highest == HIDDEN:  # it sees no key
+                total = np.float32(np.inf)
             for i in range(dim):
                 out[row, head, i] /= total
 
@@ -184,7 +224,7 @@ def attend_rows(
     bias: npt.NDArray[np.float32],
     out: npt.NDArray[np.float32],
 ) -> None:
-    """`attend` for arrays; bias is NO_BIAS where there is none."""
+    """`attend` for arrays; bias is made by `finite`, or NO_BIAS where there is none."""
     heads, dim = query.shape[1], query.shape[2]
     sums = np.empty((len(work.pieces), work.most_queries, heads, dim), np.float32)
     tops = np.empty((len(work.pieces), work.most_queries, heads, 2), np.float32)

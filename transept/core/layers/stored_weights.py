@@ -51,7 +51,9 @@ class CpuWeight(StoredWeight):
     packed: Any  # PackedFloats or PackedInt8
 
     def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
-        """See StoredWeight.multiply."""
+        """See StoredWeight.multiply. Raises IndexError where x has another width than the weight's rows."""
+        if x.shape[1] != self.shape[1]:
+            raise IndexError(f"rows of {x.shape[1]} numbers cannot be multiplied with a weight of {[*self.shape]}")
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % COLUMNS  # a panel begins so many outputs earlier
         chosen = self.packed.outputs(slice(first - before, stop))

@@ -22,9 +22,9 @@ from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels import encoder_attention, int16_attention
-from transept.core.kernels.decoder_layer import DecodeStep
+from transept.core.kernels.decoder_layer import DecodeStep, decode_step
 from transept.core.kernels.launch import runs_on
-from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces
+from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces, finite
 
 
 @dataclass
@@ -121,9 +121,9 @@ class TorchBackend(AttentionBackend):
             return None
         if plan.decode_step is None or plan.decode_step[0] is not bias:
             assert metadata.slot_mapping is not None
-            row = NO_BIAS if bias is None else _last_row(plan, bias, bias.table).numpy()
+            row = NO_BIAS if bias is None else finite(_last_row(plan, bias, bias.table))
             slots = metadata.slot_mapping.numpy()
-            plan.decode_step = (bias, DecodeStep(slots, plan.self_pieces, plan.cross_pieces, row))
+            plan.decode_step = (bias, decode_step(slots, plan.self_pieces, plan.cross_pieces, row))
         return plan.decode_step[1]
 
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:

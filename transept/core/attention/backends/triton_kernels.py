@@ -1,7 +1,8 @@
 """Triton kernels of attention over flattened sequences, with keys in a row or in a paged cache, and what fills that.
 
 Called by `transept.core.attention.backends.triton`. Sums and the softmax are float32 whatever the inputs are. What
-comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key.
+comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key. A key whose bias is
+minus infinity has no weight; a query that sees none gets zeros.
 
 All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. Keys and
 values may be fp8. lengths holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its
@@ -176,14 +177,15 @@ def attend_tiles(
             visible = visible & (columns[None, :] <= positions[:, None])
         scores = tl.where(visible, scores, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.exp2(scores - higher[:, None])
-        shrink = tl.exp2(top - higher)
+        base = tl.where(higher == float("-inf"), 0.0, higher)  # where every key so far is hidden
+        weights = tl.exp2(scores - base[:, None])
+        shrink = tl.exp2(top - base)
         total = total * shrink + tl.sum(weights, 1)
         sums = sums * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         top = higher
     tl.store(
         out + rows[:, None] * out_row + head * out_head + dims[None, :],
-        (sums / total[:, None]).to(out.dtype.element_ty),
+        (sums / tl.where(total == 0.0, 1.0, total)[:, None]).to(out.dtype.element_ty),
         mask=real[:, None] & whole[None, :],
     )
 
@@ -272,6 +274,7 @@ def attend_pieces(
         total = tl.sum(totals * shares, 0)
         sums = tl.sum(sums * shares[:, None], 0)
         if WHOLE:
+            total = tl.where(total == 0.0, 1.0, total)
             tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
         else:
             place = ((index * tl.num_programs(0) + head) * tl.num_programs(2) + piece).to(tl.int64)
@@ -313,4 +316,5 @@ def join_pieces(
         total = total * shrink + share * tl.load(tops_in + 2 * place + 1)
         sums = sums * shrink + share * tl.load(sums_in + place * DIM + dims, mask=whole, other=0.0)
         top = higher
+    total = tl.where(total == 0.0, 1.0, total)
     tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
