@@ -82,7 +82,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
             for name in ("temperature", "repetition_penalty", "top_p", "min_p", "presence_penalty", "frequency_penalty")
             for value in (math.nan, "1", True, 1j)
         ),
-        *((name, None) for name in ("min_p", "presence_penalty", "frequency_penalty")),
+        *((name, None) for name in ("presence_penalty", "frequency_penalty")),
         ("top_p", 0.0),
         ("repetition_penalty", 0.0),
         *(
@@ -272,6 +272,13 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 7, "top_p": 0.8}),
         ({"top_k": 3}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 3, "top_p": 0.8}),
         ({"top_k": 0, "top_p": 1.0}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 0, "top_p": 1.0}),
+        ({}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1}),
+        ({"min_p": 0.0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        ({"temperature": 0.3}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1}),
+        ({"temperature": 0.3}, {"min_p": 0.1}, {"min_p": 0.0}),
+        ({}, {"min_p": 0.1}, {"min_p": 0.0}),
+        ({"temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
         # the repetition penalty applies to greedy decoding, too
         ({}, {}, {"repetition_penalty": 1.0}),
         ({}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
@@ -429,10 +436,10 @@ def test_contradictions_with_the_checkpoint_are_refused(own, generation, message
 
 
 def test_settings_without_a_counterpart_are_named(caplog):
-    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 1.0, "min_p": 0.1, "num_beams": 2}
+    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2}
     warn_of_unsupported(GenerationConfig(**generation), "./blenderbot")
     (record,) = [record for record in caplog.records if record.name.startswith("transept")]
-    left_out = "encoder_no_repeat_ngram_size=3, min_p=0.1"
+    left_out = "encoder_no_repeat_ngram_size=3, typical_p=0.9"
     assert record.getMessage() == f'settings of "./blenderbot" that are not supported, and left out: {left_out}'
     caplog.clear()
     warn_of_unsupported(GenerationConfig(), "./bart")

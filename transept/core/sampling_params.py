@@ -75,7 +75,7 @@ class SamplingParams:
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
-    min_p: float = 0.0
+    min_p: float | None = None
     num_beams: int | None = None
     num_return_sequences: int | None = None
     length_penalty: float | None = None
