@@ -73,19 +73,26 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer beside the weights, or None when there is none.
 
     With tokenizer_config.json it is what AutoTokenizer makes of it; a lone tokenizer.json gives a tokenizer without
-    named special tokens. Raises CheckpointError when the files cannot be read.
+    named special tokens. Raises CheckpointError when the files cannot be read, or make a tokenizer that cannot work.
     """
+    try:
+        tokenizer = _tokenizer(path)
+        if tokenizer is not None:  # some faults show when it is used
+            tokenizer.decode(tokenizer("").input_ids)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the tokenizers library raises bare Exception, and panics that are none
+        raise CheckpointError(f'cannot read the tokenizer in "{path}": {_cause(error)}') from error
+    return tokenizer
+
+
+def _tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    try:
-        if (path / "tokenizer_config.json").is_file():
-            return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        if (path / "tokenizer.json").is_file():
-            return PreTrainedTokenizerFast(
-                tokenizer_file=str(path / "tokenizer.json"), clean_up_tokenization_spaces=False
-            )
-    except Exception as error:  # the tokenizers library raises bare Exception
-        raise CheckpointError(f'cannot read the tokenizer in "{path}": {_cause(error)}') from error
+    if (path / "tokenizer_config.json").is_file():
+        return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    if (path / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"), clean_up_tokenization_spaces=False)
     return None
 
 
