@@ -66,7 +66,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
             for name in ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")
             for value in (-1, 1.5, "2", False)
         ),
-        *(("length_penalty", value) for value in (math.inf, math.nan, "1", True)),
+        *(("length_penalty", value) for value in (math.inf, math.nan, "1", True, 33, -33)),
         *(("patience", value) for value in (0, -1.0, math.inf, None)),
         *(("logits_processors", value) for value in ("abc", [7], [[]])),
         *(("early_stopping", value) for value in ("always", 2, None.__class__, [])),
@@ -74,7 +74,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         *(("forced_eos_token_id", value) for value in (-1, 1.5, "2")),
         ("n", None),
         ("seed", 2**64),
-        *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf)),
+        *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf, 10**400)),
         *((name, value) for name in ("top_p", "min_p") for value in (-0.1, 1.1)),
         *((name, value) for name in ("presence_penalty", "frequency_penalty") for value in (-2.1, 2.1)),
         *(
