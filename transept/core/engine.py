@@ -15,6 +15,7 @@ from tqdm import tqdm
 from transept.core.beam_search import BeamSearch
 from transept.core.block_manager import BlockSpaceManager
 from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.described_model import model_shape
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer
 from transept.core.checkpoints.source import locate
@@ -66,7 +67,7 @@ class Engine:
         eos_token_ids = _eos_token_ids(self.generation_config, self.model_config)
 
         model_class: type[ForConditionalGeneration] = resolve(self.spec.model_class)
-        self.shape: ModelShape = model_class.shape(self.model_config)
+        self.shape: ModelShape = model_shape(self.spec, model_class, self.model_config, checkpoint)
         limits = config.scheduler_config(self.shape.max_source_positions, self.shape.max_target_positions)
         self.worker = Worker(model_class, self.model_config, checkpoint, weight_map, config, limits, eos_token_ids)
         self.block_manager = BlockSpaceManager(

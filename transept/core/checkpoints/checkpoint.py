@@ -30,6 +30,11 @@ class Checkpoint(ABC):
     config_dict: dict[str, Any]
     quantization: str | None = None
 
+    @property
+    def config_file(self) -> Path:
+        """What its model's config comes from."""
+        return self.path / "config.json"
+
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight's name and shape. Formats that tell them apart from the weights read no weight for it.
 
@@ -43,6 +48,11 @@ class Checkpoint(ABC):
 
         Raises CheckpointError when a file is missing or corrupt.
         """
+
+
+def cause_of(error: BaseException) -> str:
+    """An error's kind and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -74,6 +74,11 @@ class CTranslate2Checkpoint(Checkpoint):
         ):
             self.quantization = "int8"
 
+    @property
+    def config_file(self) -> Path:
+        """See Checkpoint.config_file: weight maps derive the config from the shapes of weights."""
+        return self.path / WEIGHTS
+
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """See Checkpoint.shapes."""
         return ((name, self.shape_of(name)) for name in self._weights())

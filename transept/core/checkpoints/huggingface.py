@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint, read_json
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, read_json
 from transept.errors import CheckpointError
 
 WEIGHTS = (  # in order of preference
@@ -113,11 +113,10 @@ def _reading(file: Path) -> Iterator[None]:
         yield
     except pickle.UnpicklingError as error:
         raise CheckpointError(
-            f'"{file}" is corrupt, or holds more than weights, and that would be code to run: {_first_line(error)}'
+            f'"{file}" is corrupt, or holds more than weights, and that would be code to run: {cause_of(error)}'
         ) from None
     except Exception as error:
-        cause = f"{type(error).__name__}: {_first_line(error)}"
-        raise CheckpointError(f'"{file}" is truncated or corrupt: {cause}') from error
+        raise CheckpointError(f'"{file}" is truncated or corrupt: {cause_of(error)}') from error
 
 
 def _pickled(file: Path) -> Iterator[tuple[str, Tensor]]:
@@ -152,7 +151,3 @@ def _is_weight(name: object, value: object) -> bool:
 
 def _shown(name: object) -> str:
     return name if isinstance(name, str) else f"a {type(name).__name__} for a name"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

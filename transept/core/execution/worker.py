@@ -10,6 +10,7 @@ import torch
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.described_model import build_model
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.config import EngineConfig, SchedulerConfig
@@ -55,7 +56,7 @@ class Worker:
             config.quantization,
         )
         context = LayerContext(attention_backend=backend, group=ParallelGroup())
-        model = _build(model_class, model_config, context, device, dtype)
+        model = _build(model_class, model_config, context, checkpoint, device, dtype)
         stored_as = weight_class(device, dtype, config.quantization)
         long_inputs = not shape.encoder_takes_text
         loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
@@ -105,6 +106,7 @@ def _build(
     model_class: type[ForConditionalGeneration],
     model_config: Any,
     context: LayerContext,
+    checkpoint: Checkpoint,
     device: torch.device,
     dtype: torch.dtype,
 ) -> ForConditionalGeneration:
@@ -112,6 +114,6 @@ def _build(
     torch.set_default_dtype(dtype)
     try:
         with torch.device(device):
-            return model_class(model_config, context).eval().requires_grad_(False)
+            return build_model(model_class, model_config, context, checkpoint).eval().requires_grad_(False)
     finally:
         torch.set_default_dtype(default)
