@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ class ModelShape:
             value = getattr(self, name)
             if value is None and name in optional:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise CheckpointError(f"{name} must be an integer of at least 1, not {value!r}")
 
 

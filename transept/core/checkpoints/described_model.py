@@ -7,6 +7,7 @@ raised is the cause of the error here, which names the file and the values that 
 from __future__ import annotations
 
 from contextlib import suppress
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -66,11 +67,11 @@ def build_model(
 def _check_default_prompt(spec: ModelSpec, config: Any, vocab_size: int) -> None:
     """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
     try:
-        prompt = list(spec.default_decoder_prompt(config))
+        prompt: list[Any] = list(spec.default_decoder_prompt(config))
     except PromptError:  # a family that always wants one from the user
         return
     for token in prompt:
-        if token is not None and (not isinstance(token, int) or not 0 <= token < vocab_size):
+        if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
             raise CheckpointError(
                 f"the default decoder prompt is {prompt}, where token ids go from 0 to {vocab_size - 1}"
             )

@@ -34,7 +34,8 @@ def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConf
             raise
         except Exception as error:  # a plugin's, over values that it did not expect
             raise CheckpointError(f'cannot make a config of "{checkpoint.config_file}": {cause_of(error)}') from error
-    check_token_ids(config.to_dict(), CONTROL_TOKENS, checkpoint.config_file)
+    tokens = {name: getattr(config, name, None) for name in CONTROL_TOKENS}
+    check_token_ids(tokens, CONTROL_TOKENS, checkpoint.config_file)
     return config
 
 
@@ -56,7 +57,7 @@ def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
             return AutoConfig.from_pretrained(checkpoint.path, local_files_only=True, trust_remote_code=False)
         return PretrainedConfig.from_dict(checkpoint.config_dict)
     except Exception as error:  # each config class validates in its own way
-        raise CheckpointError(f'cannot make a config of "{checkpoint.path}/config.json": {cause_of(error)}') from error
+        raise CheckpointError(f'cannot make a config of "{checkpoint.config_file}": {cause_of(error)}') from error
 
 
 def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig) -> GenerationConfig:

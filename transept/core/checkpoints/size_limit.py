@@ -31,9 +31,11 @@ class SizeLimit(TorchFunctionMode):
         """Raises CheckpointError when the checkpoint's weights cannot be read."""
         super().__init__()
         shapes = [shape for _, shape in checkpoint.shapes()]
-        self.held = f"the checkpoint holds {len(shapes):,} weights of {sum(map(prod, shapes)):,} numbers in all"
-        self.tensors_left = RATIO * len(shapes) + MORE_TENSORS
-        self.numbers_left = RATIO * sum(map(prod, shapes)) + MORE_NUMBERS
+        held = sum(map(prod, shapes))
+        self.held = f"the checkpoint holds {len(shapes):,} weights of {held:,} numbers in all"
+        self.most_tensors = RATIO * len(shapes) + MORE_TENSORS
+        self.most_numbers = RATIO * held + MORE_NUMBERS
+        self.tensors = self.numbers = 0  # asked for so far
 
     def __torch_function__(
         self,
@@ -46,18 +48,18 @@ class SizeLimit(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in FACTORIES or func is torch.arange:
             numbers = _range_length(args, kwargs) if func is torch.arange else _size(args, kwargs)
-            self._check(numbers)
-            self.tensors_left -= 1
-            self.numbers_left -= numbers
+            self.tensors += 1
+            self.numbers += numbers
+            self._check(self.numbers)
         else:
-            self._check(_broadcast_size(args))
+            self._check(self.numbers + _broadcast_size(args))
         return func(*args, **kwargs)
 
     def _check(self, numbers: int) -> None:
-        if numbers > self.numbers_left:
-            raise CheckpointError(f"it asks for {numbers:,} numbers more, and {self.held}")
-        if not self.tensors_left:
-            raise CheckpointError(f"it asks for thousands of weights, and {self.held}")
+        if numbers > self.most_numbers:
+            raise CheckpointError(f"it asks for {numbers:,} numbers or more, and {self.held}")
+        if self.tensors > self.most_tensors:
+            raise CheckpointError(f"it asks for {self.tensors:,} weights or more, and {self.held}")
 
 
 def _size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:

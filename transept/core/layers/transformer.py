@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ class LayerConfig:
         for name in ("hidden_size", "num_heads", "intermediate_size", "num_kv_heads", "head_dim"):
             size = getattr(self, name)
             optional = size is None and name in ("num_kv_heads", "head_dim")
-            if not optional and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+            if not optional and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
                 raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
