@@ -231,6 +231,12 @@ def test_broken_at_random(kind, change, read, bart, tmp_path):
 # ----------------------------------------------------------------------------------------------------- chosen by hand
 
 HUGE = 1 << 60
+PANICS = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<nowhere>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [],
+    "special_tokens": {},
+}
 
 
 def huge_safetensors(path: Path, bart: BartForConditionalGeneration) -> None:
@@ -281,9 +287,22 @@ def huge_legacy(path: Path, bart: BartForConditionalGeneration) -> None:
 
 
 def zip_bomb(path: Path, bart: BartForConditionalGeneration) -> None:
+    """torch's own archive, in whose pickle a string of 512 MiB is compressed."""
     bart.config.save_pretrained(path)
-    with zipfile.ZipFile(path / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("model/data.pkl", bytes(1 << 28))
+    torch.save({"weight": torch.zeros(77)}, path / "sound.bin")
+    with (
+        zipfile.ZipFile(path / "sound.bin") as sound,
+        zipfile.ZipFile(path / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        for name in sound.namelist():
+            if not name.endswith("data.pkl"):
+                archive.writestr(name, sound.read(name), zipfile.ZIP_STORED)
+                continue
+            with archive.open(name, "w") as entry:
+                entry.write(b"\x80\x02X" + struct.pack("<I", 512 << 20))
+                for _ in range(512):
+                    entry.write(b"a" * (1 << 20))
+                entry.write(b".")
 
 
 def brackets(path: Path, bart: BartForConditionalGeneration) -> None:
@@ -317,6 +336,26 @@ def test_what_claims_to_be_huge_takes_no_memory(write, bart, tmp_path):
     with pytest.raises(CheckpointError):
         list(open_checkpoint(tmp_path).tensors())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MORE_MEMORY << 10
+
+
+def test_tokenizers_that_fail_when_they_are_used(tmp_path):
+    for kind, key, value in (
+        ("tokenizer_config.json", "model_max_length", "long"),
+        ("tokenizer.json", "post_processor", PANICS),  # no Exception, but a panic of Rust's
+    ):
+        path = Path(shutil.copytree(CMUDICT / "bart-g2p", tmp_path / kind))
+        (path / kind).write_text(json.dumps({**json.loads((path / kind).read_text()), key: value}))
+        with pytest.raises(CheckpointError, match="cannot read the tokenizer in"):
+            load_tokenizer(path)
+
+
+def test_a_scale_that_does_not_fit_its_variable(tmp_path):
+    content = ctranslate2_file()
+    three, two = struct.pack("<BIBI3f", 1, 3, 0, 12, 1, 2, 3), struct.pack("<BIBI2f", 1, 2, 0, 8, 1, 2)
+    assert three in content
+    (tmp_path / "model.bin").write_bytes(content.replace(three, two))
+    with pytest.raises(CheckpointError, match=r'"b/weight_scale" in .* has shape \[2\], which does not fit \[3, 2\]'):
+        list(open_checkpoint(tmp_path).tensors())
 
 
 @pytest.mark.parametrize("named", [5, "BartModel", {"BartModel": 1}, ["BartModel", None], [["BartModel"]]])
