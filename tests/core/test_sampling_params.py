@@ -66,7 +66,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
             for name in ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")
             for value in (-1, 1.5, "2", False)
         ),
-        *(("length_penalty", value) for value in (math.inf, math.nan, "1", True)),
+        *(("length_penalty", value) for value in (math.inf, math.nan, "1", True, 33, -33)),
         *(("patience", value) for value in (0, -1.0, math.inf, None)),
         *(("logits_processors", value) for value in ("abc", [7], [[]])),
         *(("early_stopping", value) for value in ("always", 2, None.__class__, [])),
@@ -74,7 +74,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         *(("forced_eos_token_id", value) for value in (-1, 1.5, "2")),
         ("n", None),
         ("seed", 2**64),
-        *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf)),
+        *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf, 10**400)),
         *((name, value) for name in ("top_p", "min_p") for value in (-0.1, 1.1)),
         *((name, value) for name in ("presence_penalty", "frequency_penalty") for value in (-2.1, 2.1)),
         *(
@@ -82,7 +82,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
             for name in ("temperature", "repetition_penalty", "top_p", "min_p", "presence_penalty", "frequency_penalty")
             for value in (math.nan, "1", True, 1j)
         ),
-        *((name, None) for name in ("min_p", "presence_penalty", "frequency_penalty")),
+        *((name, None) for name in ("presence_penalty", "frequency_penalty")),
         ("top_p", 0.0),
         ("repetition_penalty", 0.0),
         *(
@@ -273,6 +273,13 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 7, "top_p": 0.8}),
         ({"top_k": 3}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 3, "top_p": 0.8}),
         ({"top_k": 0, "top_p": 1.0}, {"do_sample": True, "top_k": 7, "top_p": 0.8}, {"top_k": 0, "top_p": 1.0}),
+        ({}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1}),
+        ({"min_p": 0.0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        ({"temperature": 0.3}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.1}),
+        ({"temperature": 0.3}, {"min_p": 0.1}, {"min_p": 0.0}),
+        ({}, {"min_p": 0.1}, {"min_p": 0.0}),
+        ({"temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
         # the repetition penalty applies to greedy decoding, too
         ({}, {}, {"repetition_penalty": 1.0}),
         ({}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
@@ -431,10 +438,10 @@ def test_contradictions_with_the_checkpoint_are_refused(own, generation, message
 
 
 def test_settings_without_a_counterpart_are_named(caplog):
-    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 1.0, "min_p": 0.1, "num_beams": 2}
+    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2}
     warn_of_unsupported(GenerationConfig(**generation), "./blenderbot")
     (record,) = [record for record in caplog.records if record.name.startswith("transept")]
-    left_out = "encoder_no_repeat_ngram_size=3, min_p=0.1"
+    left_out = "encoder_no_repeat_ngram_size=3, typical_p=0.9"
     assert record.getMessage() == f'settings of "./blenderbot" that are not supported, and left out: {left_out}'
     caplog.clear()
     warn_of_unsupported(GenerationConfig(), "./bart")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError, suggest
@@ -16,6 +16,15 @@ DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
+INTEGERS = {  # of EngineConfig: at least, at most
+    "num_threads": (1, 1 << 31),
+    "block_size": (1, 1 << 16),
+    "kv_cache_bytes": (1, 1 << 50),
+    "swap_bytes": (0, 1 << 50),
+    "max_num_seqs": (1, 1 << 20),
+    "max_decoder_tokens": (1, 1 << 31),
+    "max_encoder_tokens": (1, 1 << 31),
+}
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
 
@@ -97,11 +106,7 @@ class EngineConfig:
         object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"
         if isinstance(self.limits, Mapping):
             object.__setattr__(self, "limits", Limits(**self.limits))
-        if not isinstance(self.limits, Limits):
-            raise ParameterError(f"limits must be Limits or a dict of them, not {self.limits!r}")
-        device: Any = self.device
-        if not isinstance(device, str):
-            raise ParameterError(f'device must be a string, such as "cpu" or "cuda:0", not {device!r}')
+        self._check_types()
         if self.dtype not in ("auto", *DTYPES):
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
@@ -110,11 +115,16 @@ class EngineConfig:
         if self.quantization not in (None, *QUANTIZATIONS):
             hint = suggest(str(self.quantization), QUANTIZATIONS)
             raise ParameterError(f"no quantization {self.quantization!r}; known: {', '.join(QUANTIZATIONS)}.{hint}")
-        lowest = {"num_threads": 1, "block_size": 1, "kv_cache_bytes": 1, "swap_bytes": 0, "max_num_seqs": 1}
-        for name, low in lowest.items():
+        optional = {field.name for field in dataclasses.fields(self) if field.default is None}
+        for name, (low, high) in INTEGERS.items():
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+            if value is None and name in optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
+            if value > high:
+                raise ParameterError(f"{name} must be at most {high}, not {value:,}")
+        self.scheduler_config(None, None)
         processors = os.cpu_count() or 1
         if self.num_threads is not None and self.num_threads > THREADS_A_PROCESSOR * processors:
             raise ParameterError(f"num_threads={self.num_threads} is far above this machine's {processors} processors")
@@ -122,17 +132,29 @@ class EngineConfig:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")
 
+    def _check_types(self) -> None:
+        kinds: dict[str, tuple[tuple[type, ...], str]] = {
+            "model": ((str, os.PathLike), "a directory or a name"),
+            "device": ((str,), 'a string, such as "cpu" or "cuda:0"'),
+            "attention_backend": ((str,), 'a string, such as "auto"'),
+            "plugin": ((str, type(None)), "a plugin's name or None"),
+            "enforce_eager": ((bool,), "True or False"),
+        }
+        for name, (types, wanted) in kinds.items():
+            if not isinstance(getattr(self, name), types):
+                raise ParameterError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
+
     def on_this_machine(self) -> EngineConfig:
         """The same with device and dtype decided, and on a CPU kv_cache_bytes.
 
-        Raises ParameterError for a device that is absent.
+        Raises ParameterError for a device that is absent, and for more host memory than there is.
         """
         import torch
 
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        if device.partition(":")[0] not in ("cpu", "cuda"):
+        if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
             raise ParameterError(f"no device {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         on_gpu = device.startswith("cuda")
         if on_gpu and not torch.cuda.is_available():
@@ -142,10 +164,13 @@ class EngineConfig:
             raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
         if not on_gpu and self.quantization and dtype != "float32":
             raise ParameterError(f'quantization="{self.quantization}" on a CPU wants dtype="float32", not "{dtype}"')
-        kv_cache_bytes = self.kv_cache_bytes
+        kv_cache_bytes, memory = self.kv_cache_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kv_cache_bytes is None and not on_gpu:
-            quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-            kv_cache_bytes = min(CPU_CACHE_BYTES, quarter)
+            kv_cache_bytes = min(CPU_CACHE_BYTES, memory // 4)
+        in_host_memory = {"swap_bytes": self.swap_bytes, "kv_cache_bytes": 0 if on_gpu else kv_cache_bytes}
+        for name, size in in_host_memory.items():
+            if size is not None and size > memory:
+                raise ParameterError(f"{name}={size} is more than this machine's memory of {memory} bytes")
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
@@ -154,6 +179,6 @@ class EngineConfig:
         encoder_tokens = max(ENCODER_TOKENS_A_STEP, max_source_positions or 0)
         return SchedulerConfig(
             max_num_seqs=self.max_num_seqs,
-            max_decoder_tokens=self.max_decoder_tokens or decoder_tokens,
-            max_encoder_tokens=self.max_encoder_tokens or encoder_tokens,
+            max_decoder_tokens=decoder_tokens if self.max_decoder_tokens is None else self.max_decoder_tokens,
+            max_encoder_tokens=encoder_tokens if self.max_encoder_tokens is None else self.max_encoder_tokens,
         )

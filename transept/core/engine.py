@@ -13,8 +13,8 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from transept.core.block_manager import BlockSpaceManager
-from transept.core.checkpoints.description import describe_model
 from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer
+from transept.core.checkpoints.model_description import check_default_prompt, describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.config import EngineConfig
 from transept.core.engine_core import EngineCore
@@ -33,6 +33,8 @@ from transept.core.stopping import StopChecker
 from transept.errors import ParameterError, TranseptError
 from transept.option_names import shows_options
 
+_IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
+
 
 class Engine:
     """Runs one encoder/decoder model for many requests at once.
@@ -50,14 +52,19 @@ class Engine:
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
         config = EngineConfig(model=str(model), **options)
-        described = describe_model(locate(config.model), config.model, config.plugin)
+        path = locate(config.model)
+        with _IMPORTING:
+            described = describe_model(path, config.model, config.plugin)
+            check_default_prompt(described)
+            self.tokenizer = load_tokenizer(path)
+            self.generation_config = load_generation_config(
+                described.checkpoint, described.weight_map, described.config
+            )
         checkpoint, shape = described.checkpoint, described.shape
         config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)
         self.config = config = config.on_this_machine()
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
-        self.generation_config = load_generation_config(checkpoint, described.weight_map, self.model_config)
         warn_of_unsupported(self.generation_config, config.model)
-        self.tokenizer = load_tokenizer(checkpoint.path)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         self.executor = InProcessExecutor(WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
@@ -72,7 +79,7 @@ class Engine:
             encoder_takes_text=shape.encoder_takes_text,
             limits=config.limits,
         )
-        eos_token_ids = _eos_token_ids(self.generation_config, self.model_config)
+        eos_token_ids = _eos_token_ids(self.generation_config, self.model_config, shape.vocab_size)
         self.inputs = InputProcessor(self.preprocess, shape, self.generation_config, eos_token_ids)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer), self.inputs.seq_ids)
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
@@ -206,12 +213,12 @@ def _output_of(request: Request) -> Job:
     return output
 
 
-def _eos_token_ids(generation_config: Any, model_config: Any) -> tuple[int, ...]:
+def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
+    """What ends a sequence by the checkpoint's settings; ids beyond the vocabulary never come."""
     eos = generation_config.eos_token_id
     eos = getattr(model_config, "eos_token_id", None) if eos is None else eos
-    if eos is None:
-        return ()
-    return (eos,) if isinstance(eos, int) else tuple(eos)
+    eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
+    return tuple(token for token in eos if 0 <= token < vocab_size)
 
 
 def _one_each(params: SamplingParams | Seq[SamplingParams] | None, num_prompts: int) -> list[SamplingParams]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.errors import PluginError
+from transept.errors import CheckpointError, PluginError
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class ModelShape:
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     num_heads: of the queries; None: as many as num_kv_heads.
+
+    Raises CheckpointError for a number that is no integer of at least 1.
     """
 
     num_decoder_layers: int
@@ -35,6 +38,15 @@ class ModelShape:
     max_target_positions: int | None
     encoder_takes_text: bool = True
     num_heads: int | None = None
+
+    def __post_init__(self) -> None:
+        optional = ("max_source_positions", "max_target_positions", "num_heads")
+        for name in ("num_decoder_layers", "num_kv_heads", "head_dim", "vocab_size", *optional):
+            value = getattr(self, name)
+            if value is None and name in optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise CheckpointError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
 class ForConditionalGeneration(nn.Module):

@@ -134,6 +134,11 @@ class InputPreprocessor:
             given = self._token_ids(single, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.config))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
+        if None in token_ids:
+            raise PromptError(
+                "this checkpoint does not say how the decoder's prompt starts: its config lacks "
+                "decoder_start_token_id or bos_token_id; pass a decoder_prompt with all its tokens"
+            )
         limit = self.max_target_positions
         if limit is not None and len(token_ids) >= limit:
             raise PromptError(

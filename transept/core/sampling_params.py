@@ -20,6 +20,7 @@ from transept.option_names import refuses_unknown
 
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
 
+MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
@@ -75,7 +76,7 @@ class SamplingParams:
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
-    min_p: float = 0.0
+    min_p: float | None = None
     num_beams: int | None = None
     num_return_sequences: int | None = None
     length_penalty: float | None = None
@@ -161,7 +162,7 @@ class SamplingParams:
             "temperature": (0.0, math.inf),
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
-            "length_penalty": (-math.inf, math.inf),
+            "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
             "patience": (0.0, math.inf),
             "repetition_penalty": (0.0, math.inf),
             "presence_penalty": (-2.0, 2.0),
@@ -171,11 +172,11 @@ class SamplingParams:
             value = getattr(self, name)
             if name in unset:
                 continue
-            number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
-            if not number or not low_value <= value <= high:
-                start = "(-inf" if low_value == -math.inf else f"[{low_value:g}"
+            number = _float(value)
+            if not math.isfinite(number) or not low_value <= number <= high:
                 end = "inf)" if high == math.inf else f"{high:g}]"
-                raise ParameterError(f"{name} must be a number in {start}, {end}, not {value!r}")
+                raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {value!r}")
+            object.__setattr__(self, name, number)
         if self.early_stopping not in (None, True, False, "never"):
             raise ParameterError(f'early_stopping must be True, False or "never", not {self.early_stopping!r}')
         for name in ("top_p", "repetition_penalty", "patience"):
@@ -232,6 +233,14 @@ class SamplingParams:
             raise ParameterError(
                 "allowed_token_ids leaves only tokens that end the output, and min_tokens forbids them"
             )
+
+
+def _float(value: Any) -> float:
+    """A number as a float; NaN for what is none, or too large for one."""
+    try:
+        return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        return math.nan
 
 
 def _token_ids(name: str, given: Iterable[int]) -> tuple[int, ...]:

@@ -122,6 +122,7 @@ def _sampling_params(
         temperature=temperature,
         top_k=0,
         top_p=1.0,
+        min_p=0.0,
         max_tokens=min(options.max_new_tokens or longest, room),
         min_tokens=0,
         repetition_penalty=options.repetition_penalty or 1.0,

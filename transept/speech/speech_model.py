@@ -36,7 +36,8 @@ class SpeechModel:
     code to token id, empty for a model of one language. fps: frames of its features in a second. window_frames: of one
     window.
     max_positions: decoder positions, for prompt and output together.
-    Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer.
+    Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
+    with alignment heads that it does not have.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -59,8 +60,23 @@ class SpeechModel:
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
-        self.alignment_heads = tuple(self.spec.alignment_heads(self.config, self.generation_config))
+        self.alignment_heads = self._alignment_heads(engine)
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
+
+    def _alignment_heads(self, engine: Engine) -> tuple[tuple[int, int], ...]:
+        """Raises CheckpointError for heads that the checkpoint names and its decoder does not have."""
+        layers, heads = engine.shape.num_decoder_layers, engine.shape.num_heads or engine.shape.num_kv_heads
+        try:
+            named = [(layer, head) for layer, head in self.spec.alignment_heads(self.config, self.generation_config)]
+            if all(layer in range(layers) and head in range(heads) for layer, head in named):
+                return tuple(named)
+        except (TypeError, ValueError):  # no pairs
+            pass
+        given = getattr(self.generation_config, "alignment_heads", None)
+        raise CheckpointError(
+            f'"{engine.config.model}": alignment_heads must be (layer, head) pairs of a decoder with {layers} layers '
+            f"of {heads} heads, not {given!r}"
+        )
 
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task, times or a prompt that this model does not have."""

@@ -30,6 +30,18 @@ class Checkpoint(ABC):
     config_dict: dict[str, Any]
     quantization: str | None = None
 
+    @property
+    def config_file(self) -> Path:
+        """What its model's config comes from."""
+        return self.path / "config.json"
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Every weight's name and shape. Formats that tell them apart from the weights read no weight for it.
+
+        Raises CheckpointError when a file is missing or corrupt.
+        """
+        return ((name, tuple(tensor.shape)) for name, tensor in self.tensors())
+
     @abstractmethod
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight by its name, memory mapped: pages are read when a tensor is, and must not be written.
@@ -38,11 +50,16 @@ class Checkpoint(ABC):
         """
 
 
+def cause_of(error: BaseException) -> str:
+    """An error's kind and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises CheckpointError when it cannot be read or is no object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of brackets in each other
         raise CheckpointError(f'cannot read "{path}": {error}') from None
     if not isinstance(content, dict):
         raise CheckpointError(f'"{path}" is not a JSON object')

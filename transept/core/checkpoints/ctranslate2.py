@@ -30,6 +30,7 @@ from transept.errors import CheckpointError, suggest
 
 WEIGHTS = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
+MAX_RANK = 8  # of variables; weights have 3 at most
 SCALE = "_scale"
 DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
 
@@ -73,19 +74,41 @@ class CTranslate2Checkpoint(Checkpoint):
         ):
             self.quantization = "int8"
 
+    @property
+    def config_file(self) -> Path:
+        """See Checkpoint.config_file: weight maps derive the config from the shapes of weights."""
+        return self.path / WEIGHTS
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """See Checkpoint.shapes."""
+        return ((name, self.shape_of(name)) for name in self._weights())
+
+    def _weights(self) -> list[str]:
+        """Names of variables and aliases but the scales."""
+        return [
+            name for name in self.variables if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables)
+        ]
+
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every variable and every alias by its name, at its own scale if it was rounded; scalars have shape []."""
-        for name in self.variables:
-            if not (name.endswith(SCALE) and name.removesuffix(SCALE) in self.variables):
-                yield name, self.tensor(name)
-                self._data.madvise(mmap.MADV_DONTNEED)  # pages that were read are given back
+        for name in self._weights():
+            yield name, self.tensor(name)
+            self._data.madvise(mmap.MADV_DONTNEED)  # pages that were read are given back
 
     def tensor(self, name: str) -> Tensor:
-        """One variable by its name, at its own scale if it was rounded. Raises CheckpointError when there is none."""
+        """One variable by its name, at its own scale if it was rounded.
+
+        Raises CheckpointError when there is none, or its scale does not fit it.
+        """
         tensor, scale_name = self._stored(name), self._scales.get(self._variable(name).offset)
         if scale_name is None:
             return tensor
         scale = self._stored(scale_name).float()
+        if scale.numel() not in (1, *tensor.shape[:1]):
+            raise CheckpointError(
+                f'"{scale_name}" in "{self.path / WEIGHTS}" has shape {list(scale.shape)}, which does not fit '
+                f"{list(tensor.shape)} of {name}"
+            )
         return tensor.float() / scale.view(-1, *[1] * (tensor.dim() - 1))  # what the numbers were multiplied by
 
     def _stored(self, name: str) -> Tensor:
@@ -170,12 +193,14 @@ class _Table:
 
     def _variable(self) -> Variable:
         rank = self._number("B")
+        if rank > MAX_RANK:
+            raise self._corrupt(f"it has {rank} dimensions")
         shape = tuple(self._number("I") for _ in range(rank))
         type_id, size = self._number("B"), self._number("I")
         if type_id >= len(DTYPES):
             raise self._corrupt(f"its type id is {type_id}, beyond {len(DTYPES) - 1}")
         dtype = DTYPES[type_id]
-        if prod(shape) * dtype.itemsize != size:
+        if prod(shape) * dtype.itemsize != size or prod(max(1, dim) for dim in shape) >= 1 << 62:
             raise self._corrupt(f"shape {list(shape)} of {dtype} does not take {size} bytes")
         return Variable(shape, dtype, self._advance(size))
 

@@ -15,6 +15,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Reads config.json and, for CTranslate2, the table of variables; no weights yet.
     Raises CheckpointError when the directory holds neither format, or when what is read is corrupt.
     """
+    try:
+        return _open(path)
+    except OSError as error:
+        raise CheckpointError(f'cannot read "{path}": {error}') from None
+
+
+def _open(path: Path) -> Checkpoint:
     if huggingface.find_weights(path) is not None:
         return huggingface.HuggingFaceCheckpoint(path)
     if (path / ctranslate2.WEIGHTS).is_file():

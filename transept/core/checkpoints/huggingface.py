@@ -6,14 +6,16 @@ A .bin file is a pickle: it is read by ``torch.load(weights_only=True)`` alone, 
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint, read_json
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, read_json
 from transept.errors import CheckpointError
 
 WEIGHTS = (  # in order of preference
@@ -40,7 +42,8 @@ class HuggingFaceCheckpoint(Checkpoint):
     def __init__(self, path: Path) -> None:
         """Read config.json and the index of shards, if there is one.
 
-        Raises CheckpointError when config.json or shards are missing, or the index is corrupt or points elsewhere.
+        Raises CheckpointError when config.json or shards are missing, when config.json's architectures are no list of
+        names, and when the index is corrupt or points elsewhere.
         """
         self.path = path
         weights = find_weights(path)
@@ -49,9 +52,19 @@ class HuggingFaceCheckpoint(Checkpoint):
         if not (path / "config.json").is_file():
             raise CheckpointError(f'"{path}" has {weights.name} but no config.json, which says what model it is')
         self.config_dict: dict[str, Any] = read_json(path / "config.json")
-        named = self.config_dict.get("architectures") or ()
-        self.architectures = tuple(name for name in named if isinstance(name, str))
+        named = self.config_dict.get("architectures") or []
+        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+            raise CheckpointError(f'"architectures" in "{path}/config.json" must be a list of names, not {named!r}')
+        self.architectures = tuple(named)
         self.files = _shards(weights) if weights.suffix == ".json" else [weights]
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """See Checkpoint.shapes."""
+        for file in self.files:
+            if file.suffix == ".safetensors":
+                yield from _safetensors_shapes(file)
+            else:
+                yield from ((name, tuple(tensor.shape)) for name, tensor in _pickled(file))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight by its name, one file after the other."""
@@ -69,7 +82,8 @@ def _shards(index: Path) -> list[Path]:
     if elsewhere := [name for name in names if "/" in name or "\\" in name or not name.endswith(suffix)]:
         listed = ", ".join(elsewhere)
         raise CheckpointError(f'"{index}" names files that cannot be its shards ({suffix}, beside it): {listed}')
-    if missing := [name for name in names if not (index.parent / name).is_file()]:
+    there = {entry.name for entry in index.parent.iterdir() if entry.is_file()}
+    if missing := [name for name in names if name not in there]:
         raise CheckpointError(
             f'"{index.parent}" lacks {len(missing)} of the {len(names)} shards in {index.name}: {", ".join(missing)}'
         )
@@ -77,33 +91,63 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
+    for name, _ in _safetensors_shapes(file):
+        with _reading(file), safe_open(file, framework="pt") as opened:  # anew, to give back pages that were read
+            tensor = opened.get_tensor(name)
+        yield name, tensor
+
+
+def _safetensors_shapes(file: Path) -> list[tuple[str, tuple[int, ...]]]:
+    from safetensors import safe_open
+
+    with _reading(file), safe_open(file, framework="pt") as opened:
+        return [(name, tuple(opened.get_slice(name).get_shape())) for name in opened.keys()]  # noqa: SIM118
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Whatever a reader raises is the file's fault: readers check little, and raise what comes of that."""
     try:
-        with safe_open(file, framework="pt") as opened:
-            names = list(opened.keys())
-        for name in names:
-            with safe_open(file, framework="pt") as opened:  # anew, so that pages that were read are given back
-                yield name, opened.get_tensor(name)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f'"{file}" is truncated or corrupt: {error}') from None
+        yield
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f'"{file}" is corrupt, or holds more than weights, and that would be code to run: {cause_of(error)}'
+        ) from None
+    except Exception as error:
+        raise CheckpointError(f'"{file}" is truncated or corrupt: {cause_of(error)}') from error
 
 
 def _pickled(file: Path) -> Iterator[tuple[str, Tensor]]:
-    try:
+    with _reading(file):
         # Files older than torch 1.6 are no zip archives, and cannot be memory mapped.
         with file.open("rb") as opened:
             is_zip = opened.read(4) == b"PK\x03\x04"
+        if is_zip:
+            _check_archive(file)
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
-    except pickle.UnpicklingError as error:
-        cause = str(error).partition("\n")[0]
-        raise CheckpointError(
-            f'"{file}" is corrupt, or holds more than weights, and that would be code to run: {cause}'
-        ) from None
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise CheckpointError(f'"{file}" is truncated or corrupt: {str(error).partition(chr(10))[0]}') from None
     if not isinstance(content, dict):
         raise CheckpointError(f'"{file}" holds a {type(content).__name__}, not names and weights')
-    if strangers := [str(name) for name, weight in content.items() if not isinstance(weight, Tensor)]:
+    if strangers := [_shown(name) for name, weight in content.items() if not _is_weight(name, weight)]:
         raise CheckpointError(f'"{file}" holds what is no weight: {", ".join(strangers)}')
     yield from content.items()
+
+
+def _check_archive(file: Path) -> None:
+    """Raise ValueError for an archive that would unpack to more than it is; torch compresses nothing."""
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > file.stat().st_size:
+        raise ValueError(f"it would unpack to {unpacked} bytes, more than it has")
+
+
+def _is_weight(name: object, value: object) -> bool:
+    """Whether it is a name and a tensor whose numbers are there: neither sparse nor quantized, on no other device."""
+    if not isinstance(name, str) or not isinstance(value, Tensor):
+        return False
+    return value.layout is torch.strided and value.device.type == "cpu" and not value.is_quantized
+
+
+def _shown(name: object) -> str:
+    return name if isinstance(name, str) else f"a {type(name).__name__} for a name"

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from transept.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # "org/name", or "name" for a few old models
@@ -26,20 +29,38 @@ WEIGHT_SETS = (  # in order of preference; the last is CTranslate2's
     re.compile(r"pytorch_model-\d+-of-\d+\.bin"),
     re.compile(r"model\.bin"),
 )
+TOKENIZERS = re.compile(r"tokenizer(_config)?\.json|.+\.(model|tiktoken)|vocab.*")
 FOLDERS_LISTED = 20
+LONGEST_SHOWN = 200  # characters of a name in a message
 
 
 def locate(model: str | os.PathLike[str]) -> Path:
-    """The local directory of a checkpoint, downloaded from the hub when the name is one and no copy is cached.
+    """The local directory of a checkpoint: one that is there, or a hub repository's, from the hub's cache or the hub.
 
-    Raises CheckpointError when there is no such directory, package, folder in it, or repository on the hub.
+    A complete copy in the cache, of the commit that its ``main`` last stood for here, is used without asking the hub:
+    config.json, all weights and a tokenizer. Otherwise one commit, ``main``'s, is listed and downloaded; without the
+    hub a copy with config.json and all weights will do. The log says which commit it is. `HF_HUB_OFFLINE` is obeyed.
+
+    Raises CheckpointError when there is no such directory, package, folder in it, or repository on the hub, and for
+    what cannot be a name.
     """
+    try:
+        return _locate(model)
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a NUL, surrogates, a user without a home, ...
+        shown = repr(model) if len(repr(model)) <= LONGEST_SHOWN else repr(model)[:LONGEST_SHOWN] + "..."
+        raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_SHOWN]}") from None
+
+
+def _locate(model: str | os.PathLike[str]) -> Path:
+    if not isinstance(model, str | os.PathLike):
+        raise CheckpointError(f"model must be a string or a path, not {type(model).__name__}")
     name = os.fspath(model)
     if not name:
         raise CheckpointError('no checkpoint in "": the name is empty')
     path = Path(name).expanduser()
     if path.is_dir():
         return path
+    name.encode()  # what is no Unicode text fails here, and not where a message about it is shown
     if path.is_file():
         raise CheckpointError(f'"{name}" is a file; a checkpoint is a directory, such as "{path.parent}"')
     if name.startswith(PACKAGE):
@@ -81,7 +102,10 @@ def _package_directories(name: str) -> list[Path]:
         files = []
     import_names += sorted({file.parts[0] for file in files if len(file.parts) == 2 and file.name == "__init__.py"})
     for import_name in import_names:
-        spec = importlib.util.find_spec(import_name)
+        try:
+            spec = importlib.util.find_spec(import_name)
+        except ValueError:  # __main__ has none
+            continue
         if spec is not None and spec.submodule_search_locations:
             return [Path(location) for location in spec.submodule_search_locations]
     return []
@@ -114,14 +138,15 @@ def wanted_files(files: Iterable[str]) -> list[str]:
 
 
 def _from_hub(name: str) -> Path:
-    """Download a repository's checkpoint, or find the copy in the hub's cache when the hub cannot be reached."""
-    from huggingface_hub import HfApi, snapshot_download
+    """A hub repository's checkpoint, from the cache or downloaded."""
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
+    cached = _cached(name)
+    if cached is not None and _is_complete(cached) and any(TOKENIZERS.fullmatch(file) for file in _files(cached)):
+        logger.info('"%s": the copy of commit %s in the cache of the hub', name, cached.name)
+        return cached
     try:
-        siblings = HfApi().model_info(name).siblings or []
-        files = wanted_files(sibling.rfilename for sibling in siblings)
-        return Path(snapshot_download(name, allow_patterns=files))
+        return _download(name)
     except HFValidationError as error:
         raise CheckpointError(f'"{name}" is neither a directory nor a name on the hub: {_first_line(error)}') from None
     except RepositoryNotFoundError as error:
@@ -130,15 +155,55 @@ def _from_hub(name: str) -> Path:
             f"({_first_line(error)}). For a gated or private model log in with `hf auth login`"
         ) from None
     except Exception as error:  # whatever the hub's HTTP library raises when it cannot be reached
-        cause = error
-    try:
-        return Path(snapshot_download(name, allow_patterns=["config.json"], local_files_only=True))
-    except Exception:  # no copy in the cache; what matters is why the hub could not be reached
+        if cached is not None and _is_complete(cached):
+            logger.info('"%s": the hub cannot be reached; the cache holds commit %s', name, cached.name)
+            return cached
+        cause = error.__cause__ or error
+        copy = "no copy in the hub's cache" if cached is None else f"an incomplete copy in the hub's cache ({cached})"
         raise CheckpointError(
-            f'no checkpoint "{name}": no such directory, no copy in the hub\'s cache, and the hub cannot be reached '
+            f'no checkpoint "{name}": no such directory, {copy}, and the hub cannot be reached '
             f"({type(cause).__name__}: {_first_line(cause)}). What works without it: a directory, or "
             f'"{PACKAGE}NAME/folder" for weights in an installed Python package'
         ) from None
+
+
+def _download(name: str) -> Path:
+    """What the hub's main branch holds of a checkpoint, all of it from one commit.
+
+    Weights come last: where they are all there, a download was not interrupted before the small files.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    commit = Path(snapshot_download(name, allow_patterns=["config.json"])).name  # notes in the cache what main is
+    siblings = HfApi().model_info(name, revision=commit).siblings or []
+    files = wanted_files(sibling.rfilename for sibling in siblings)
+    logger.info('"%s": downloading commit %s', name, commit)
+    for part in ([file for file in files if SMALL_FILES.fullmatch(file)], files):
+        folder = Path(snapshot_download(name, revision=commit, allow_patterns=part))
+    return folder
+
+
+def _cached(name: str) -> Path | None:
+    """The folder in the hub's cache of the commit that was main when it was last asked for, complete or not."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json"], local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether a cached copy has config.json and every shard of a set of weights."""
+    files = _files(folder)
+    weights = [file for file in wanted_files(files) if any(pattern.fullmatch(file) for pattern in WEIGHT_SETS)]
+    counts = {int(count) for file in weights for count in re.findall(r"-of-(\d+)\.", file)}
+    return "config.json" in files and bool(weights) and counts <= {len(weights)}
+
+
+def _files(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir() if entry.is_file()]  # not links to what is gone
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,8 +9,8 @@ import torch
 
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.layer import LayerContext
-from transept.core.checkpoints.description import describe_model
 from transept.core.checkpoints.load_weights import load_weights
+from transept.core.checkpoints.model_description import ModelDescription, build_model, describe_model
 from transept.core.config import EngineConfig
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.executor import WorkerConfig
@@ -27,52 +27,42 @@ from transept.core.sequence import StepInput
 
 
 class Worker:
-    """Loads the model onto its device, owns the cache, runs steps."""
+    """Loads the model onto its device, owns the cache, runs steps.
+
+    Raises CheckpointError, PluginError, ParameterError; CapacityError where a GPU has too little memory.
+    """
 
     def __init__(self, worker_config: WorkerConfig) -> None:
-        config, limits = worker_config.config, worker_config.limits
+        config = worker_config.config
         described = describe_model(worker_config.path, config.model, config.plugin)
-        model_config, shape = described.config, described.shape
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         match_threads()
         self.device = device = torch.device(config.device)
-        dtype = getattr(torch, config.dtype)
-        cache_dtype = _cache_dtype(config, dtype)
-        backend = select_backend(
-            config.attention_backend,
-            device,
-            dtype,
-            shape.head_dim,
-            config.block_size,
-            cache_dtype,
-            config.quantization,
-        )
-        context = LayerContext(attention_backend=backend, group=ParallelGroup())
-        model = _build(described.model_class, model_config, context, device, dtype)
-        stored_as = weight_class(device, dtype, config.quantization)
-        long_inputs = not shape.encoder_takes_text
-        loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
-        load_weights(model, described.checkpoint, described.weight_map, *loaded)
+        self._config, self._shape = config, described.shape
+        self._cache_dtype = _cache_dtype(config)
+        model = _load(described, config, device, self._cache_dtype)
         sampler = Sampler(device)
-
-        def cache_of(num_blocks: int, num_host_blocks: int) -> KVCache:
-            return KVCache(shape, config.block_size, num_blocks, num_host_blocks, cache_dtype, device)
-
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
-            step = largest_step(shape, limits, config.block_size, described.model_class.longest_features(model_config))
-            runner = ModelRunner(model, cache_of(1, 0), config.block_size, sampler)
+            features = described.model_class.longest_features(described.config)
+            step = largest_step(self._shape, worker_config.limits, config.block_size, features)
+            runner = ModelRunner(model, self._cache(1, 0), config.block_size, sampler)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
-        size = block_bytes(shape, config.block_size, cache_dtype)
+        size = block_bytes(self._shape, config.block_size, self._cache_dtype)
         self.num_device_blocks, self.num_host_blocks = kv_cache_bytes // size, config.swap_bytes // size
-        self.cache = cache_of(self.num_device_blocks, self.num_host_blocks)
+        self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         graphs = None
-        if device.type == "cuda" and not config.enforce_eager and backend.replayable:
+        if device.type == "cuda" and not config.enforce_eager and model.context.attention_backend.replayable:
             graphs = DecodeGraphs(model, self.cache, config.block_size)
         self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
+
+    def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
+        return KVCache(
+            self._shape, self._config.block_size, num_blocks, num_host_blocks, self._cache_dtype, self.device
+        )
 
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
         """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
@@ -88,24 +78,44 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def _cache_dtype(config: EngineConfig, dtype: torch.dtype) -> torch.dtype:
+def _cache_dtype(config: EngineConfig) -> torch.dtype:
     """Of keys and values in the cache. Beside int8 weights a CPU rounds them, too: reading them is most of a step."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
-    return torch.float16 if config.device == "cpu" and config.quantization and widens_float16() else dtype
+    narrow = config.device == "cpu" and config.quantization and widens_float16()
+    return torch.float16 if narrow else getattr(torch, config.dtype)
+
+
+def _load(
+    described: ModelDescription, config: EngineConfig, device: torch.device, cache_dtype: torch.dtype
+) -> ForConditionalGeneration:
+    """The model on its device, its weights loaded and packed."""
+    dtype: torch.dtype = getattr(torch, config.dtype)
+    backend = select_backend(
+        config.attention_backend,
+        device,
+        dtype,
+        described.shape.head_dim,
+        config.block_size,
+        cache_dtype,
+        config.quantization,
+    )
+    context = LayerContext(attention_backend=backend, group=ParallelGroup())
+    model = _build(described, context, device, dtype)
+    stored_as = weight_class(device, dtype, config.quantization)
+    long_inputs = not described.shape.encoder_takes_text
+    loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
+    load_weights(model, described.checkpoint, described.weight_map, *loaded)
+    return model
 
 
 def _build(
-    model_class: type[ForConditionalGeneration],
-    model_config: Any,
-    context: LayerContext,
-    device: torch.device,
-    dtype: torch.dtype,
+    described: ModelDescription, context: LayerContext, device: torch.device, dtype: torch.dtype
 ) -> ForConditionalGeneration:
     default = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
         with torch.device(device):
-            return model_class(model_config, context).eval().requires_grad_(False)
+            return build_model(described, context).eval().requires_grad_(False)
     finally:
         torch.set_default_dtype(default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.util import find_spec
 from typing import TypeGuard
@@ -9,16 +10,22 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
+from transept.errors import CheckpointError
+
 
 class RMSNorm(nn.Module):
     """``x / √(mean(x²) + eps) · weight`` (Zhang and Sennrich 2019): neither mean nor bias.
 
     The variance is taken in float32 and the result is in the weight's dtype, so that x may be a float32 residual of a
     model in half precision.
+
+    Raises CheckpointError for an eps that is no number from 0 up.
     """
 
     def __init__(self, hidden_size: int, eps: float = 1e-6) -> None:
         super().__init__()
+        if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < math.inf:
+            raise CheckpointError(f"the eps of a norm must be a number from 0 up, not {eps!r}")
         self.weight = nn.Parameter(torch.empty(hidden_size), requires_grad=False)
         self.eps = eps
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import ALL, Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
 from transept.core.layers.stored_weights import CpuWeight
+from transept.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class LayerConfig:
     intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
     norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
     scale: of attention, default 1/√head_dim. bias: whether the linear layers have one.
+
+    Raises CheckpointError for a size that is no integer of at least 1.
     """
 
     hidden_size: int
@@ -46,6 +50,13 @@ class LayerConfig:
     head_dim: int | None = None
     scale: float | None = None
     bias: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_size", "num_heads", "intermediate_size", "num_kv_heads", "head_dim"):
+            size = getattr(self, name)
+            optional = size is None and name in ("num_kv_heads", "head_dim")
+            if not optional and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
+                raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
         """A self-attention of such a layer."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
+    CheckpointError,
     DecoderLayer,
     EncoderLayer,
     ForConditionalGeneration,
@@ -62,6 +63,12 @@ class T5Stack(nn.Module):
             nn.Parameter(torch.empty(shape), requires_grad=False) for _ in range(num_tables)
         )
         self.bidirectional = bidirectional
+        exact = config.relative_attention_num_buckets // (4 if bidirectional else 2)  # for near distances, one each
+        if exact < 1 or config.relative_attention_max_distance <= exact:
+            raise CheckpointError(
+                f"relative_attention_num_buckets={config.relative_attention_num_buckets} and "
+                f"relative_attention_max_distance={config.relative_attention_max_distance} leave no far distances"
+            )
         self.max_distance = config.relative_attention_max_distance
 
     def biases(self) -> list[RelativePositionBias]:

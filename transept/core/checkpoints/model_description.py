@@ -1,0 +1,154 @@
+"""ModelDescription: what a checkpoint and the plugin that runs it say of a model, before any weight is read.
+
+Made by the engine and, from the same path, by each worker, which then builds the model. A plugin's code may raise
+anything over a config with a wrong value. What it raised is the cause of the CheckpointError here, which names the file
+and the values that were read of it last.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transept.core.attention.layer import LayerContext
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
+from transept.core.checkpoints.formats import open_checkpoint
+from transept.core.checkpoints.hf_configs import load_config
+from transept.core.checkpoints.size_limit import SizeLimit
+from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.model import ForConditionalGeneration, ModelShape
+from transept.errors import CheckpointError, PluginError, PromptError
+from transept.registry.lookup import find_model
+from transept.registry.plugins import discover
+from transept.registry.spec import ModelSpec, resolve
+
+VALUES_SHOWN = 12
+LONGEST_SHOWN = 60  # characters of a value
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """config: of transformers, or what the plugin's weight map derives."""
+
+    spec: ModelSpec
+    checkpoint: Checkpoint
+    weight_map: WeightMap
+    config: Any
+    model_class: type[ForConditionalGeneration]
+    shape: ModelShape
+
+
+def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescription:
+    """Read a checkpoint directory's config and find the plugin that runs it.
+
+    source: what the user called the checkpoint, for messages. plugin: the one to take where several can.
+    Raises CheckpointError, UnsupportedModelError, PluginError.
+    """
+    checkpoint = open_checkpoint(path)
+    spec = find_model(discover(), checkpoint.architectures, source, plugin)
+    if checkpoint.format not in spec.weight_maps:
+        known = ", ".join(sorted(spec.weight_maps)) or "none"
+        raise CheckpointError(f'"{path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}')
+    weight_map: WeightMap = resolve(spec.weight_maps[checkpoint.format])
+    config = load_config(checkpoint, weight_map)
+    model_class: type[ForConditionalGeneration] = resolve(spec.model_class)
+    shape = _model_shape(model_class, config, checkpoint)
+    return ModelDescription(spec, checkpoint, weight_map, config, model_class, shape)
+
+
+def _model_shape(model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint) -> ModelShape:
+    """The shape of the model that a config describes.
+
+    Raises CheckpointError for a config of which the model class makes no shape.
+    """
+    try:
+        return model_class.shape(config)
+    except PluginError:
+        raise
+    except Exception as error:
+        read = _ReadValues(config)
+        with suppress(Exception):
+            model_class.shape(read)
+        raise _undescribed(model_class, checkpoint, error, read) from error
+
+
+def check_default_prompt(described: ModelDescription) -> None:
+    """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary."""
+    vocab_size = described.shape.vocab_size
+    try:
+        _check_prompt(described.spec, described.config, vocab_size)
+    except PluginError:
+        raise
+    except Exception as error:
+        read = _ReadValues(described.config)
+        with suppress(Exception):
+            _check_prompt(described.spec, read, vocab_size)
+        raise _undescribed(described.model_class, described.checkpoint, error, read) from error
+
+
+def build_model(described: ModelDescription, context: LayerContext) -> ForConditionalGeneration:
+    """The model that a config describes, its parameters empty, on the current default device and in the default dtype.
+
+    Raises CheckpointError for a config that the model class cannot be built from, and for one that asks for far more
+    than the checkpoint's weights could fill, before that is allocated.
+    """
+    model_class, config, checkpoint = described.model_class, described.config, described.checkpoint
+    try:
+        with SizeLimit(checkpoint):
+            return model_class(config, context)
+    except (PluginError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        read = _ReadValues(config)
+        with suppress(Exception), SizeLimit(checkpoint):
+            model_class(read, context)
+        raise _undescribed(model_class, checkpoint, error, read) from error
+
+
+def _check_prompt(spec: ModelSpec, config: Any, vocab_size: int) -> None:
+    """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
+    try:
+        prompt: list[Any] = list(spec.default_decoder_prompt(config))
+    except PromptError:  # a family that always wants one from the user
+        return
+    for token in prompt:
+        if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
+            raise CheckpointError(
+                f"the default decoder prompt is {prompt}, where token ids go from 0 to {vocab_size - 1}"
+            )
+
+
+class _ReadValues:
+    """A config that remembers which of its values were read, the last one at the end."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._read: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._config, name)
+        self._read.pop(name, None)
+        self._read[name] = value
+        return value
+
+    def __str__(self) -> str:
+        last = list(self._read.items())[-VALUES_SHOWN:]
+        return ", ".join(f"{name}={_shortened(value)}" for name, value in last if not callable(value))
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _undescribed(model_class: type, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
+    cause = str(error) if isinstance(error, CheckpointError) else cause_of(error)
+    return CheckpointError(
+        f'"{checkpoint.config_file}" describes no {model_class.__name__}: {cause}. Of its values these were read last: '
+        f"{read}"
+    )
