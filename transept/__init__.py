@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transept.core.config import EngineConfig
     from transept.core.engine import Engine
+    from transept.core.input_processor import Request
+    from transept.core.jobs import Gather, Job, Offload, Submit, Wait
     from transept.core.outputs import CompletionOutput, RequestOutput
     from transept.core.prompt_probe import PromptProbe
     from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
@@ -40,8 +42,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "Engine": "transept.core.engine",
     "EngineConfig": "transept.core.config",
+    "Gather": "transept.core.jobs",
+    "Job": "transept.core.jobs",
+    "Offload": "transept.core.jobs",
     "PromptProbe": "transept.core.prompt_probe",
+    "Request": "transept.core.input_processor",
     "SamplingParams": "transept.core.sampling_params",
+    "Submit": "transept.core.jobs",
+    "Wait": "transept.core.jobs",
     "CompletionOutput": "transept.core.outputs",
     "RequestOutput": "transept.core.outputs",
     "ExplicitEncoderDecoderPrompt": "transept.core.prompts",
@@ -84,19 +92,24 @@ __all__ = [
     "EngineConfig",
     "ExplicitEncoderDecoderPrompt",
     "ForkedProcessError",
+    "Gather",
     "GeneratedText",
+    "Job",
     "Limits",
     "MediaError",
     "MultiModalPrompt",
+    "Offload",
     "ParameterError",
     "PluginError",
     "PromptError",
     "PromptProbe",
     "QueueFullError",
+    "Request",
     "RequestFailedError",
     "RequestOutput",
     "SamplingParams",
     "Segment",
+    "Submit",
     "TextGenerator",
     "TextPrompt",
     "TextUpdate",
@@ -107,6 +120,7 @@ __all__ = [
     "TranseptError",
     "UnsupportedModelError",
     "VadOptions",
+    "Wait",
     "Word",
     "generate",
     "stream_transcribe",

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     )
     from transept.core.layers.norm import RMSNorm
     from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
-    from transept.core.model import ForConditionalGeneration, ModelShape
+    from transept.core.model import ForConditionalGeneration
+    from transept.core.model_shape import ModelShape
 
 _HOMES = {
     "Attention": "transept.core.attention.layer",
@@ -50,7 +51,7 @@ _HOMES = {
     "ForConditionalGeneration": "transept.core.model",
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
-    "ModelShape": "transept.core.model",
+    "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.layers.linear",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",

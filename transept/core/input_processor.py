@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transept.core.beam_search import BeamSearch
 from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
 from transept.core.generation_defaults import resolve as resolve_params
+from transept.core.model_shape import ModelShape
 from transept.core.preprocess import InputPreprocessor
 from transept.core.prompts import Prompt
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import EncoderDecoderInputs, Sequence, SequenceGroup
 from transept.errors import ParameterError, RequestFailedError, TranseptError
-
-if TYPE_CHECKING:
-    from transept.core.model import ModelShape
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
 

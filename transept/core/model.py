@@ -6,8 +6,6 @@ Plugins subclass it, the model runner runs it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -15,38 +13,8 @@ from torch import Tensor, nn
 
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.errors import CheckpointError, PluginError
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """What the engine must know of a model to feed it and to size its cache.
-
-    num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
-    max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
-    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    num_heads: of the queries; None: as many as num_kv_heads.
-
-    Raises CheckpointError for a number that is no integer of at least 1.
-    """
-
-    num_decoder_layers: int
-    num_kv_heads: int
-    head_dim: int
-    vocab_size: int
-    max_source_positions: int | None
-    max_target_positions: int | None
-    encoder_takes_text: bool = True
-    num_heads: int | None = None
-
-    def __post_init__(self) -> None:
-        optional = ("max_source_positions", "max_target_positions", "num_heads")
-        for name in ("num_decoder_layers", "num_kv_heads", "head_dim", "vocab_size", *optional):
-            value = getattr(self, name)
-            if value is None and name in optional:
-                continue
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise CheckpointError(f"{name} must be an integer of at least 1, not {value!r}")
+from transept.core.model_shape import ModelShape
+from transept.errors import PluginError
 
 
 class ForConditionalGeneration(nn.Module):
@@ -55,7 +23,7 @@ class ForConditionalGeneration(nn.Module):
     compute_dtype: of weights and activations. The worker builds models with it as PyTorch's default.
 
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
-    runner calls `encode` when a step has newcomers, then `decode` once for everyone, then `compute_logits` for the
+    runner calls `encode` when a step has prefills, then `decode` once for everyone, then `compute_logits` for the
     rows that need a token.
     """
 

@@ -16,7 +16,7 @@ from safetensors import safe_open
 
 from transept import Engine, Transcriber
 from transept.core.checkpoints.formats import open_checkpoint
-from transept.core.model import ModelShape
+from transept.core.model_shape import ModelShape
 from transept.errors import CheckpointError, PromptError
 
 CMUDICT = Path(__file__).parents[2] / "data" / "cmudict"

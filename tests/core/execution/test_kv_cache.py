@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.kv_cache import KVCache, block_bytes
-from transept.core.model import ModelShape
+from transept.core.model_shape import ModelShape
 
 SHAPE = ModelShape(
     num_decoder_layers=3,

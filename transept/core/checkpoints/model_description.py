@@ -21,7 +21,8 @@ from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config
 from transept.core.checkpoints.size_limit import SizeLimit
 from transept.core.checkpoints.weight_map import WeightMap
-from transept.core.model import ForConditionalGeneration, ModelShape
+from transept.core.model import ForConditionalGeneration
+from transept.core.model_shape import ModelShape
 from transept.errors import CheckpointError, PluginError, PromptError
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover

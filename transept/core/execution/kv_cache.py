@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from transept.core.model import ModelShape
+from transept.core.model_shape import ModelShape
 from transept.core.transfer import upload
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transept.core.config import SchedulerConfig
 from transept.core.execution.model_runner import ModelRunner
-from transept.core.model import ModelShape
+from transept.core.model_shape import ModelShape
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import EncoderInputs, SequenceData, SequenceGroupMetadata
 from transept.errors import CapacityError

@@ -1,0 +1,39 @@
+"""ModelShape: what the engine knows of a model's size. Made by the model's class from its config; no torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+
+from transept.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the engine must know of a model to feed it and to size its cache.
+
+    num_decoder_layers, num_kv_heads, head_dim: shape of the cache; one per decoder layer serves both attentions.
+    max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
+    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
+    num_heads: of the queries; None: as many as num_kv_heads.
+
+    Raises CheckpointError for a number that is no integer of at least 1.
+    """
+
+    num_decoder_layers: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_source_positions: int | None
+    max_target_positions: int | None
+    encoder_takes_text: bool = True
+    num_heads: int | None = None
+
+    def __post_init__(self) -> None:
+        optional = ("max_source_positions", "max_target_positions", "num_heads")
+        for name in ("num_decoder_layers", "num_kv_heads", "head_dim", "vocab_size", *optional):
+            value = getattr(self, name)
+            if value is None and name in optional:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise CheckpointError(f"{name} must be an integer of at least 1, not {value!r}")
