@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import termios
@@ -189,3 +190,33 @@ def test_inputs_that_would_overwrite_each_other_are_refused_at_once(clips: list[
     assert done.returncode == 2
     assert f"talks/monday.mp3 and monday.wav would both be written to {tmp_path}/out/monday.srt" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_ends_a_wait_for_standard_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "transept", "transcribe", "-", "--model", MODEL]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(bytes(1 << 20))  # more than a pipe holds, so that it is being read when this returns
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path: Path) -> None:
+    """The first of three recordings waits for a pipe: the other two are on disk by then."""
+    pipe = tmp_path / "late.flac"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "transept", "transcribe", pipe, clips[-1], clips[1]]
+    out = tmp_path / "out"
+    with subprocess.Popen([*command, "--model", MODEL, "-o", out, "-f", "txt"], stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        written = [process.stderr.readline().decode() for _ in range(2)]
+        assert sorted(path.name for path in out.iterdir()) == sorted(
+            f"{clip.stem}.txt" for clip in (clips[1], clips[-1])
+        )
+        assert all("wrote" in line for line in written)
+        pipe.write_bytes(clips[3].read_bytes())
+        assert process.wait(120) == 0
+    assert len(list(out.iterdir())) == 3

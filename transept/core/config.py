@@ -139,6 +139,7 @@ class EngineConfig:
             "attention_backend": ((str,), 'a string, such as "auto"'),
             "plugin": ((str, type(None)), "a plugin's name or None"),
             "enforce_eager": ((bool,), "True or False"),
+            "limits": ((Limits,), "Limits or a dict of them"),
         }
         for name, (types, wanted) in kinds.items():
             if not isinstance(getattr(self, name), types):

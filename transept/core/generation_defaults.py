@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from transept.core.sampling_params import SamplingParams
@@ -56,30 +57,22 @@ def resolve(
     contradict each other or the vocabulary.
     """
     _check_vocabulary(params, vocab_size)
-
-    def given(name: str, neutral: Any) -> Any:
-        """The user's value, else the checkpoint's, else the neutral one."""
-        own = getattr(params, name)
-        own = getattr(generation_config, name, None) if own is None else own
-        return neutral if own is None else own
-
-    def known(name: str, own: Sequence[int] | int | None) -> tuple[int, ...]:
-        """The user's token ids, else those of the checkpoint's that the model has."""
-        if own is not None:
-            return (own,) if isinstance(own, int) else tuple(own)
-        default = getattr(generation_config, name, None)
-        default = (default,) if isinstance(default, int) else default
-        return tuple(token for token in default or () if 0 <= token < vocab_size)
-
+    settings = _Settings(params, generation_config, vocab_size)
+    given, known = settings.given, settings.known
     num_beams = _num_beams(params, generation_config)
     temperature = 0.0 if num_beams > 1 else _temperature(params, generation_config)
     sampled = temperature > 0.0 and bool(getattr(generation_config, "do_sample", False))
-    forced_bos = known("forced_bos_token_id", params.forced_bos_token_id)
+    forced_bos = known("forced_bos_token_id")
     num_forced = num_forced_tokens(prompt_token_ids, forced_bos[0] if forced_bos else None)
-    eos_token_ids = known("eos_token_id", params.eos_token_ids) or tuple(eos_token_ids)
-    completed = dataclasses.replace(
+    eos_token_ids = settings.eos_token_ids(eos_token_ids)
+    max_tokens = _max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions)
+    min_tokens = params.min_tokens
+    if min_tokens is None:
+        min_tokens = min(_min_tokens(generation_config, len(prompt_token_ids), num_forced), max_tokens)
+    return dataclasses.replace(
         params,
-        max_tokens=_max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions),
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
         temperature=temperature,
         top_k=given("top_k", 0) if sampled else params.top_k or 0,
         top_p=given("top_p", 1.0) if sampled else 1.0 if params.top_p is None else params.top_p,
@@ -90,20 +83,46 @@ def resolve(
         early_stopping=given("early_stopping", False),
         repetition_penalty=given("repetition_penalty", 1.0),
         no_repeat_ngram_size=given("no_repeat_ngram_size", 0),
-        suppress_tokens=known("suppress_tokens", params.suppress_tokens),
-        begin_suppress_tokens=known("begin_suppress_tokens", params.begin_suppress_tokens),
+        suppress_tokens=known("suppress_tokens"),
+        begin_suppress_tokens=known("begin_suppress_tokens"),
         bad_words_ids=_bad_words_ids(given("bad_words_ids", ()), eos_token_ids),
         forced_bos_token_id=forced_bos[0] if forced_bos else None,
-        forced_eos_token_id=known("forced_eos_token_id", params.forced_eos_token_id),
+        forced_eos_token_id=known("forced_eos_token_id"),
         eos_token_ids=eos_token_ids,
         seed=secrets.randbits(63) if params.seed is None and temperature > 0.0 else params.seed,
     )
-    min_tokens = params.min_tokens
-    if min_tokens is None:
-        assert completed.max_tokens is not None
-        default = _min_tokens(generation_config, len(prompt_token_ids), num_forced)
-        min_tokens = min(default, completed.max_tokens)
-    return dataclasses.replace(completed, min_tokens=min_tokens)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The user's parameters over the checkpoint's generation config."""
+
+    params: SamplingParams
+    generation_config: Any
+    vocab_size: int
+
+    def given(self, name: str, neutral: Any) -> Any:
+        """The user's value, else the checkpoint's, else the neutral one."""
+        own = getattr(self.params, name)
+        own = getattr(self.generation_config, name, None) if own is None else own
+        return neutral if own is None else own
+
+    def known(self, name: str) -> tuple[int, ...]:
+        """The user's token ids, else those of the checkpoint's that the model has."""
+        own = getattr(self.params, name)
+        if own is not None:
+            return (own,) if isinstance(own, int) else tuple(own)
+        return self._within(getattr(self.generation_config, name, None))
+
+    def eos_token_ids(self, default: Sequence[int]) -> tuple[int, ...]:
+        """What ends a sequence: the user's ids, else the generation config's, else the default."""
+        if self.params.eos_token_ids is not None:
+            return tuple(self.params.eos_token_ids)
+        return self._within(getattr(self.generation_config, "eos_token_id", None)) or tuple(default)
+
+    def _within(self, token_ids: Sequence[int] | int | None) -> tuple[int, ...]:
+        tokens = (token_ids,) if isinstance(token_ids, int) else token_ids or ()
+        return tuple(token for token in tokens if 0 <= token < self.vocab_size)
 
 
 def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.job_tasks import JobTasks
 from transept.core.jobs import Channel, Crash, Job
+from transept.core.offload import OffloadPool
 from transept.errors import QueueFullError
 
 OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
@@ -41,7 +42,7 @@ class JobRunner:
         self._lock = threading.RLock()  # of the two below; reentrant, since closing a generator may happen anywhere
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
-        self._pool: ThreadPoolExecutor | None = None  # made for the first Offload
+        self._pool = OffloadPool(OFFLOAD_THREADS)
         self._num_offloaded = 0
 
     def run(
@@ -196,8 +197,6 @@ class JobRunner:
 
     def _offload(self, function: Callable[[], Any], done: Callable[[Future[Any]], None]) -> Future[Any]:
         """Call a function on the pool, and `done` with its outcome in the thread that drives."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(OFFLOAD_THREADS, thread_name_prefix="transept-offload")
         self._num_offloaded += 1
 
         def take_back(future: Future[Any]) -> None:
