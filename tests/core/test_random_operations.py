@@ -50,13 +50,9 @@ def step_in_which_some_fail(sim: Simulation, rng: random.Random) -> None:
 
 
 def interrupted_step(sim: Simulation) -> None:
-    """Nothing is known of what was computed: prefills start anew, the others compute the same once more."""
-    outputs = begin_step(sim)
-    for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
-        if metadata.is_prefill and group in sim.scheduler.running:
-            if metadata.runs_encoder:
-                sim.scheduler.forget_encoded(group)
-            sim.scheduler.restart(group)
+    """Nothing is known of what was computed, nor of the books."""
+    begin_step(sim)
+    sim.scheduler.restart_all()
 
 
 def random_run(rng: random.Random, done: Counter[str]) -> None:

@@ -2,8 +2,13 @@
 
 import dataclasses
 import pickle
+import random
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +20,8 @@ from transept.errors import ParameterError, RequestFailedError
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
+FILES = ("engine_core", "scheduler", "block_manager", "block_allocator", "encoder_cache", "beam_search", "look_ahead")
+INTERRUPTED = tuple(f"/transept/core/{name}.py" for name in FILES)
 KINDS = [
     GREEDY,
     SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True),
@@ -262,3 +269,55 @@ def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine,
     assert output.outputs[0].token_ids == tokens[:2]
     with pytest.raises(ParameterError, match="eos_token_ids holds 999999"):
         engine.generate(WORDS[0], SamplingParams(eos_token_ids=[999_999]))
+
+
+@contextmanager
+def interrupted_after(num_lines: int) -> Iterator[list[str]]:
+    """Raise KeyboardInterrupt before the so-manieth line of the engine's own files, wherever that is."""
+    left, struck = num_lines, []
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(INTERRUPTED):
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                struck.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}:{frame.f_lineno}")
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield struck
+    finally:
+        sys.settrace(None)
+
+
+def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engine, alone: Callable) -> None:
+    rng = random.Random(1)
+    asked = [(word, KINDS[index % len(KINDS)]) for index, word in enumerate(WORDS)]
+    expected = {word: alone(word, params) for word, params in asked}
+    places, failures = Counter[str](), 0
+    for _ in range(60):
+        engine.block_manager.reset()  # so that encoders run, and prefills are interrupted, too
+        for word, params in asked:
+            engine.add_request(word, word, params)
+        finished: dict[str, RequestOutput] = {}
+        with interrupted_after(rng.randrange(1, 12_000)) as struck:
+            while engine.has_unfinished_requests:
+                try:
+                    finished |= {output.request_id: output for output in engine.step() if output.finished}
+                except KeyboardInterrupt:
+                    engine.block_manager.check_integrity()
+        places.update(struck)
+        assert sorted(finished) == sorted(WORDS), struck
+        failed = {word for word, output in finished.items() if output.error is not None}
+        assert len(failed) <= 1, struck
+        failures += len(failed)
+        for word in set(WORDS) - failed:
+            assert results(finished[word]) == expected[word], struck
+        engine.block_manager.check_integrity()
+    assert len(places) > 30
+    assert failures < 30

@@ -61,7 +61,8 @@ def test_the_end_of_a_text_that_takes_two_requests_is_timed_as_in_one(
         options = TranscriptionOptions(word_timestamps=True)
         job = time_words(model, features, features.shape[1], text, options, language="en")
         requests = next(job).requests
-        outputs = transcriber.engine.generate(*map(list, zip(*requests, strict=True)))
+        prompts, params = [each.prompt for each in requests], [each.sampling_params for each in requests]
+        outputs = transcriber.engine.generate(prompts, params)
         with pytest.raises(StopIteration) as end:
             job.send(outputs)
         return len(requests), end.value.value

@@ -75,14 +75,12 @@ class EngineCore:
         self.stop_checker = stop_checker
         self._seq_ids = seq_ids
         self.in_flight: deque[IssuedStep] = deque()  # issued and not collected; two at most
-        self._took_part: list[
-            SequenceGroup
-        ] = []  # since `step` returned last; more than a step's after an interruption
+        self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any request still waits or runs, or `step` has not returned it since it ended."""
-        return self.scheduler.has_unfinished or bool(self._took_part)
+        """Whether any request still waits or runs, or has not been taken out of `took_part`."""
+        return self.scheduler.has_unfinished or bool(self.took_part)
 
     @property
     def num_waiting(self) -> int:
@@ -96,15 +94,19 @@ class EngineCore:
     def abort(self, request_id: str) -> None:
         """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""
         self.scheduler.abort_seq_group(request_id)
+        if not self.scheduler.has_unfinished:
+            self.in_flight.clear()  # nobody waits for it
 
-    def step(self) -> list[SequenceGroup]:
-        """Collect one step's tokens and append them. Returns the groups that took part, as they now stand, each once.
+    def step(self) -> None:
+        """Collect one step's tokens and append them. The groups that took part are added to `took_part`.
 
         Where the device computes beside the host, the next step is issued before this one is collected (`look_ahead`).
 
         Invariant: a group gets its token in full, or it has failed and holds nothing; groups that share its encoder's
-        output without its being there start anew. Everybody else gets the tokens that they would have had. An
-        interruption (KeyboardInterrupt, say) costs no request but the one whose tokens it struck.
+        output without its being there start anew. Everybody else gets the tokens that they would have had.
+
+        An interruption (KeyboardInterrupt, say), wherever it strikes, costs no request but the one whose tokens were
+        being appended. All others are computed anew, with the tokens that they have.
         """
         try:
             if not self.in_flight:
@@ -116,13 +118,11 @@ class EngineCore:
             self.in_flight.popleft()
             if not any(ahead.groups for ahead in self.in_flight):
                 self.in_flight.clear()  # nobody waits for it
-        except BaseException:
-            self._forget_steps()
-            raise
-        finally:
             self.scheduler.free_finished_seq_groups()
-        groups, self._took_part = dict.fromkeys(self._took_part), []
-        return list(groups)
+        except BaseException:
+            self.in_flight.clear()
+            self.scheduler.restart_all()
+            raise
 
     def output(self, group: SequenceGroup) -> RequestOutput:
         """A snapshot of a group. One whose text cannot be made fails."""
@@ -166,7 +166,7 @@ class EngineCore:
         while step.waiting:
             group, metadata, _ = step.waiting[0]
             if step.waiting[0].waits:
-                self._took_part.append(group)
+                self.took_part.append(group)
                 try:
                     if group.request_id in output.failures:
                         raise output.failures[group.request_id]
@@ -235,16 +235,3 @@ class EngineCore:
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.FAILED
         self.scheduler.abort_seq_group(group.request_id)
-
-    def _forget_steps(self) -> None:
-        """Let every group that waits for a step's tokens go on from where it was before.
-
-        What decodes computes its last token again. What was a prefill starts anew, since nobody knows how far it came.
-        """
-        for step in self.in_flight:
-            for participant in step.waiting:
-                if participant.metadata.is_prefill and participant.waits:
-                    if participant.metadata.runs_encoder:
-                        self.scheduler.forget_encoded(participant.group)
-                    self.scheduler.restart(participant.group)
-        self.in_flight.clear()

@@ -19,6 +19,8 @@ from transept.core.jobs import Channel, Crash, Job
 from transept.core.offload import OffloadPool
 from transept.errors import QueueFullError
 
+LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, should an interruption have cost it the news
+
 OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
 
 Result = TypeVar("Result")
@@ -43,7 +45,7 @@ class JobRunner:
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
         self._pool = OffloadPool(OFFLOAD_THREADS)
-        self._num_offloaded = 0
+        self._offloaded: set[Future[Any]] = set()  # under way, or on its way back through the inbox
 
     def run(
         self, jobs: Iterable[Job], max_jobs: int, max_requests: int | None = None
@@ -96,23 +98,23 @@ class JobRunner:
 
     def read(self, channel: Channel) -> tuple[int, Any]:
         """The next event of a channel's jobs. Drives the engine until it comes, unless another thread does."""
-        if self._driver == threading.get_ident():
+        if self._drives():
             raise RuntimeError("a job waits for others by yielding them (Submit, Gather), not by calling the engine")
         while not channel.events:
             channel.expect()
             if channel.events:
                 break
-            if self._begin_driving(channel):
-                try:
+            try:
+                self._drive_or_queue(channel)
+                if self._drives():
                     while not channel.events:
                         self._turn(channel)
-                finally:
-                    self._end_driving()
-            else:
-                try:
-                    channel.wait()
-                finally:
-                    self._leave(channel)
+                else:
+                    channel.wait(LONGEST_WAIT)
+            finally:
+                if self._drives():
+                    self._driver = None
+                self._leave(channel)
         return channel.events.popleft()
 
     def close(self, channel: Channel) -> None:
@@ -123,11 +125,13 @@ class JobRunner:
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
-        if self._driver == threading.get_ident():
+        if self._drives():
             return function()
         channel, outcome = Channel(), Future[Result]()
 
         def answer() -> None:
+            if outcome.done():
+                return
             try:
                 outcome.set_result(function())
             except BaseException as error:
@@ -149,7 +153,7 @@ class JobRunner:
             return
         if self.tasks.core.has_unfinished:
             self.tasks.step()
-        elif self._num_offloaded:
+        elif self._offloaded:
             self._news.wait()
         elif not self._inbox and not channel.events:
             raise RuntimeError("nothing is under way that could end the wait for a job")
@@ -161,34 +165,35 @@ class JobRunner:
     def _drain(self) -> None:
         self._news.clear()
         while self._inbox:
-            self._inbox.popleft()()
+            self._inbox[0]()  # taken out last: what is interrupted is done again, which all of it allows for
+            self._inbox.popleft()
 
     def _drain_unless_driven(self) -> None:
         """Do what waits in the inbox now, if no thread drives the engine; who does will before the next step."""
-        if self._begin_driving(None):
-            try:
+        if self._drives():
+            return  # a generator is closed in the middle of a step
+        try:
+            self._drive_or_queue(None)
+            if self._drives():
                 self._drain()
-            finally:
-                self._end_driving()
+        finally:
+            if self._drives():
+                self._driver = None
+            self._leave(None)
 
-    def _begin_driving(self, channel: Channel | None) -> bool:
-        """Whether this thread drives from now on; otherwise the channel's reader is one of those that wait."""
+    def _drives(self) -> bool:
+        return self._driver == threading.get_ident()
+
+    def _drive_or_queue(self, channel: Channel | None) -> None:
+        """Let this thread drive from now on or, if another one does, put the channel among those that wait."""
         with self._lock:
             if self._driver is None:
                 self._driver = threading.get_ident()
-                return True
-            if channel is not None:
+            elif channel is not None:
                 self._waiting.append(channel)
-            return False
 
-    def _end_driving(self) -> None:
-        with self._lock:
-            self._driver = None
-            if self._waiting:
-                self._waiting.pop(0).wake()
-
-    def _leave(self, channel: Channel) -> None:
-        """A reader waits no longer. It may have been woken to drive and do not, so the next one is woken, too."""
+    def _leave(self, channel: Channel | None) -> None:
+        """A thread drives no longer, or a reader waits no longer. If nobody drives, one of those who wait is woken."""
         with self._lock:
             if channel in self._waiting:
                 self._waiting.remove(channel)
@@ -197,12 +202,12 @@ class JobRunner:
 
     def _offload(self, function: Callable[[], Any], done: Callable[[Future[Any]], None]) -> Future[Any]:
         """Call a function on the pool, and `done` with its outcome in the thread that drives."""
-        self._num_offloaded += 1
 
         def take_back(future: Future[Any]) -> None:
-            self._num_offloaded -= 1
             done(future)
+            self._offloaded.discard(future)
 
         future = self._pool.submit(function)
+        self._offloaded.add(future)
         future.add_done_callback(lambda future: self._put(partial(take_back, future)))
         return future

@@ -6,9 +6,9 @@ Used by `transept.core.jobs.JobRunner` alone, in the thread that drives the engi
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -44,6 +44,11 @@ class Task:
     result: Any = None
 
     @property
+    def is_answered(self) -> bool:
+        """Whether all its requests are finished."""
+        return all(output is not None and output.finished for output in self.requests.values())
+
+    @property
     def num_at_work(self) -> int:
         """Of its children."""
         return sum(not child.ended for child in self.children)
@@ -66,15 +71,17 @@ class JobTasks:
         self._roots: dict[Channel, set[Task]] = {}
         self._owners: dict[str, Task] = {}  # of unfinished requests, by request id
         self._parents: list[Task] = []  # tasks with children that have not started, oldest first
-        self._stepped: deque[SequenceGroup] = deque()  # groups that took part in a step, not yet handed on
-        self._streaming: dict[Task, None] = {}  # tasks whose streamed outputs have changed
+        self._answered: dict[Task, None] = {}  # tasks with new outputs, for which they may wait
         self._num_requests = 0
 
     def start(self, job: Job, channel: Channel, index: int) -> None:
         """Run a job until it waits for something."""
+        if index not in channel.unfinished:
+            return  # it has been started before
         task = Task(job, channel, index)
-        self._roots.setdefault(channel, set()).add(task)
-        self._advance(task)
+        with self._working_on(task):
+            self._roots.setdefault(channel, set()).add(task)
+            self._advance(task)
 
     def drop(self, channel: Channel) -> None:
         """Close a channel's jobs and abort their requests."""
@@ -105,16 +112,16 @@ class JobTasks:
 
     def step(self) -> None:
         """One step of the engine; jobs whose outputs are complete go on."""
-        self._stepped += self.core.step()
-        while self._stepped:
-            self._hand_on(self._stepped.popleft())
-        while self._streaming:
-            task = next(iter(self._streaming))
-            del self._streaming[task]
-            outputs = list(task.requests.values())
-            if all(output is not None and output.finished for output in outputs):
-                task.requests = {}
-            self._advance(task, outputs)
+        if self.core.scheduler.has_unfinished:
+            self.core.step()
+        while self.core.took_part:  # taken out last, so that an interruption loses none
+            self._hand_on(self.core.took_part[0])
+            self.core.took_part.popleft()
+        while self._answered:
+            task = next(iter(self._answered))
+            with self._working_on(task):
+                self._answer(task)
+            self._answered.pop(task, None)
 
     def start_children(self) -> None:
         """Start jobs of `Gather` while there is room, those of the oldest first."""
@@ -122,28 +129,32 @@ class JobTasks:
             parent = next((each for each in self._parents if self._has_room(each)), None)
             if parent is None:
                 return
-            assert parent.waiting_children is not None
-            try:
-                job = next(parent.waiting_children, None)
-            except Exception as error:  # of what makes the jobs
-                self._close_children(parent)
-                self._advance(parent, error=error)
-                continue
-            if job is None:
-                self._parents.remove(parent)
-                parent.waiting_children = None
-                self._join(parent)
-                continue
-            child = Task(job, parent.channel, parent.index, parent)
-            parent.children.append(child)
-            self._advance(child)
+            with self._working_on(parent):
+                self._start_child(parent)
+
+    def _start_child(self, parent: Task) -> None:
+        assert parent.waiting_children is not None
+        try:
+            job = next(parent.waiting_children, None)
+        except Exception as error:  # of what makes the jobs
+            self._close_children(parent)
+            self._advance(parent, error=error)
+            return
+        if job is None:
+            self._parents.remove(parent)
+            parent.waiting_children = None
+            self._join(parent)
+            return
+        child = Task(job, parent.channel, parent.index, parent)
+        parent.children.append(child)
+        self._advance(child)
 
     def _has_room(self, parent: Task) -> bool:
         """Whether another of its children may start: the engine could run it at once, were it alone."""
         return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
 
     def _hand_on(self, group: SequenceGroup) -> None:
-        """Let whoever waits for a request have what became of it in a step."""
+        """Note for whoever waits for a request what became of it in a step."""
         task = self._owners.get(group.request_id)
         if task is None:
             if group.request_id in self.bare:
@@ -152,17 +163,20 @@ class JobTasks:
         if not (group.finished or task.streams):
             return
         output = self.core.output(group)
+        task.requests[group.request_id] = output
+        self._answered[task] = None
         if output.finished:
             del self._owners[group.request_id]
             task.channel.num_requests -= 1
-        task.requests[group.request_id] = output
-        if output.error is not None:
+
+    def _answer(self, task: Task) -> None:
+        """Let a job go on, if what it waits for is there."""
+        outputs = list(task.requests.values())
+        error = next((output.error for output in outputs if output is not None and output.error is not None), None)
+        if error is not None:
             self._abort(task)
-            self._advance(task, error=output.error)
-        elif task.streams:
-            self._streaming[task] = None
-        elif all(task.requests.values()):
-            outputs, task.requests = list(task.requests.values()), {}
+            self._advance(task, error=error)
+        elif outputs and (task.streams or task.is_answered):
             self._advance(task, outputs)
 
     def _advance(self, task: Task, answer: Any = None, error: Exception | None = None) -> None:
@@ -174,14 +188,11 @@ class JobTasks:
                 return self._end(task, end.value)
             except Exception as failure:
                 return self._fail(task, failure)
-            except BaseException as interruption:
-                self._fail(task, RequestFailedError.of(interruption))
-                raise
             answer = error = None
             if isinstance(event, Wait):
-                if task.requests:
+                if not task.is_answered:
                     return None
-                answer = []
+                answer = list(task.requests.values())
                 continue
             if isinstance(event, Gather | Offload | Submit):
                 self._abort(task)  # a stream that the job reads no further
@@ -229,12 +240,29 @@ class JobTasks:
         """Let a job go on with what was done for it in another thread."""
         if task.offloaded is not future:
             return  # it is gone
-        task.offloaded = None
         error = future.exception()
-        if error is None:
-            self._advance(task, future.result())
-        else:
-            self._advance(task, error=error if isinstance(error, Exception) else RequestFailedError.of(error))
+        with self._working_on(task):
+            task.offloaded = None
+            if error is None:
+                self._advance(task, future.result())
+            else:
+                self._advance(task, error=error if isinstance(error, Exception) else RequestFailedError.of(error))
+
+    @contextmanager
+    def _working_on(self, task: Task) -> Iterator[None]:
+        """End the job that an interruption (KeyboardInterrupt, say) strikes, since nobody knows how far it came."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException as interruption:
+            root = task
+            while root.parent is not None:
+                root = root.parent
+            self._drop(root)
+            if root.index in root.channel.unfinished:  # nobody has been told
+                self._post_last(root, RequestFailedError.of(interruption))
+            raise
 
     def _end(self, task: Task, result: Any) -> None:
         task.ended, task.result = True, result
@@ -259,12 +287,12 @@ class JobTasks:
 
     def _post_last(self, task: Task, event: Any) -> None:
         """Tell the reader how a job ended."""
-        roots = self._roots[task.channel]
+        roots = self._roots.get(task.channel, set())
         roots.discard(task)
         if not roots:
-            del self._roots[task.channel]
-        task.channel.unfinished.discard(task.index)
+            self._roots.pop(task.channel, None)
         task.channel.post(task.index, event)
+        task.channel.unfinished.discard(task.index)
 
     def _join(self, parent: Task) -> None:
         """Answer a `Gather` when all its jobs have ended."""
@@ -313,4 +341,3 @@ class JobTasks:
                 self.core.abort(request_id)
                 task.channel.num_requests -= 1
         task.requests = {}
-        self._streaming.pop(task, None)

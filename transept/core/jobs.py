@@ -83,9 +83,9 @@ class Channel:
         """Let `wait` return only for what comes from now on. Events are looked at after this call, not before."""
         self._wake.clear()
 
-    def wait(self) -> None:
-        """Return when something has been posted, or `wake` was called."""
-        self._wake.wait()
+    def wait(self, seconds: float) -> None:
+        """Return when something has been posted, when `wake` was called, or after so many seconds."""
+        self._wake.wait(seconds)
 
     def wake(self) -> None:
         """Let the reader look again."""

@@ -95,6 +95,17 @@ class Scheduler:
                 for seq in group.unfinished_seqs:
                     seq.status = SequenceStatus.WAITING
 
+    def restart_all(self) -> None:
+        """Put every group back into the queue, with the tokens that it has; none holds blocks any more.
+
+        For when a call to this class or to the block manager was cut short, and the books cannot be trusted.
+        """
+        self.block_manager.reset()
+        self._groups = {name: group for name, group in self._groups.items() if not group.finished}
+        self.running, self.queue = [], []
+        for group in self._groups.values():
+            self._requeue(group, SequenceStatus.WAITING)
+
     def forget_encoded(self, group: SequenceGroup) -> None:
         """Trust nothing that the group's encoder was to write into its cross table; who shares the table restarts."""
         table = self.block_manager.cross_block_tables.get(group.request_id)

@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, BinaryIO
-
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transept.errors import MediaError, ParameterError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 MAX_SECONDS = 24 * 3600.0
 MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
