@@ -1,17 +1,27 @@
 """Jobs that share an engine, on a small real text model: who is answered when, in which thread, and what is left."""
 
 import gc
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from interruptions import interrupted_after
 
 from transept import Engine, SamplingParams
 from transept.core.input_processor import Request
 from transept.core.job_tasks import MAX_GATHERED
 from transept.core.jobs import Gather, Offload, Submit, Wait
-from transept.errors import CapacityError, ParameterError, PromptError, QueueFullError, TranseptError
+from transept.errors import (
+    CapacityError,
+    ParameterError,
+    PromptError,
+    QueueFullError,
+    RequestFailedError,
+    TranseptError,
+)
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
 LONG = SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
@@ -420,3 +430,41 @@ def test_a_full_queue_refuses_what_comes_and_serves_what_waits(expected: dict[st
         engine.generate("g2p: antidisestablishmentarianism", GREEDY)
     with pytest.raises(ParameterError, match="limits must be Limits"):
         Engine(checkpoint, limits=3)
+
+
+def test_an_interrupt_in_one_thread_costs_another_one_job_at_most(engine: Engine, expected: dict[str, str]) -> None:
+    """Whoever drives the engine advances the jobs of all."""
+
+    def tells_a_word(word: str):
+        (output,) = yield Submit([Request(word, GREEDY)])
+        yield word
+        return output.outputs[0].text
+
+    def works(words: list[str]):
+        yield Offload(lambda: None)
+        outputs = yield Submit([Request(word, GREEDY) for word in words])
+        texts = yield Gather(tells_a_word(word) for word in words)
+        return [output.outputs[0].text for output in outputs], texts
+
+    def run(*all_words: list[str]) -> dict[int, object]:
+        return dict(engine.runner.run([works(words) for words in all_words], max_jobs=2))
+
+    def right(words: list[str]) -> tuple[list[str], list[str]]:
+        return ([expected[word] for word in words],) * 2
+
+    rng = random.Random(2)
+    num_lost = 0
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(25):
+            other = pool.submit(run, WORDS[:2], WORDS[2:])
+            files = ("job_tasks", "jobs", "engine_core", "scheduler", "input_processor")
+            with suppress(KeyboardInterrupt), interrupted_after(rng.randrange(1, 4000), files) as struck:
+                run(WORDS, WORDS[::-1])
+            lost = [index for index, result in other.result(120).items() if isinstance(result, RequestFailedError)]
+            num_lost += len(lost)
+            assert len(lost) <= 1, struck
+            for index, words in ((0, WORDS[:2]), (1, WORDS[2:])):
+                assert index in lost or other.result()[index] == right(words), struck
+            assert run(WORDS) == {0: right(WORDS)}, struck
+            assert not engine.has_unfinished_requests
+    assert num_lost < 15

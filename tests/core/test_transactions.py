@@ -3,15 +3,13 @@
 import dataclasses
 import pickle
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
+from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
 from transept.core.sequence import StepOutput
@@ -21,7 +19,6 @@ CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
 FILES = ("engine_core", "scheduler", "block_manager", "block_allocator", "encoder_cache", "beam_search", "look_ahead")
-INTERRUPTED = tuple(f"/transept/core/{name}.py" for name in FILES)
 KINDS = [
     GREEDY,
     SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True),
@@ -271,30 +268,6 @@ def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine,
         engine.generate(WORDS[0], SamplingParams(eos_token_ids=[999_999]))
 
 
-@contextmanager
-def interrupted_after(num_lines: int) -> Iterator[list[str]]:
-    """Raise KeyboardInterrupt before the so-manieth line of the engine's own files, wherever that is."""
-    left, struck = num_lines, []
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith(INTERRUPTED):
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                struck.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_name}:{frame.f_lineno}")
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield struck
-    finally:
-        sys.settrace(None)
-
-
 def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engine, alone: Callable) -> None:
     rng = random.Random(1)
     asked = [(word, KINDS[index % len(KINDS)]) for index, word in enumerate(WORDS)]
@@ -305,7 +278,7 @@ def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engin
         for word, params in asked:
             engine.add_request(word, word, params)
         finished: dict[str, RequestOutput] = {}
-        with interrupted_after(rng.randrange(1, 12_000)) as struck:
+        with interrupted_after(rng.randrange(1, 12_000), FILES) as struck:
             while engine.has_unfinished_requests:
                 try:
                     finished |= {output.request_id: output for output in engine.step() if output.finished}
