@@ -67,11 +67,11 @@ class AudioLimits:
     def read(self, file: BinaryIO, name: str) -> io.BytesIO:
         """All that a pipe gives, to be decoded.
 
-        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, and for a file that gives no
-        bytes.
+        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, for a file that gives no
+        bytes, and for one that cannot be read.
         """
         held = io.BytesIO()
-        while piece := file.read(READ_BYTES):
+        while piece := _read(file, name):
             if not isinstance(piece, bytes):
                 raise MediaError(f'{name} gives {type(piece).__name__}, not bytes: open it with mode "rb"')
             held.write(piece)
@@ -112,3 +112,10 @@ class AudioLimits:
                     f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
                 )
             yield block
+
+
+def _read(file: BinaryIO, name: str) -> Any:
+    try:
+        return file.read(READ_BYTES)
+    except Exception as error:  # a stream is anybody's: closed, cut off, or broken in its own way
+        raise MediaError(f"{name} cannot be read: {type(error).__name__}: {error}") from error
