@@ -8,6 +8,7 @@ import resource
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,8 @@ def watched(call: Callable[[], Any]) -> Any:
 
 def forget_peak() -> int:
     """Let the process's peak of memory be what it holds now, where the system can. Returns the peak, in KiB."""
-    try:
+    with suppress(OSError):  # on another system the peak so far counts, and growth beyond it
         CLEAR_REFS.write_text("5")  # proc(5)
-    except OSError:  # another system: the peak so far, and growth beyond it
-        pass
     return peak()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
@@ -51,7 +52,7 @@ class Engine:
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
-        config = EngineConfig(model=str(model), **options)
+        config = EngineConfig(model=str(model) if isinstance(model, os.PathLike) else model, **options)
         path = locate(config.model)
         with _IMPORTING:
             described = describe_model(path, config.model, config.plugin)

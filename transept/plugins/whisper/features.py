@@ -34,7 +34,7 @@ def map_features(data: Any, config: Any) -> MappedInput:
         data.is_floating_point() and data.layout is torch.strided and not data.is_meta
     ):
         raise MediaError(
-            f"audio_features must be a dense tensor of floats with data, not {data.dtype} ({data.layout}, {data.device})"
+            f"audio_features must be a dense tensor of floats, not {data.dtype} with {data.layout} on {data.device}"
         )
     if not isinstance(data, torch.Tensor) or data.ndim != 2 or data.shape[0] != config.num_mel_bins:
         shape = list(getattr(data, "shape", ())) or type(data).__name__
