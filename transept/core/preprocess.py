@@ -181,6 +181,9 @@ def _take_apart(prompt: Any) -> _Single:
     if data is not None and not isinstance(data, Mapping):
         kind = type(data).__name__
         raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}')
+    for modality in data or ():
+        if not isinstance(modality, str):
+            raise PromptError(f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name')
     data = data or None
     uuids = _uuids(prompt.get("multi_modal_uuids"), data)
     if len(given) > 1:
