@@ -1,7 +1,7 @@
 """How a row of the tables here is judged: the call is refused with a TranseptError, soon and in little memory.
 
-Time is this process's processor time, which a busy machine does not stretch, and counts from the call; what a first call
-imports and compiles is paid by the fixtures. Calls that could block are `watched` as well.
+Time is this process's processor time, which a busy machine does not stretch, and counts from the call; what a first
+call imports and compiles is paid by the fixtures. Calls that could block are `watched` as well.
 """
 
 import resource

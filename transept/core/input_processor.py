@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transept.core.model import ModelShape
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
+NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers, not {}"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class InputProcessor:
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
             raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
+        if request.generation_config is not None and not hasattr(request.generation_config, "eos_token_id"):
+            raise ParameterError(NO_GENERATION_CONFIG.format(type(request.generation_config).__name__))
         inputs = self.inputs(request.prompt)
         prompt_token_ids = inputs.decoder.token_ids
         params = self._params(request, prompt_token_ids)

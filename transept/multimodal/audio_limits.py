@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy.typing as npt
 
 from transept.errors import MediaError, ParameterError
+from transept.option_names import finite
 
 MAX_SECONDS = 24 * 3600.0
 MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
@@ -29,7 +30,7 @@ def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> Non
     """Raise ParameterError unless a limit is a number of this kind above 0, or None."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < finite(value) < math.inf:
         what = "an integer" if kind is Integral else "a number"
         raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
 

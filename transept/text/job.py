@@ -51,6 +51,12 @@ def make_job(
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
     refuse_unknown(f"{task} has no option", sampling, OPTIONS)
+    for name, flag in (("truncate", truncate), ("chunk", chunk)):
+        if not isinstance(flag, bool):
+            raise ParameterError(f"{name} must be True or False, not {flag!r}")
+    for name, language in (("source", source), ("target", target)):
+        if not isinstance(language, str | None):
+            raise ParameterError(f'{name} must be a language as the model names it, such as "en", not {language!r}')
     params = SamplingParams(**sampling)
     if params.n > 1 or (params.num_return_sequences or 1) > 1:
         raise ParameterError("a document gets one text; for several samples or hypotheses call Engine.generate")
@@ -101,10 +107,14 @@ def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any])
     return config
 
 
-def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:
+def _source_limit(engine: Engine, max_source_tokens: Any) -> int:
     """Encoder tokens of a document at most: all that the model has positions for and that one step may hold."""
     budget = engine.scheduler.config.max_encoder_tokens
     bound = min(budget, engine.shape.max_source_positions or budget)
-    if max_source_tokens is not None and not 0 < max_source_tokens <= bound:
+    if max_source_tokens is None:
+        return bound
+    if isinstance(max_source_tokens, bool) or not isinstance(max_source_tokens, int):
+        raise ParameterError(f"max_source_tokens must be an integer, not {max_source_tokens!r}")
+    if not 0 < max_source_tokens <= bound:
         raise ParameterError(f"max_source_tokens must be from 1 to {bound} with this model, not {max_source_tokens}")
-    return max_source_tokens or bound
+    return max_source_tokens

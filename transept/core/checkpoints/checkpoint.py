@@ -71,7 +71,7 @@ def check_file(path: Path, most_bytes: int) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError when it cannot be read, is no object, or is no config's size."""
+    """A JSON object from a file. Raises CheckpointError when it cannot be read, is no object, or is far too large."""
     check_file(path, MOST_JSON_BYTES)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
