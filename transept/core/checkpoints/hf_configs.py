@@ -77,6 +77,11 @@ def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config
         raise
     except Exception as error:  # transformers validates generation options in many ways, a plugin in its own
         raise CheckpointError(f'cannot make a generation config of "{file}": {cause_of(error)}') from error
+    if not hasattr(settings, "to_dict"):
+        raise PluginError(
+            f'the weight map of "{file}" made a generation config of type {type(settings).__name__}; it must return a '
+            "GenerationConfig of transformers"
+        )
     check_generation_settings(settings.to_dict(), file)
     return settings
 
