@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.core.beam_search import BeamSearch
+from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
 from transept.core.generation_defaults import resolve as resolve_params
 from transept.core.preprocess import InputPreprocessor
 from transept.core.prompts import Prompt
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import EncoderDecoderInputs, Sequence, SequenceGroup
-from transept.errors import ParameterError, RequestFailedError, TranseptError
+from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
 
 if TYPE_CHECKING:
     from transept.core.model import ModelShape
@@ -97,14 +99,18 @@ class InputProcessor:
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """The request's parameters with nothing left open, and possible with this model."""
         shape, tokenizer = self.shape, self.preprocess.tokenizer
-        params = resolve_params(
-            request.sampling_params or SamplingParams(),
-            request.generation_config or self.generation_config,
-            prompt_token_ids=prompt_token_ids,
-            max_positions=shape.max_target_positions,
-            vocab_size=shape.vocab_size,
-            eos_token_ids=self.eos_token_ids,
-        )
+        try:
+            params = resolve_params(
+                request.sampling_params or SamplingParams(),
+                request.generation_config or self.generation_config,
+                prompt_token_ids=prompt_token_ids,
+                max_positions=shape.max_target_positions,
+                vocab_size=shape.vocab_size,
+                eos_token_ids=self.eos_token_ids,
+            )
+        except TypeError:
+            _check_generation_config(request.generation_config)
+            raise
         if params.stop and tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
         params = tokenize_bad_words(params, tokenizer)
@@ -112,3 +118,12 @@ class InputProcessor:
             num_heads = shape.num_heads or shape.num_kv_heads
             params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
         return params
+
+
+def _check_generation_config(generation_config: Any | None) -> None:
+    """Raise ParameterError, naming the setting, for a user's with a value of a wrong type."""
+    settings = {} if generation_config is None else vars(generation_config)
+    try:
+        check_generation_settings(settings, Path("generation_config"))
+    except CheckpointError as error:
+        raise ParameterError(str(error)) from None
