@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from typing import Any, TypeVar
@@ -56,13 +57,27 @@ def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
     return decorate
 
 
+def finite(value: Any) -> float:
+    """A number as a float; infinity for one that is too large to be one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def made_of(cls: type[Options], what: str, given: Mapping[str, Any]) -> Options:
+    """Options from a mapping. Raises ParameterError for names that are unknown or no names; what: as above."""
+    refuse_unknown(what, given, [each.name for each in dataclasses.fields(cls)])  # type: ignore[arg-type]
+    return cls(**given)
+
+
 def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     """Raise ParameterError for the first name that is not known, with the nearest or the equivalent one that is."""
     known = list(known)
     for name in given:
         if name not in known:
             meant = [repr(ours) for ours in ELSEWHERE.get(name, ()) if ours in known]
-            hint = f" Here that is {' or '.join(meant)}." if meant else suggest(name, known)
+            hint = f" Here that is {' or '.join(meant)}." if meant else suggest(str(name), known)
             raise ParameterError(f"{what} {name!r}.{hint}")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError, suggest
-from transept.option_names import refuses_unknown
+from transept.option_names import made_of, refuses_unknown
 
 DTYPES = ("float32", "bfloat16", "float16")
 KV_CACHE_DTYPES = ("auto", "fp8")
@@ -105,7 +105,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"
         if isinstance(self.limits, Mapping):
-            object.__setattr__(self, "limits", Limits(**self.limits))
+            object.__setattr__(self, "limits", made_of(Limits, "there is no limit", self.limits))
         self._check_types()
         if self.dtype not in ("auto", *DTYPES):
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ from transept.core.prompts import Prompt
 from transept.core.sampling_params import SamplingParams
 from transept.core.scheduler import Scheduler
 from transept.core.stopping import StopChecker
-from transept.errors import ParameterError, TranseptError
+from transept.errors import ParameterError, PromptError, TranseptError
 from transept.option_names import shows_options
 
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
@@ -51,7 +52,7 @@ class Engine:
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
-        config = EngineConfig(model=str(model), **options)
+        config = EngineConfig(model=str(model) if isinstance(model, os.PathLike) else model, **options)
         path = locate(config.model)
         with _IMPORTING:
             described = describe_model(path, config.model, config.plugin)
@@ -102,6 +103,8 @@ class Engine:
         Raises PromptError, MediaError, ParameterError, CapacityError or RequestFailedError, naming the prompt; then
         nothing stays queued.
         """
+        if not isinstance(prompts, Iterable):
+            raise PromptError(f"prompts are strings or dicts, one or a list, not {type(prompts).__name__}")
         prompt_list = cast("list[Prompt]", [prompts] if isinstance(prompts, (str, Mapping)) else list(prompts))
         params_list = _one_each(sampling_params, len(prompt_list))
         show = len(prompt_list) > 1 if progress is None else progress
@@ -141,6 +144,8 @@ class Engine:
         CapacityError when the request could never fit, QueueFullError when limits.max_queue_length requests wait
         already, RequestFailedError for what a mapper or a tokenizer raises.
         """
+        if not isinstance(request_id, str):
+            raise ParameterError(f"request_id must be a string, not {request_id!r}")
         with self._owned():
             self.runner.check_queue()
             group = self.inputs(request_id, Request(prompt, sampling_params, generation_config))
@@ -221,10 +226,10 @@ def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -
     return tuple(token for token in eos if 0 <= token < vocab_size)
 
 
-def _one_each(params: SamplingParams | Seq[SamplingParams] | None, num_prompts: int) -> list[SamplingParams]:
+def _one_each(params: Any, num_prompts: int) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
-    if isinstance(params, Mapping):
+    if isinstance(params, str) or not isinstance(params, Seq):
         raise ParameterError(NOT_PARAMS.format(type(params).__name__))
     if len(params) != num_prompts:
         raise ParameterError(f"{len(params)} sampling_params for {num_prompts} prompts; give one for all, or one each")

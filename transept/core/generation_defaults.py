@@ -220,6 +220,10 @@ def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
         "eos_token_ids": params.eos_token_ids or (),
         "stop_token_ids": params.stop_token_ids,
     }
+    if len({*given["suppress_tokens"], *given["begin_suppress_tokens"]}) >= vocab_size:  # type: ignore[misc]
+        raise ParameterError(
+            f"suppress_tokens and begin_suppress_tokens leave none of this model's {vocab_size} tokens"
+        )
     for name, tokens in given.items():
         if tokens and max(tokens) >= vocab_size:  # type: ignore[arg-type]
             raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {vocab_size - 1}")  # type: ignore[arg-type]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from transept.core.beam_search import BeamSearch
+from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
 from transept.core.generation_defaults import resolve as resolve_params
 from transept.core.model_shape import ModelShape
@@ -17,9 +19,10 @@ from transept.core.preprocess import InputPreprocessor
 from transept.core.prompts import Prompt
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import EncoderDecoderInputs, Sequence, SequenceGroup
-from transept.errors import ParameterError, RequestFailedError, TranseptError
+from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
+NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers, not {}"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class InputProcessor:
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
             raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
+        if request.generation_config is not None and not hasattr(request.generation_config, "eos_token_id"):
+            raise ParameterError(NO_GENERATION_CONFIG.format(type(request.generation_config).__name__))
         inputs = self.inputs(request.prompt)
         prompt_token_ids = inputs.decoder.token_ids
         params = self._params(request, prompt_token_ids)
@@ -92,14 +97,18 @@ class InputProcessor:
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """The request's parameters with nothing left open, and possible with this model."""
         shape, tokenizer = self.shape, self.preprocess.tokenizer
-        params = resolve_params(
-            request.sampling_params or SamplingParams(),
-            request.generation_config or self.generation_config,
-            prompt_token_ids=prompt_token_ids,
-            max_positions=shape.max_target_positions,
-            vocab_size=shape.vocab_size,
-            eos_token_ids=self.eos_token_ids,
-        )
+        try:
+            params = resolve_params(
+                request.sampling_params or SamplingParams(),
+                request.generation_config or self.generation_config,
+                prompt_token_ids=prompt_token_ids,
+                max_positions=shape.max_target_positions,
+                vocab_size=shape.vocab_size,
+                eos_token_ids=self.eos_token_ids,
+            )
+        except TypeError:
+            _check_generation_config(request.generation_config)
+            raise
         if params.stop and tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
         params = tokenize_bad_words(params, tokenizer)
@@ -107,3 +116,12 @@ class InputProcessor:
             num_heads = shape.num_heads or shape.num_kv_heads
             params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
         return params
+
+
+def _check_generation_config(generation_config: Any | None) -> None:
+    """Raise ParameterError, naming the setting, for a user's with a value of a wrong type."""
+    settings = {} if generation_config is None else vars(generation_config)
+    try:
+        check_generation_settings(settings, Path("generation_config"))
+    except CheckpointError as error:
+        raise ParameterError(str(error)) from None

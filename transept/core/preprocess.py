@@ -9,6 +9,7 @@ import operator
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,16 @@ class InputPreprocessor:
             given = self._token_ids(single, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.config))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
+            vocab_size = self.config.vocab_size
+            token: Any  # of a plugin's rule
+            for token in token_ids:
+                if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
+                    raise PromptError(
+                        f'the decoder prompt rule of "{self.spec.name}" models gives {reprlib.repr(token_ids)}, where '
+                        f"token ids go from 0 to {vocab_size - 1}"
+                    )
+        if not token_ids:
+            raise PromptError(f'the decoder\'s prompt is empty; the rules of "{self.spec.name}" models leave no token')
         if None in token_ids:
             raise PromptError(
                 "this checkpoint does not say how the decoder's prompt starts: its config lacks "
@@ -181,6 +192,9 @@ def _take_apart(prompt: Any) -> _Single:
     if data is not None and not isinstance(data, Mapping):
         kind = type(data).__name__
         raise PromptError(f'multi_modal_data is {{modality: data}}, such as {{"audio": "talk.flac"}}, not a {kind}')
+    for modality in data or ():
+        if not isinstance(modality, str):
+            raise PromptError(f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name')
     data = data or None
     uuids = _uuids(prompt.get("multi_modal_uuids"), data)
     if len(given) > 1:

@@ -6,16 +6,20 @@ prompt anyway. Transcription reads the probability of silence and the words' tim
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from transept.errors import ParameterError
+from transept.option_names import refuses_unknown
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
+@refuses_unknown("PromptProbe has no")
 @dataclass(frozen=True)
 class PromptProbe:
     """What to read.
@@ -24,11 +28,24 @@ class PromptProbe:
         that position, before any processing of the logits.
     vocab_limit: only token ids below it share the probability; None: the whole vocabulary does.
     cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are wanted.
+
+    Raises ParameterError for what are no pairs of integers.
     """
 
     logprobs: tuple[tuple[int, int], ...] = ()
     vocab_limit: int | None = None
     cross_attention_heads: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("logprobs", "cross_attention_heads"):
+            given = getattr(self, name)
+            try:
+                pairs = tuple((operator.index(first), operator.index(second)) for first, second in given)
+            except (TypeError, ValueError):
+                raise ParameterError(f"prompt_probe: {name} must be pairs of integers, not {given!r}") from None
+            object.__setattr__(self, name, pairs)
+        if isinstance(self.vocab_limit, bool) or not isinstance(self.vocab_limit, Integral | None):
+            raise ParameterError(f"prompt_probe: vocab_limit must be an integer, not {self.vocab_limit!r}")
 
     def check(self, prompt_length: int, vocab_size: int, num_layers: int, num_heads: int) -> None:
         """Raise ParameterError unless all that is asked for exists."""

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 from transept.core.prompt_probe import PromptProbe
+from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError
 from transept.option_names import refuses_unknown
 
@@ -125,6 +126,7 @@ class SamplingParams:
             freeze(self, name, None if value is None else _token_ids(name, value))
         if self.bad_words_ids is not None:
             freeze(self, "bad_words_ids", _bad_words_ids(self.bad_words_ids))
+        self._check_types()
         self._check_ranges()
         self._check_contradictions()
 
@@ -143,6 +145,13 @@ class SamplingParams:
         """Whether what may be chosen depends on which tokens were chosen before, beyond how many."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
         return bool(penalized or self.no_repeat_ngram_size or self.bad_words_ids or self.logits_processors)
+
+    def _check_types(self) -> None:
+        for name in ("ignore_eos", "detokenize", "skip_special_tokens"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if not isinstance(self.prompt_probe, PromptProbe | None):
+            raise ParameterError(f"prompt_probe must be a PromptProbe, not {type(self.prompt_probe).__name__}")
 
     def _check_ranges(self) -> None:
         open_names = [
@@ -177,7 +186,7 @@ class SamplingParams:
                 end = "inf)" if high == math.inf else f"{high:g}]"
                 raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {value!r}")
             object.__setattr__(self, name, number)
-        if self.early_stopping not in (None, True, False, "never"):
+        if not isinstance(self.early_stopping, bool | None) and str(self.early_stopping) != "never":
             raise ParameterError(f'early_stopping must be True, False or "never", not {self.early_stopping!r}')
         for name in ("top_p", "repetition_penalty", "patience"):
             if getattr(self, name) == 0:
@@ -253,10 +262,13 @@ def _token_ids(name: str, given: Iterable[int]) -> tuple[int, ...]:
     return tokens
 
 
-def _bias(given: Mapping[int, float] | Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+def _bias(given: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> tuple[tuple[int, float], ...]:
     try:
-        bias = {int(token): float(value) for token, value in dict(given).items()}
-    except (TypeError, ValueError):
+        bias = {
+            int(token) if isinstance(token, str) else operator.index(token): float(value)  # keys of JSON are strings
+            for token, value in dict(given).items()
+        }
+    except (OverflowError, TypeError, ValueError):
         raise ParameterError(f"logit_bias must be {{token id: number}}, not {given!r}") from None
     for token, value in bias.items():
         if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
@@ -289,4 +301,6 @@ def _strings(name: str, given: str | Iterable[str]) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if any(not isinstance(text, str) or not text for text in texts):
         raise ParameterError(f"{name} must be a non-empty string or a list of them, not {given!r}")
+    if any(LONE_SURROGATE.search(text) for text in texts):
+        raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {given!r}")
     return texts

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -73,9 +74,7 @@ def load_audio(
     if isinstance(data, tuple):
         return _checked(_from_array(data, sample_rate, limits), "the waveform")
     if isinstance(data, bytes | bytearray | memoryview):
-        name = f"audio data of {memoryview(data).nbytes} bytes"
-        limits.check_size(memoryview(data).nbytes, name)
-        return _checked(_decode(io.BytesIO(data), name, sample_rate, limits), name)
+        return _from_bytes(data, sample_rate, limits)
     if hasattr(data, "read"):
         name = f'audio from "{getattr(data, "name", type(data).__name__)}"'
         return _checked(_decode(limits.read(data, name), name, sample_rate, limits), name)
@@ -84,7 +83,10 @@ def load_audio(
             f"audio of type {type(data).__name__} cannot be read: pass a path, the bytes of a file, a file opened to "
             "read bytes, or (waveform, sample_rate)"
         )
-    name = f'audio file "{os.fspath(data)}"'
+    try:
+        name = f'audio file "{os.fspath(data)}"'
+    except TypeError as error:
+        raise MediaError(f"audio of type {type(data).__name__} names no file: {error}") from None
     with _open(data, name) as file:
         try:
             rewindable = file if file.seekable() else limits.read(file, name)  # a pipe is not, and decoders rewind
@@ -92,6 +94,17 @@ def load_audio(
             return _checked(_decode(rewindable, name, sample_rate, limits), name)
         except OSError as error:
             raise MediaError(f"{name} cannot be read: {error.strerror or error}. Copy it to a file first") from None
+
+
+def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: AudioLimits) -> Waveform:
+    """The bytes of a file -> mono at the wanted rate."""
+    try:
+        num_bytes, file = memoryview(data).nbytes, io.BytesIO(data)
+    except (BufferError, ValueError) as error:  # not contiguous, released
+        raise MediaError(f"audio data in a {type(data).__name__} cannot be read: {error}. Pass bytes") from None
+    name = f"audio data of {num_bytes} bytes"
+    limits.check_size(num_bytes, name)
+    return _checked(_decode(file, name, sample_rate, limits), name)
 
 
 def _from_array(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
@@ -103,19 +116,24 @@ def _from_array(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) ->
     if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
         raise MediaError(f"audio came with a sample rate of type {type(rate).__name__}: {expected}")
     torch = sys.modules.get("torch")  # not loaded, then the waveform is no tensor
-    if torch is not None and isinstance(waveform, torch.Tensor):
-        waveform = waveform.detach().cpu()
-        waveform = (waveform.float() if waveform.is_floating_point() else waveform).numpy()  # numpy has no bfloat16
     try:
+        if torch is not None and isinstance(waveform, torch.Tensor):
+            waveform = waveform.detach().cpu()
+            waveform = (waveform.float() if waveform.is_floating_point() else waveform).numpy()  # numpy has no bfloat16
         samples = np.asarray(waveform)
-    except (TypeError, ValueError):
-        raise MediaError(f"the waveform is no array of numbers: {expected}") from None
+    except Exception as error:  # whatever a tensor without numbers raises, or an array's own conversion
+        kind = type(waveform).__name__
+        raise MediaError(f"the waveform of type {kind} is no array of numbers ({error}): {expected}") from None
     if not samples.size:
         samples = NO_SAMPLES
     if samples.ndim not in (1, 2):
         raise MediaError(f"the waveform has shape {list(samples.shape)}: {expected}")
     channels = samples[None] if samples.ndim == 1 else samples if samples.shape[0] <= samples.shape[1] else samples.T
-    return _resample([channels], float(rate), sample_rate, "the waveform", limits)
+    try:
+        rate = float(rate)
+    except OverflowError:
+        rate = math.inf
+    return _resample([channels], rate, sample_rate, "the waveform", limits)
 
 
 def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
@@ -253,7 +271,8 @@ def _mono(samples: npt.NDArray[Any]) -> Waveform:
 def _to_float(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Floats as float32, integer PCM scaled from its full scale to [-1, 1)."""
     if samples.dtype.kind == "f":
-        return samples.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # numbers beyond float32 are infinity, which is refused
+            return samples.astype(np.float32, copy=False)
     if samples.dtype.name not in PCM_FULL_SCALE:
         raise MediaError(
             f"the waveform has dtype {samples.dtype}: pass floats in [-1, 1], or PCM as {', '.join(PCM_FULL_SCALE)}"

@@ -13,6 +13,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from transept.errors import MediaError, ParameterError
+from transept.option_names import finite
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +31,7 @@ def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> Non
     """Raise ParameterError unless a limit is a number of this kind above 0, or None."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < float(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < finite(value) < math.inf:
         what = "an integer" if kind is Integral else "a number"
         raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
 
@@ -68,11 +69,11 @@ class AudioLimits:
     def read(self, file: BinaryIO, name: str) -> io.BytesIO:
         """All that a pipe gives, to be decoded.
 
-        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, and for a file that gives no
-        bytes.
+        Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, for a file that gives no
+        bytes, and for one that cannot be read.
         """
         held = io.BytesIO()
-        while piece := file.read(READ_BYTES):
+        while piece := _read(file, name):
             if not isinstance(piece, bytes):
                 raise MediaError(f'{name} gives {type(piece).__name__}, not bytes: open it with mode "rb"')
             held.write(piece)
@@ -113,3 +114,10 @@ class AudioLimits:
                     f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
                 )
             yield block
+
+
+def _read(file: BinaryIO, name: str) -> Any:
+    try:
+        return file.read(READ_BYTES)
+    except Exception as error:  # a stream is anybody's: closed, cut off, or broken in its own way
+        raise MediaError(f"{name} cannot be read: {type(error).__name__}: {error}") from error

@@ -46,7 +46,9 @@ def map_input(spec: ModelSpec, config: Any, modality: str, data: Any) -> MappedI
     mapper = f'the "{modality}" mapper of plugin family "{spec.name}"'
     if not isinstance(mapped, MappedInput):
         raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")
-    if not isinstance(mapped.num_tokens, int) or mapped.num_tokens < 1:
+    if not isinstance(mapped.kwargs, dict) or not all(isinstance(keyword, str) for keyword in mapped.kwargs):
+        raise PluginError(f"{mapper} returned kwargs that are no dict of the encoder's keyword arguments")
+    if isinstance(mapped.num_tokens, bool) or not isinstance(mapped.num_tokens, int) or mapped.num_tokens < 1:
         raise PluginError(f"{mapper} returned num_tokens={mapped.num_tokens!r}; it must be an int, 1 or more")
     return mapped
 

@@ -189,3 +189,17 @@ class ModelSpec:
             raise PluginError(
                 f'ModelSpec "{self.name}": model_class is {self.model_class!r}; write "package.module:ClassName"'
             )
+        for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
+            if not callable(getattr(self, name)):
+                raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')
+        for name in ("input_mappers", "weight_maps"):
+            if not isinstance(getattr(self, name), Mapping):
+                kind = type(getattr(self, name)).__name__
+                raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
+        for modality, mapper in self.input_mappers.items():
+            if not (callable(mapper) or isinstance(mapper, str)):
+                raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+        if not isinstance(self.speech, SpeechSpec | None):
+            raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
+        if not isinstance(self.text, TextSpec | None):
+            raise PluginError(f'ModelSpec "{self.name}": text must be a TextSpec or None, not {self.text!r}')

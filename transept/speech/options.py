@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError
-from transept.option_names import refuses_unknown
+from transept.option_names import finite, made_of, refuses_unknown
 from transept.speech.vad import VadOptions
 
 DEFAULT_MODEL = "openai/whisper-base"
@@ -154,7 +155,7 @@ class TranscriptionOptions:
         freeze(self, "clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps))
         freeze(self, "suppress_tokens", _token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
         if isinstance(self.vad_options, Mapping):
-            freeze(self, "vad_options", VadOptions(**self.vad_options))
+            freeze(self, "vad_options", made_of(VadOptions, "VadOptions has no", self.vad_options))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
             freeze(self, "initial_prompt", _token_ids("initial_prompt", self.initial_prompt, lowest=0))
         if self.task not in TASKS:
@@ -171,6 +172,10 @@ class TranscriptionOptions:
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
                 raise ParameterError(f"{name} must be text, not {value!r}")
+        for name in ("initial_prompt", "prefix", "hotwords"):
+            value = getattr(self, name)
+            if isinstance(value, str) and LONE_SURROGATE.search(value):
+                raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {value!r}")
         if not isinstance(self.vad_options, VadOptions):
             raise ParameterError(f"vad_options must be VadOptions or a dict of them, not {self.vad_options!r}")
 
@@ -185,14 +190,18 @@ class TranscriptionOptions:
                 continue
             whole = name in _COUNTS or name in ("no_repeat_ngram_size", "seed")
             kind = Integral if whole else Real
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= float(value) < math.inf:
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= finite(value) < math.inf:
                 raise ParameterError(
                     f"{name} must be {'an integer' if whole else 'a number'} of at least {low:g}, not {value!r}"
                 )
         for name in ("patience", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
-        if not self.temperatures or not all(0.0 <= value < math.inf for value in self.temperatures):
+        if (
+            not self.temperatures
+            or isinstance(self.temperature, bool)
+            or not all(0.0 <= finite(value) < math.inf for value in self.temperatures)
+        ):
             raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
         if len(self.temperatures) > MOST_TEMPERATURES:
             raise ParameterError(
@@ -220,7 +229,7 @@ def _numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
     values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
     try:
         return tuple(float(value) for value in values)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ParameterError(f"{name} must be numbers, such as (0.0, 10.0), not {given!r}") from None
 
 

@@ -59,6 +59,7 @@ class SpeechModel:
         self.languages = dict(self.spec.languages(self.config))
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
+        self.vocab_size = engine.shape.vocab_size
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
@@ -79,7 +80,7 @@ class SpeechModel:
         )
 
     def check(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for a language, a task, times or a prompt that this model does not have."""
+        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have."""
         self.opening_tokens(self.language_code(options.language), options)
         if options.word_timestamps and not self.alignment_heads:
             raise ParameterError("this model tells no times of words; leave word_timestamps=True out")
@@ -88,6 +89,10 @@ class SpeechModel:
         for name in ("initial_prompt", "hotwords"):
             if getattr(options, name) and self.tokens.start_of_previous is None:
                 raise ParameterError(f"this model takes no text before a window; leave {name} out, or try prefix")
+        prompt = () if isinstance(options.initial_prompt, str) else options.initial_prompt or ()
+        for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
+            if max(tokens, default=0) >= self.vocab_size:
+                raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
 
     def language_code(self, language: str | None) -> str | None:
         """The code of a language given by its code or its English name, in any case; None for None.

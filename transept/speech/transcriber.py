@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import count
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
@@ -104,8 +105,10 @@ class Transcriber:
         and each of its segments as soon as that is certain, in order of time.
         One that cannot be read, or that fails, gives its error. Raises ParameterError for a lone recording.
         """
-        if isinstance(audios, str | bytes | os.PathLike):
+        if _is_one_recording(audios):
             raise ParameterError("this takes a list of recordings; for a single one call transcribe()")
+        if not isinstance(audios, Iterable):
+            raise ParameterError(f"this takes a list of recordings, not {type(audios).__name__}")
         return self._results(audios, self._checked(options), progress, on_segment)
 
     @shows_options(TranscriptionOptions)
@@ -218,6 +221,13 @@ def _in_order(
             while turn in early:
                 yield early.pop(turn)
                 turn += 1
+
+
+def _is_one_recording(audios: Any) -> bool:
+    """Whether it is what `transcribe` takes, where a list of that is wanted."""
+    if isinstance(audios, tuple):  # (waveform, sample rate), or a tuple of recordings
+        return len(audios) == 2 and isinstance(audios[1], Real)
+    return isinstance(audios, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(audios, "read")
 
 
 def _has_no_samples(audio: AudioInput) -> bool:

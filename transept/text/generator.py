@@ -96,7 +96,7 @@ class TextGenerator:
         options: those of the task's method. Raises ParameterError at once for a bad one.
         """
         job = make_job(self.engine, task, **options)
-        return self._updates([documents] if isinstance(documents, str) else documents, job)
+        return self._updates(_several(documents), job)
 
     def _updates(self, documents: Iterable[str], job: TextJob) -> Generator[TextUpdate, None, None]:
         """What comes up, document after document; of those whose turn has not come it is kept."""
@@ -120,7 +120,7 @@ class TextGenerator:
     ) -> GeneratedText | list[GeneratedText]:
         """Every text, or the first error; all documents are encoded before any is computed."""
         job = make_job(self.engine, task, **options)
-        several = [documents] if isinstance(documents, str) else list(documents)
+        several = list(_several(documents))
         encoded = []
         for index, document in enumerate(several):
             try:
@@ -138,6 +138,15 @@ class TextGenerator:
     def _run(self, jobs: Iterable[Job]) -> Generator[tuple[int, Any], None, None]:
         """Run documents' jobs; twice as many as run at a time are started, so that the batch never runs dry."""
         return self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)
+
+
+def _several(documents: Any) -> Iterable[str]:
+    """Documents, of which one may stand alone. Raises PromptError for what is neither."""
+    if isinstance(documents, str):
+        return [documents]
+    if isinstance(documents, bytes) or not isinstance(documents, Iterable):
+        raise PromptError(f"a document is a string, and several are a list of them, not {type(documents).__name__}")
+    return documents
 
 
 def _with(event: str | GeneratedText | TranseptError, kept: TextUpdate) -> TextUpdate:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
 from transept.core.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, suggest
+from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
 from transept.option_names import refuse_unknown
 from transept.registry.spec import TextSpec, TextTask
 from transept.text.encoding import DocumentEncoder
@@ -51,6 +54,12 @@ def make_job(
     Raises ParameterError for an unknown task, language or option, or options that contradict each other.
     """
     refuse_unknown(f"{task} has no option", sampling, OPTIONS)
+    for name, flag in (("truncate", truncate), ("chunk", chunk)):
+        if not isinstance(flag, bool):
+            raise ParameterError(f"{name} must be True or False, not {flag!r}")
+    for name, language in (("source", source), ("target", target)):
+        if not isinstance(language, str | None):
+            raise ParameterError(f'{name} must be a language as the model names it, such as "en", not {language!r}')
     params = SamplingParams(**sampling)
     if params.n > 1 or (params.num_return_sequences or 1) > 1:
         raise ParameterError("a document gets one text; for several samples or hypotheses call Engine.generate")
@@ -73,22 +82,47 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
         raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
+    given = (engine.model_config, engine.tokenizer)
     if task == "translate" and spec.translate is not None:
-        return spec.translate(engine.model_config, engine.tokenizer, source, target)
+        return _asked(engine.spec.name, task, spec.translate, *given, source, target)
     if source is not None or target is not None:
         raise ParameterError(
             f'{task} with a "{engine.spec.name}" model takes no source and no target: documents go in as they are. '
             "Leave them out"
         )
     if task == "summarize" and spec.summarize is not None:
-        return spec.summarize(engine.model_config, engine.tokenizer)
+        return _asked(engine.spec.name, task, spec.summarize, *given)
     return TextTask({"summarize": "summarization", "translate": "translation", "generate": None}[task])
 
 
+def _asked(family: str, task: Task, answer: Callable[..., Any], *given: Any) -> TextTask:
+    """What a plugin says of a task. Raises PluginError for what is no TextTask, and for what it raises itself."""
+    where = f'the TextSpec of plugin family "{family}"'
+    try:
+        text_task = answer(*given)
+    except TranseptError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{where} cannot say how to {task}: {type(error).__name__}: {error}") from error
+    if not isinstance(text_task, TextTask):
+        raise PluginError(f"{where} answers {task} with a {type(text_task).__name__}; it must return a TextTask")
+    return text_task
+
+
 def _task_settings(engine: Engine, task: TextTask) -> dict[str, Any]:
-    """The task's settings in config.json, its prefix among them, and over them the family's own."""
+    """The task's settings in config.json, its prefix among them, and over them the family's own.
+
+    Raises CheckpointError for settings that no request could decode with.
+    """
     named = getattr(engine.model_config, "task_specific_params", None) or {}
-    return {**(named.get(task.name) or {}), **task.settings}
+    of_task = (named.get(task.name) or {}) if isinstance(named, Mapping) else named
+    file = Path(engine.config.model) / "config.json"
+    if not isinstance(of_task, Mapping) or not isinstance(of_task.get("prefix", ""), str):
+        raise CheckpointError(
+            f'"{file}": task_specific_params must be {{task: settings}}, prefix a text among them, not {named!r}'
+        )
+    check_generation_settings(of_task, file)
+    return {**of_task, **task.settings}
 
 
 def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any]) -> Any:
@@ -101,10 +135,14 @@ def _generation_config(engine: Engine, task: TextTask, settings: dict[str, Any])
     return config
 
 
-def _source_limit(engine: Engine, max_source_tokens: int | None) -> int:
+def _source_limit(engine: Engine, max_source_tokens: Any) -> int:
     """Encoder tokens of a document at most: all that the model has positions for and that one step may hold."""
     budget = engine.scheduler.config.max_encoder_tokens
     bound = min(budget, engine.shape.max_source_positions or budget)
-    if max_source_tokens is not None and not 0 < max_source_tokens <= bound:
+    if max_source_tokens is None:
+        return bound
+    if isinstance(max_source_tokens, bool) or not isinstance(max_source_tokens, int):
+        raise ParameterError(f"max_source_tokens must be an integer, not {max_source_tokens!r}")
+    if not 0 < max_source_tokens <= bound:
         raise ParameterError(f"max_source_tokens must be from 1 to {bound} with this model, not {max_source_tokens}")
-    return max_source_tokens or bound
+    return max_source_tokens

@@ -8,13 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, read_json
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, check_file, read_json
 from transept.core.checkpoints.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
+from transept.core.checkpoints.source import SMALL_FILES
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.errors import CheckpointError, PluginError, TranseptError
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedTokenizerBase
+
+MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
 
 
 def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConfig:
@@ -74,6 +77,11 @@ def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config
         raise
     except Exception as error:  # transformers validates generation options in many ways, a plugin in its own
         raise CheckpointError(f'cannot make a generation config of "{file}": {cause_of(error)}') from error
+    if not hasattr(settings, "to_dict"):
+        raise PluginError(
+            f'the weight map of "{file}" made a generation config of type {type(settings).__name__}; it must return a '
+            "GenerationConfig of transformers"
+        )
     check_generation_settings(settings.to_dict(), file)
     return settings
 
@@ -99,8 +107,12 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer beside the weights, or None when there is none.
 
     With tokenizer_config.json it is what AutoTokenizer makes of it; a lone tokenizer.json gives a tokenizer without
-    named special tokens. Raises CheckpointError when the files cannot be read, or make a tokenizer that cannot work.
+    named special tokens. Raises CheckpointError when the files cannot be read, are far too large, or make a tokenizer
+    that cannot work.
     """
+    for file in path.iterdir():
+        if SMALL_FILES.fullmatch(file.name) and file.is_file():
+            check_file(file, MOST_TOKENIZER_BYTES)
     try:
         tokenizer = _tokenizer(path)
         if tokenizer is not None:  # some faults show when it is used

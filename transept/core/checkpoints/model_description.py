@@ -55,11 +55,32 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     if checkpoint.format not in spec.weight_maps:
         known = ", ".join(sorted(spec.weight_maps)) or "none"
         raise CheckpointError(f'"{path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}')
-    weight_map: WeightMap = resolve(spec.weight_maps[checkpoint.format])
+    weight_map = _imported(spec, spec.weight_maps[checkpoint.format])
+    if not isinstance(weight_map, WeightMap):
+        kind = type(weight_map).__name__
+        raise PluginError(
+            f'the {checkpoint.format} weight map of plugin family "{spec.name}" is a {kind}, no WeightMap'
+        )
     config = load_config(checkpoint, weight_map)
-    model_class: type[ForConditionalGeneration] = resolve(spec.model_class)
+    model_class = _imported(spec, spec.model_class)
+    if not (isinstance(model_class, type) and issubclass(model_class, ForConditionalGeneration)):
+        raise PluginError(
+            f'"{spec.model_class}" of plugin family "{spec.name}" is no subclass of ForConditionalGeneration'
+        )
     shape = _model_shape(model_class, config, checkpoint)
     return ModelDescription(spec, checkpoint, weight_map, config, model_class, shape)
+
+
+def _imported(spec: ModelSpec, reference: Any) -> Any:
+    """What a reference of a plugin's names. Raises PluginError for one that cannot be imported."""
+    try:
+        return resolve(reference)
+    except PluginError:
+        raise
+    except Exception as error:  # of a plugin's module, or of what that imports
+        raise PluginError(
+            f'"{reference}" of plugin family "{spec.name}" cannot be imported: {cause_of(error)}'
+        ) from error
 
 
 def _model_shape(model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint) -> ModelShape:
@@ -68,7 +89,7 @@ def _model_shape(model_class: type[ForConditionalGeneration], config: Any, check
     Raises CheckpointError for a config of which the model class makes no shape.
     """
     try:
-        return model_class.shape(config)
+        shape: Any = model_class.shape(config)
     except PluginError:
         raise
     except Exception as error:
@@ -76,6 +97,9 @@ def _model_shape(model_class: type[ForConditionalGeneration], config: Any, check
         with suppress(Exception):
             model_class.shape(read)
         raise _undescribed(model_class, checkpoint, error, read) from error
+    if not isinstance(shape, ModelShape):
+        raise PluginError(f"{model_class.__name__}.shape returned {type(shape).__name__}; it must return a ModelShape")
+    return shape
 
 
 def check_default_prompt(described: ModelDescription) -> None:
@@ -101,7 +125,7 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
     model_class, config, checkpoint = described.model_class, described.config, described.checkpoint
     try:
         with SizeLimit(checkpoint):
-            return model_class(config, context)
+            model = model_class(config, context)
     except (PluginError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -109,6 +133,9 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
         with suppress(Exception), SizeLimit(checkpoint):
             model_class(read, context)
         raise _undescribed(model_class, checkpoint, error, read) from error
+    if "_modules" not in vars(model):
+        raise PluginError(f"{model_class.__name__}.__init__ does not call super().__init__(config, context)")
+    return model
 
 
 def _check_prompt(spec: ModelSpec, config: Any, vocab_size: int) -> None:
@@ -117,6 +144,8 @@ def _check_prompt(spec: ModelSpec, config: Any, vocab_size: int) -> None:
         prompt: list[Any] = list(spec.default_decoder_prompt(config))
     except PromptError:  # a family that always wants one from the user
         return
+    if not prompt:
+        raise CheckpointError("the default decoder prompt holds no token")
     for token in prompt:
         if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
             raise CheckpointError(

@@ -74,5 +74,8 @@ class WeightMap:
 def _first_target(rules: tuple[tuple[str, str], ...], name: str) -> str | None:
     for regex, target in rules:
         if match := re.fullmatch(regex, name):
-            return match.expand(target)
+            try:
+                return match.expand(target)
+            except (re.error, IndexError) as error:
+                raise PluginError(f'weight map: "{target}" does not fit "{regex}": {error}') from None
     return None

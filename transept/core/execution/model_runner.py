@@ -71,6 +71,7 @@ class ModelRunner:
         self.graphs = graphs
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
+        self.vocab_size = model.shape(model.config).vocab_size
 
     @torch.inference_mode()
     def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -123,7 +124,10 @@ class ModelRunner:
         probes = PromptProbes(step, metadata, self.cache.layers)
         self.cache.wait()
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
-        logits = self.model.compute_logits(self._last_rows(hidden, metadata))
+        _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)
+        last_rows = self._last_rows(hidden, metadata)
+        logits = self.model.compute_logits(last_rows)
+        _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
         probes.read(hidden, self.model.compute_logits)
         return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
 
@@ -246,6 +250,15 @@ def _check_encoded(model: ForConditionalGeneration, newcomers: list[EncoderInput
             f"{encode} returned {len(hidden)} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
             f"(num_tokens={lengths}): correct one of the two"
         )
+
+
+def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> None:
+    """Raise PluginError for what is no tensor [rows, width]. width: None for any."""
+    if not isinstance(returned, Tensor):
+        raise PluginError(f"{method} returned {type(returned).__name__}; it must return a tensor")
+    if returned.dim() != 2 or len(returned) != rows or width not in (None, returned.shape[1]):
+        wanted = f"[{rows}, {'hidden size' if width is None else width}]"
+        raise PluginError(f"{method} returned {[*returned.shape]}; it must return {wanted}")
 
 
 def _chunks(newcomers: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:

@@ -6,6 +6,7 @@ Audio is measured as it is read and decoded (`transept.multimodal.audio_limits`)
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from transept.multimodal.audio import Waveform
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
 
 
 @refuses_unknown("there is no limit")
@@ -66,12 +68,17 @@ class Limits:
         return load_audio(data, sample_rate, **self.audio())
 
     def check_text(self, text: str, what: str = "the text") -> None:
-        """Raise PromptError for more than max_text_characters. what: begins the message."""
+        """Raise PromptError for more than max_text_characters, and for what is no Unicode. what: begins the message."""
         limit = self.max_text_characters
         if limit is not None and len(text) > limit:
             raise PromptError(
                 f"{what} has {len(text)} characters, more than the {limit} of max_text_characters: split it, or raise "
                 "that limit"
+            )
+        if found := LONE_SURROGATE.search(text):
+            raise PromptError(
+                f"{what} holds half a surrogate pair at character {found.start()}, which is no text: decode it with "
+                'errors="replace"'
             )
 
 

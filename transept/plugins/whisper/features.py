@@ -25,11 +25,17 @@ def map_features(data: Any, config: Any) -> MappedInput:
     """A slice of `recording_features`, padded with zeros to the length that the encoder was trained on.
 
     data: float32 [num_mel_bins, up to 2 x max_source_positions]. config: a WhisperConfig.
-    Raises MediaError for features of another shape.
+    Raises MediaError for features of another shape or kind.
     """
     import torch
 
     window = config.max_source_positions * FRAMES_PER_TOKEN  # frames
+    if isinstance(data, torch.Tensor) and not (
+        data.is_floating_point() and data.layout is torch.strided and not data.is_meta
+    ):
+        raise MediaError(
+            f"audio_features must be a dense tensor of floats, not {data.dtype} with {data.layout} on {data.device}"
+        )
     if not isinstance(data, torch.Tensor) or data.ndim != 2 or data.shape[0] != config.num_mel_bins:
         shape = list(getattr(data, "shape", ())) or type(data).__name__
         raise MediaError(f"audio_features must be a tensor [{config.num_mel_bins}, frames], not {shape}")

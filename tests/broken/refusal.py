@@ -1,0 +1,78 @@
+"""How a row of the tables here is judged: the call is refused with a TranseptError, soon and in little memory.
+
+Time is this process's processor time, which a busy machine does not stretch, and counts from the call; what a first
+call imports and compiles is paid by the fixtures. Calls that could block are `watched` as well.
+"""
+
+import resource
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transept.errors import TranseptError
+
+MOST_SECONDS = 2.0  # of processor time
+MOST_KILOBYTES = 500_000  # that the process may grow by
+PATIENCE = 20.0  # seconds after which a call that could block counts as blocked
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+Table = dict[str, tuple[Callable[..., Any], str]]  # what is broken -> (the call, what the message names)
+
+
+def table(rows: Table) -> Any:
+    """Decorator of a test that takes `call` and `names`: one test a row."""
+    return pytest.mark.parametrize(("call", "names"), rows.values(), ids=list(rows))
+
+
+def refused(call: Callable[[], Any], names: str) -> TranseptError:
+    """The TranseptError of a call, whose message holds `names` in any case."""
+    before, since = forget_peak(), time.process_time()
+    with pytest.raises(TranseptError) as raised:
+        call()
+    seconds, kilobytes = time.process_time() - since, peak() - before
+    message = str(raised.value)
+    assert message.strip()
+    assert names.casefold() in message.casefold()
+    assert seconds < MOST_SECONDS
+    assert kilobytes < MOST_KILOBYTES
+    return raised.value
+
+
+def watched(call: Callable[[], Any]) -> Any:
+    """What a call returns or raises, made in a thread that is given up when it blocks."""
+    outcome: list[Any] = []
+
+    def make() -> None:
+        try:
+            outcome.append(call())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert outcome, f"it still blocks after {PATIENCE:g} seconds"
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def forget_peak() -> int:
+    """Let the process's peak of memory be what it holds now, where the system can. Returns the peak, in KiB."""
+    with suppress(OSError):  # on another system the peak so far counts, and growth beyond it
+        CLEAR_REFS.write_text("5")  # proc(5)
+    return peak()
+
+
+def peak() -> int:
+    """The most memory that the process has held, in KiB."""
+    if STATUS.exists():
+        for line in STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
