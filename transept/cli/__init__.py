@@ -41,11 +41,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(printable(f"transept: {type(error).__name__}: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        _leave_threads(130)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes at its end
         return 141
     return code
+
+
+def _leave_threads(code: int) -> None:
+    """End the process at once where other threads may be reading or computing still: nothing waits for that."""
+    offload = sys.modules.get("transept.core.offload")
+    if offload is not None and offload.has_threads():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _parser() -> argparse.ArgumentParser:

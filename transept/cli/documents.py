@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import add_engine_options, engine_options
-from transept.cli.printable import printable
+from transept.cli.printable import printable, printable_name
 from transept.errors import PromptError, TranseptError
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
         if isinstance(update.result, TranseptError):
             if not document.blank_line:
                 num_failed += 1
-                print(printable(f"transept: {document.name}: {update.result}"), file=sys.stderr, flush=True)
+                name = printable_name(document.name)
+                print(printable(f"transept: {name}: {update.result}"), file=sys.stderr, flush=True)
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens
@@ -159,7 +160,8 @@ class _Documents:
                 reason = error.strerror if isinstance(error, OSError) else error
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
-                print(printable(f"transept: {file}: cannot read it: {reason}"), file=sys.stderr, flush=True)
+                message = printable(f"transept: {printable_name(file)}: cannot read it: {reason}")
+                print(message, file=sys.stderr, flush=True)
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):
@@ -195,7 +197,7 @@ class _Output:
             return
         text = update.text if self.arguments.stream else generated.text if generated else ""
         if (text or generated) and not self.begun and len(self.arguments.files) > 1 and document.line is None:
-            print(printable(f"{document.file}: "), end="")
+            print(f"{printable_name(document.file)}: ", end="")
         self.begun = update.result is None and (self.begun or bool(text))
         ended = generated is not None or (failed and document.line is not None)
         text = text if document.line is None else text.replace("\n", " ")

@@ -20,6 +20,11 @@ def printable(text: object) -> str:
     return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
+def printable_name(name: object) -> str:
+    """A file's name, printable and on one line."""
+    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
 class PrintableFormatter(logging.Formatter):
     """The message of a log record, printable."""
 

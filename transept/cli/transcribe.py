@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.engine_options import add_engine_options, engine_options
-from transept.cli.printable import printable
+from transept.cli.printable import printable, printable_name
 from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
 from transept.errors import TranseptError
 
@@ -97,7 +97,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 error = result if isinstance(result, TranseptError) else _write(arguments, file, outputs[index], result)
                 if error is not None:
                     num_failed += 1
-                    print(printable(f"transept: {file}: {error}"), file=sys.stderr, flush=True)
+                    print(printable(f"transept: {printable_name(file)}: {error}"), file=sys.stderr, flush=True)
                 while turn in done:
                     _print(arguments, arguments.files[turn], done.pop(turn))
                     if printer is not None:
@@ -145,7 +145,7 @@ def _print(arguments: argparse.Namespace, file: str, result: Transcript | Transe
         print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and not arguments.verbose:
         several = len(arguments.files) > 1
-        print(printable(f"{file}: {result.text}" if several else result.text), flush=True)
+        print(printable(f"{printable_name(file)}: {result.text}" if several else result.text), flush=True)
 
 
 def _write(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
@@ -156,7 +156,7 @@ def _write(arguments: argparse.Namespace, file: str, paths: Sequence[Path], tran
         except OSError as error:
             return f"cannot write {path}: {error.strerror}"
     if paths:
-        print(printable(f"{file}: wrote {', '.join(map(str, paths))}"), file=sys.stderr, flush=True)
+        print(f"{printable_name(file)}: wrote {', '.join(map(printable_name, paths))}", file=sys.stderr, flush=True)
     return None
 
 
@@ -187,7 +187,7 @@ class _SegmentPrinter:
         from transept.speech.writers import clock
 
         if not self.has_begun and len(self.files) > 1:
-            print(printable(f"{self.files[self.turn]}:"))
+            print(f"{printable_name(self.files[self.turn])}:")
         self.has_begun = True
         start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
         print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)

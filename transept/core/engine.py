@@ -147,6 +147,7 @@ class Engine:
         if not isinstance(request_id, str):
             raise ParameterError(f"request_id must be a string, not {request_id!r}")
         with self._owned():
+            self.executor.check_open()
             self.runner.check_queue()
             group = self.inputs(request_id, Request(prompt, sampling_params, generation_config))
             self.runner.call(lambda: self.runner.tasks.add_bare(request_id, group))

@@ -5,6 +5,7 @@ Made by the engine; the engine's own `generate`, transcription and text tasks ru
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -15,9 +16,9 @@ from typing import Any, TypeVar
 from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.job_tasks import JobTasks
-from transept.core.jobs import Channel, Crash, Job
+from transept.core.jobs import Channel, Crash, Job, check_job
 from transept.core.offload import OffloadPool
-from transept.errors import QueueFullError
+from transept.errors import ForkedProcessError, ParameterError, QueueFullError
 
 LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, should an interruption have cost it the news
 
@@ -45,6 +46,7 @@ class JobRunner:
         self._driver: int | None = None  # the thread that drives the engine
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
         self._pool = OffloadPool(OFFLOAD_THREADS)
+        self._pid = os.getpid()
         self._offloaded: set[Future[Any]] = set()  # under way, or on its way back through the inbox
 
     def run(
@@ -59,6 +61,8 @@ class JobRunner:
         Closing the iterator, or an exception that is no TranseptError, closes these jobs and aborts their requests.
         Raises QueueFullError before anything is read.
         """
+        if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
+            raise ParameterError(f"max_jobs must be an integer of at least 1, not {max_jobs!r}")
         self.check_queue()
         channel = Channel()
         remaining = enumerate(jobs)
@@ -90,6 +94,7 @@ class JobRunner:
 
     def submit(self, job: Job, channel: Channel | None = None, index: int = 0) -> Channel:
         """Start a job. channel: where its events go, with its index; None: a new one. Returns the channel."""
+        check_job(job)
         channel = Channel() if channel is None else channel
         channel.unfinished.add(index)
         self._put(partial(self.tasks.start, job, channel, index))
@@ -97,17 +102,22 @@ class JobRunner:
         return channel
 
     def read(self, channel: Channel) -> tuple[int, Any]:
-        """The next event of a channel's jobs. Drives the engine until it comes, unless another thread does."""
-        if self._drives():
-            raise RuntimeError("a job waits for others by yielding them (Submit, Gather), not by calling the engine")
+        """The next event of a channel's jobs. Drives the engine until it comes, unless another thread does.
+
+        Each job's last event is its result, its TranseptError, or a Crash with any other exception. Raises
+        ParameterError when no job is left that could have another one.
+        """
+        self._check_may_wait()
         while not channel.events:
             channel.expect()
             if channel.events:
                 break
+            if not channel.unfinished:
+                raise ParameterError("all jobs of this channel have ended, or were closed, and their events are read")
             try:
                 self._drive_or_queue(channel)
                 if self._drives():
-                    while not channel.events:
+                    while not channel.events and channel.unfinished:
                         self._turn(channel)
                 else:
                     channel.wait(LONGEST_WAIT)
@@ -125,9 +135,9 @@ class JobRunner:
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
-        if self._drives():
-            return function()
+        self._check_may_wait()
         channel, outcome = Channel(), Future[Result]()
+        channel.unfinished.add(0)
 
         def answer() -> None:
             if outcome.done():
@@ -140,10 +150,26 @@ class JobRunner:
                     raise
             finally:
                 channel.post(0, None)
+                channel.unfinished.discard(0)
 
         self._put(answer)
         self.read(channel)
         return outcome.result()
+
+    def _check_may_wait(self) -> None:
+        """Raise an error where a thread would wait for itself, or for one that is gone."""
+        if os.getpid() != self._pid:
+            raise ForkedProcessError(
+                "this engine was made in the process that this one was forked from, and its threads stayed there. "
+                'Start processes with multiprocessing.get_context("spawn"), and make the engine in them'
+            )
+        if self._drives():
+            raise RuntimeError(
+                "the engine is used in the middle of its own step: a job waits for others by yielding them (Submit, "
+                "Gather), and a logits processor for nobody"
+            )
+        if self._pool.runs_this_thread():
+            raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit for that")
 
     def _turn(self, channel: Channel) -> None:
         """Do what waits in the inbox and, unless that was for this channel, step the engine once."""

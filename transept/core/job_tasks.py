@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
-from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait
+from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
 from transept.core.sequence import SequenceGroup
 from transept.errors import RequestFailedError, TranseptError
@@ -88,6 +88,7 @@ class JobTasks:
         for task in self._roots.pop(channel, set()):
             self._drop(task)
         channel.unfinished.clear()
+        channel.wake()
 
     def add_bare(self, request_id: str, request: SequenceGroup) -> None:
         """Queue a request of the engine's user. Raises what EngineCore.add raises."""
@@ -136,6 +137,8 @@ class JobTasks:
         assert parent.waiting_children is not None
         try:
             job = next(parent.waiting_children, None)
+            if job is not None:
+                check_job(job)
         except Exception as error:  # of what makes the jobs
             self._close_children(parent)
             self._advance(parent, error=error)

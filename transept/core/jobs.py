@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from transept.core.input_processor import Request
+from transept.errors import ParameterError
 
 Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
 
@@ -37,6 +38,11 @@ class Submit:
     requests: Sequence[Request]
     stream: bool = False
 
+    def __post_init__(self) -> None:
+        requests: Any = self.requests
+        if not isinstance(requests, Sequence) or not all(isinstance(each, Request) for each in requests):
+            raise ParameterError(f"Submit takes a list of Requests, not {requests!r:.100}")
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -49,6 +55,10 @@ class Offload:
 
     function: Callable[[], Any]
 
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ParameterError(f"Offload takes a function without arguments, not {self.function!r:.100}")
+
 
 @dataclass(frozen=True)
 class Gather:
@@ -59,6 +69,15 @@ class Gather:
     """
 
     jobs: Iterable[Job]
+
+
+def check_job(job: Any) -> None:
+    """Raise ParameterError for what is no job, or has been started."""
+    if not isinstance(job, Generator):
+        raise ParameterError(f"a job is a generator, such as `work()` of `def work(): yield ...`, not {job!r:.100}")
+    started = getattr(job, "gi_suspended", False) or getattr(job, "gi_running", False)
+    if started or getattr(job, "gi_frame", job) is None:
+        raise ParameterError("a job runs once, and this one has been started, or closed, before")
 
 
 class Channel:

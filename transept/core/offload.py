@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+LONGEST_WAIT = 5.0  # seconds that the end of the process waits for what is being computed
+
+_pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
+
 Work: TypeAlias = tuple[Future[Any], Callable[[], Any]] | None  # None ends a thread
+
+
+def has_threads() -> bool:
+    """Whether any pool has started threads, which may be at work."""
+    return any(pool.threads for pool in _pools)
 
 
 class OffloadPool:
     """Calls functions in threads, which start as they are needed and end with the pool.
 
     They are daemons, unlike those of ThreadPoolExecutor: a function that waits for ever, such as for a pipe that nobody
-    writes to, keeps no process from ending.
+    writes to, keeps no process from ending, though for LONGEST_WAIT.
     """
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
         self._queue: SimpleQueue[Work] = SimpleQueue()
-        self._num_started = 0
-        weakref.finalize(self, _end, self._queue, num_threads)
+        self.threads: list[threading.Thread] = []
+        self.end = weakref.finalize(self, _end, self._queue, self.threads)
+        _pools.add(self)
+
+    def runs_this_thread(self) -> bool:
+        """Whether the calling thread is one of the pool's."""
+        return threading.current_thread() in self.threads
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         """Call a function as soon as a thread is free. Called by one thread at a time."""
         future = Future[Any]()
         self._queue.put((future, function))
-        if self._num_started < self.num_threads:
-            self._num_started += 1
-            name = f"transept-offload-{self._num_started}"
-            threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True).start()
+        if len(self.threads) < self.num_threads:
+            name = f"transept-offload-{len(self.threads) + 1}"
+            self.threads.append(threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True))
+            self.threads[-1].start()
         return future
 
 
@@ -51,6 +67,17 @@ def _work(queue: SimpleQueue[Work]) -> None:
         del future, function  # what they hold is not kept while the thread waits
 
 
-def _end(queue: SimpleQueue[Work], num_threads: int) -> None:
-    for _ in range(num_threads):
+def _end(queue: SimpleQueue[Work], threads: list[threading.Thread]) -> None:
+    for _ in threads:
         queue.put(None)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Let what is being computed come to its end with the process: a thread that dies in native code aborts it."""
+    deadline = time.monotonic() + LONGEST_WAIT
+    pools = list(_pools)
+    for pool in pools:
+        pool.end()
+    for thread in [thread for pool in pools for thread in pool.threads]:
+        thread.join(max(0.0, deadline - time.monotonic()))

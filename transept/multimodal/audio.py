@@ -76,7 +76,8 @@ def load_audio(
     if isinstance(data, bytes | bytearray | memoryview):
         return _from_bytes(data, sample_rate, limits)
     if hasattr(data, "read"):
-        name = f'audio from "{getattr(data, "name", type(data).__name__)}"'
+        own = getattr(data, "name", None)
+        name = f'audio from "{own}"' if isinstance(own, str) else "audio from an open file"
         return _checked(_decode(limits.read(data, name), name, sample_rate, limits), name)
     if not isinstance(data, str | os.PathLike):
         raise MediaError(

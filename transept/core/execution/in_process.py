@@ -31,6 +31,10 @@ class InProcessExecutor(Executor):
             raise TranseptError(CLOSED)
         return self._worker
 
+    def check_open(self) -> None:
+        """Raise TranseptError once it is closed."""
+        _ = self.worker
+
     def issue(self, step: StepInput) -> int:
         """See Executor."""
         issued = self.worker.issue(step, self._issued.get(self._number))

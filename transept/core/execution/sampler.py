@@ -149,8 +149,8 @@ class Sampler:
         if params.begin_suppress_tokens:
             begin = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == int(_forces_bos(row))]
             _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
-        for processor in params.logits_processors:
-            processor(logits, [row.data for row in rows])
+        if params.logits_processors:
+            _call_processors(logits, params, rows)
         if params.forced_bos_token_id is not None:
             first = [i for i, row in enumerate(rows) if _forces_bos(row) and not row.data.output_token_ids]
             self._force(logits, first, (params.forced_bos_token_id,))
@@ -171,6 +171,21 @@ class Sampler:
         if token_ids not in self._index_cache:
             self._index_cache[token_ids] = upload(token_ids, self.device)
         return self._index_cache[token_ids]
+
+
+def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
+    """Let a request's processors change [rows, vocabulary] in place.
+
+    They are a user's: what they get besides the numbers are copies. Raises ValueError for a changed shape.
+    """
+    data = [
+        SequenceData([*row.data.prompt_token_ids], [*row.data.output_token_ids], row.data.sample_index) for row in rows
+    ]
+    for processor in params.logits_processors:
+        given = logits.view_as(logits)
+        processor(given, data)
+        if given.shape != logits.shape or given.data_ptr() != logits.data_ptr():
+            raise ValueError(f"{processor!r} changed the logits' shape or memory; it must change numbers in place")
 
 
 def _alike(kinds: list[tuple[SamplingParams, int]]) -> list[list[int]]:
