@@ -2,6 +2,8 @@
 
 import gc
 import random
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -468,3 +470,114 @@ def test_an_interrupt_in_one_thread_costs_another_one_job_at_most(engine: Engine
             assert run(WORDS) == {0: right(WORDS)}, struck
             assert not engine.has_unfinished_requests
     assert num_lost < 15
+
+
+def test_an_ended_channel_says_so_and_closing_one_wakes_its_reader(engine: Engine) -> None:
+    def endless():
+        while True:
+            yield Submit([Request(WORDS[0], GREEDY)])
+
+    channel = engine.runner.submit(tells("one"))
+    assert [engine.runner.read(channel) for _ in range(2)] == [(0, "one"), (0, ("one",))]
+    with pytest.raises(ParameterError, match="have ended"):
+        engine.runner.read(channel)
+    channel = engine.runner.submit(endless())
+    begun = threading.Event()
+
+    def read() -> None:
+        begun.set()
+        engine.runner.read(channel)
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert begun.wait(60)
+        engine.generate(WORDS[1], GREEDY)
+        engine.runner.close(channel)
+        with pytest.raises(ParameterError, match="have ended"):
+            reading.result(60)
+
+
+def test_an_offloaded_function_cannot_wait_for_its_engine(engine: Engine) -> None:
+    def job():
+        return (yield Offload(lambda: engine.generate(WORDS[0], GREEDY)))
+
+    for count in (1, 5):
+        with pytest.raises(RuntimeError, match="offloaded function"):
+            list(engine.runner.run([job() for _ in range(count)], max_jobs=count))
+
+
+def test_what_is_no_job_is_explained(engine: Engine) -> None:
+    started = tells("one")
+    next(started)
+
+    def submits(requests):
+        yield Submit(requests)
+
+    def gathers(jobs):
+        yield Gather(jobs)
+
+    for job, message in (
+        (5, "a job is a generator"),
+        (tells, "a job is a generator"),
+        (started, "has been started"),
+        (submits(Request("a")), "list of Requests"),
+        (submits(["a"]), "list of Requests"),
+        (gathers([tells]), "a job is a generator"),
+    ):
+        try:
+            ((_, error),) = engine.runner.run([job], max_jobs=1)
+        except ParameterError as refusal:
+            error = refusal
+        assert message in str(error)
+    for max_jobs in (0, -1, 1.5, True, "3"):
+        with pytest.raises(ParameterError, match="max_jobs"):
+            list(engine.runner.run([tells("one")], max_jobs=max_jobs))
+
+
+def test_a_process_forked_while_threads_use_the_engine_is_told(tmp_path: Path) -> None:
+    script = """
+import os, sys, threading
+from transept import Engine, ForkedProcessError, SamplingParams
+engine = Engine(sys.argv[1])
+params = SamplingParams(temperature=0.0, max_tokens=200, ignore_eos=True)
+begun = threading.Event()
+def use():
+    begun.set()
+    engine.generate(["g2p: engine"] * 8, params)
+thread = threading.Thread(target=use)
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    try:
+        list(engine.runner.run([(each for each in [])], max_jobs=1))
+    except ForkedProcessError as error:
+        os._exit(17 if "spawn" in str(error) else 18)
+    os._exit(19)
+_, status = os.waitpid(child, 0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    checkpoint = str(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    done = subprocess.run([sys.executable, "-c", script, checkpoint], timeout=120, check=False)
+    assert done.returncode == 17
+
+
+def test_the_end_of_a_process_waits_for_what_is_computed_beside_the_engine() -> None:
+    """Else the thread would die in native code, and abort the process."""
+    script = """
+import sys, time, torch
+from transept import Engine, Offload
+engine = Engine(sys.argv[1])
+def spin():
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        torch.ones(200, 200) @ torch.ones(200, 200)
+def job():
+    yield "begun"
+    yield Offload(spin)
+events = engine.runner.run([job()], max_jobs=1)
+next(events)
+"""
+    checkpoint = str(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    assert subprocess.run([sys.executable, "-c", script, checkpoint], timeout=120, check=False).returncode == 0

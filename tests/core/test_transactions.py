@@ -294,3 +294,25 @@ def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engin
         engine.block_manager.check_integrity()
     assert len(places) > 30
     assert failures < 30
+
+
+@pytest.mark.parametrize("meddle", ["turns", "steps", "clears"])
+def test_a_processor_that_meddles_hurts_itself_alone(engine: Engine, alone: Callable, meddle: str) -> None:
+    def meddles(logits: Any, rows: Any) -> None:
+        if meddle == "turns":
+            logits.t_()
+        elif meddle == "steps":
+            engine.step()
+        else:
+            rows[0].output_token_ids.clear()
+
+    for index, word in enumerate(WORDS[:4]):
+        engine.add_request(word, word, KINDS[index])
+    engine.add_request("bad", WORDS[0], dataclasses.replace(GREEDY, logits_processors=[meddles]))
+    finished = run(engine)
+    for index, word in enumerate(WORDS[:4]):
+        assert results(finished[word]) == alone(word, KINDS[index])
+    if meddle == "clears":  # a copy
+        assert results(finished["bad"]) == alone(WORDS[0], GREEDY)
+    else:
+        assert isinstance(finished["bad"].error, RequestFailedError)

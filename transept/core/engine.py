@@ -48,6 +48,7 @@ class Engine:
     threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
 
     spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare.
+    runner: runs jobs; see docs/jobs.md.
     """
 
     @shows_options(EngineConfig)

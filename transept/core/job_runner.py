@@ -175,7 +175,7 @@ class JobRunner:
         """Do what waits in the inbox and, unless that was for this channel, step the engine once."""
         self._drain()
         self.tasks.start_children()
-        if channel.events:
+        if channel.events or not channel.unfinished:
             return
         if self.tasks.core.has_unfinished:
             self.tasks.step()

@@ -56,7 +56,9 @@ class SamplingParams:
         of several, that comes as the last one when max_tokens is reached.
     logits_processors: called in turn as ``processor(logits, rows)`` after the suppressions above, to change logits in
         place: float32 [rows, vocabulary], and each row's SequenceData with its prompt_token_ids and output_token_ids.
-        Requests with equal ones share a call, so let them be hashable and equal where they do the same. A beam search
+        Requests with equal ones share a call, so let them be hashable and equal where they do the same. The lists are
+        copies; the tensor keeps its shape and memory. One that raises ends its request. NaN is not looked for; where
+        nothing but minus infinity is left, any token may come. A beam search
         normalises what they leave.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
     eos_token_ids: the end-of-sequence tokens. Default: the checkpoint's. ignore_eos: go on after them.
