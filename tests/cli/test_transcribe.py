@@ -194,7 +194,13 @@ def test_inputs_that_would_overwrite_each_other_are_refused_at_once(clips: list[
 
 def test_an_interrupt_ends_a_wait_for_standard_input(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "transept", "transcribe", "-", "--model", MODEL]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+    def heed_interrupts() -> None:  # which what runs in the background is started without
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(bytes(1 << 20))  # more than a pipe holds, so that it is being read when this returns
         process.stdin.flush()

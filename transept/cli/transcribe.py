@@ -114,8 +114,13 @@ def transcribe(arguments: argparse.Namespace) -> int:
 def _audios(files: Sequence[str]) -> Iterator[Any]:
     """What `load_audio` takes: it reads standard input itself, and no further than its limit."""
     for file in files:
+        if file != STDIN:
+            yield file
+            continue
         # Unbuffered: Python, when it is interrupted, ends only once no thread reads the buffered one.
-        yield open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) if file == STDIN else file  # noqa: SIM115
+        standard_input: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
+        standard_input.name = "<stdin>"
+        yield standard_input
 
 
 def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
