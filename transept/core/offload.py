@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from transept.core.openmp import end_openmp_threads
+
 LONGEST_WAIT = 5.0  # seconds that the end of the process waits for what is being computed
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
@@ -60,8 +62,10 @@ def _work(queue: SimpleQueue[Work]) -> None:
             try:
                 result = function()
             except BaseException as error:
+                end_openmp_threads()
                 future.set_exception(error)
             else:
+                end_openmp_threads()  # before the engine goes on, whose loops they would slow
                 future.set_result(result)
                 del result
         del future, function  # what they hold is not kept while the thread waits

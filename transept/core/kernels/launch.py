@@ -5,7 +5,6 @@ Importing a kernel starts no thread. Those that run kernels do not survive a for
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,10 +15,10 @@ import numba
 import torch
 from torch import Tensor
 
+from transept.core.openmp import end_openmp_threads
 from transept.errors import ForkedProcessError
 
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}  # sums in any order; infinities and NaNs keep their meaning
-PAUSE_HARD = 2  # omp_pause_hard of OpenMP 5.0, section 3.5.2: with threads' own memory
 EXACT = {"contract"}  # a product may be added without being rounded before
 
 
@@ -87,18 +86,6 @@ def _threads_started() -> bool:
     return True
 
 
-def _end_openmp_threads() -> None:
-    """End what GNU OpenMP has started for this thread; PyTorch's next operator starts it again.
-
-    A forked child would wait for these threads for ever.
-    """
-    try:
-        library = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
-        library.omp_pause_resource_all(PAUSE_HARD)
-    except (OSError, AttributeError):  # another OpenMP, which survives a fork, or GNU's before GCC 9
-        return
-
-
 def _note_fork() -> None:
     global _forked_from_threads, _turn
     _forked_from_threads, _turn = _threads_started(), Lock()
@@ -107,4 +94,4 @@ def _note_fork() -> None:
 _turn = Lock()
 _forked_from_threads = False
 if hasattr(os, "register_at_fork"):  # where processes fork
-    os.register_at_fork(before=_end_openmp_threads, after_in_child=_note_fork)
+    os.register_at_fork(before=end_openmp_threads, after_in_child=_note_fork)
