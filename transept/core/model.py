@@ -60,12 +60,12 @@ class ForConditionalGeneration(nn.Module):
         attn_metadata: AttentionMetadata,
         **multimodal_kwargs: list[Tensor],
     ) -> Tensor:
-        """Run the encoder over newcomers.
+        """Run the encoder over a step's prefills.
 
         encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input.
-        multimodal_kwargs: what the input mapper returned, a list with one tensor a newcomer for each keyword, those of
+        multimodal_kwargs: what the input mapper returned, a list with one tensor a prefill for each keyword, those of
             floating dtypes in compute_dtype.
-        Returns hidden states [encoder_tokens, hidden], newcomers one after the other, as many rows of each as its
+        Returns hidden states [encoder_tokens, hidden], prefills one after the other, as many rows of each as its
         mapper declared; with other shapes the step raises PluginError.
         """
 
@@ -80,7 +80,7 @@ class ForConditionalGeneration(nn.Module):
     ) -> Tensor:
         """Run the decoder over all decoder tokens of the step.
 
-        input_ids, positions: [num_tokens] int64. encoder_hidden_states: the newcomers', or None when there are none.
+        input_ids, positions: [num_tokens] int64. encoder_hidden_states: the prefills', or None when there are none.
         kv_caches: one a decoder layer, [2, num_blocks, block_size, num_kv_heads, head_dim].
         Returns hidden states [num_tokens, hidden].
         """

@@ -131,26 +131,24 @@ class ModelRunner:
         probes.read(hidden, self.model.compute_logits)
         return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
 
-    def _encode(self, newcomers: list[EncoderInputs]) -> Tensor:
-        """Encoder hidden states of all newcomers, [encoder_tokens, hidden], computed in chunks."""
+    def _encode(self, batch: list[EncoderInputs]) -> Tensor:
+        """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
-        pieces = [self._encode_chunk(chunk) for chunk in _chunks(newcomers, limit)]
+        pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
-    def _encode_chunk(self, newcomers: list[EncoderInputs]) -> Tensor:
-        metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in newcomers])
+    def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
+        metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
-        if newcomers[0].features:
-            features = {
-                name: [self._feature(inputs.features[name]) for inputs in newcomers] for name in newcomers[0].features
-            }
+        if batch[0].features:
+            features = {name: [self._feature(inputs.features[name]) for inputs in batch] for name in batch[0].features}
             hidden = self.model.encode(None, None, metadata, **features)
-            _check_encoded(self.model, newcomers, hidden)
+            _check_encoded(self.model, batch, hidden)
             return hidden
-        token_ids = [token for inputs in newcomers for token in inputs.token_ids]
-        positions = [position for inputs in newcomers for position in range(len(inputs.token_ids))]
+        token_ids = [token for inputs in batch for token in inputs.token_ids]
+        positions = [position for inputs in batch for position in range(len(inputs.token_ids))]
         hidden = self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
-        _check_encoded(self.model, newcomers, hidden)
+        _check_encoded(self.model, batch, hidden)
         return hidden
 
     def _feature(self, feature: Tensor) -> Tensor:
@@ -236,16 +234,16 @@ def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     ]
 
 
-def _check_encoded(model: ForConditionalGeneration, newcomers: list[EncoderInputs], hidden: Any) -> None:
+def _check_encoded(model: ForConditionalGeneration, batch: list[EncoderInputs], hidden: Any) -> None:
     """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
-    expected = sum(inputs.num_tokens for inputs in newcomers)
+    expected = sum(inputs.num_tokens for inputs in batch)
     encode = f"{type(model).__name__}.encode"
     if not isinstance(hidden, Tensor) or hidden.dim() != 2:
         returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
         raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
     if len(hidden) != expected:
-        mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in newcomers})
-        lengths = ", ".join(str(inputs.num_tokens) for inputs in newcomers)
+        mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in batch})
+        lengths = ", ".join(str(inputs.num_tokens) for inputs in batch)
         raise PluginError(
             f"{encode} returned {len(hidden)} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
             f"(num_tokens={lengths}): correct one of the two"
@@ -261,11 +259,11 @@ def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> No
         raise PluginError(f"{method} returned {[*returned.shape]}; it must return {wanted}")
 
 
-def _chunks(newcomers: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:
+def _chunks(batch: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:
     """Neighbours that the encoder takes together: of one kind (text or features) and at most `limit` tokens."""
     chunks: list[list[EncoderInputs]] = []
     size = 0
-    for inputs in newcomers:
+    for inputs in batch:
         alike = chunks and bool(chunks[-1][0].features) == bool(inputs.features)
         if alike and (limit is None or size + inputs.num_tokens <= limit):
             chunks[-1].append(inputs)
