@@ -20,13 +20,14 @@ from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import ParameterError, TranseptError
 
+INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
 COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Returns the exit code: 0 done, 1 a TranseptError (said on stderr), 130 interrupted, 141 nobody reads the output. Bad
+    Returns the exit code: 0 done, 1 a TranseptError (said on stderr), INTERRUPTED, 141 nobody reads the output. Bad
     usage, a ParameterError included, exits with 2.
     """
     if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
@@ -41,21 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(printable(f"transept: {type(error).__name__}: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        _leave_threads(130)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes at its end
         return 141
     return code
-
-
-def _leave_threads(code: int) -> None:
-    """End the process at once where other threads may be reading or computing still: nothing waits for that."""
-    offload = sys.modules.get("transept.core.offload")
-    if offload is not None and offload.has_threads():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -77,7 +77,7 @@ def load_audio(
         return _from_bytes(data, sample_rate, limits)
     if hasattr(data, "read"):
         own = getattr(data, "name", None)
-        name = f'audio from "{own}"' if isinstance(own, str) else "audio from an open file"
+        name = f'audio from "{own}"' if isinstance(own, str) else f"audio from an open {type(data).__name__}"
         return _checked(_decode(limits.read(data, name), name, sample_rate, limits), name)
     if not isinstance(data, str | os.PathLike):
         raise MediaError(
