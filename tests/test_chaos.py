@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import av  # noqa: F401  # now, as objects are counted: the first file that libsndfile cannot read imports it
 import pytest
 from text.small_checkpoints import TEXTS, save_bart
 
