@@ -61,6 +61,10 @@ class RequestFailedError(TranseptError):
         return error
 
 
+class KernelsNotBuiltError(TranseptError):
+    """The CPU kernels are missing, or are not those of the sources beside them: build the package."""
+
+
 class ForkedProcessError(TranseptError):
     """An engine is made or used in a process forked from one that had started the kernels' threads: spawn it."""
 

@@ -1,11 +1,20 @@
-"""GNU OpenMP's idle threads, which PyTorch and Numba leave behind in each thread that has used them. No torch here."""
+"""GNU OpenMP's idle threads, which PyTorch leaves behind in each thread that has used them. No torch here."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import suppress
 
 PAUSE_HARD = 2  # omp_pause_hard of OpenMP 5.0, section 3.5.2: with threads' own memory
+
+
+def openmp_library() -> ctypes.CDLL | None:
+    """GNU OpenMP, if this process has loaded it: by its own name, or by the one that a wheel has given its copy."""
+    global _library
+    if _library is None:
+        _library = _loaded_library()
+    return _library
 
 
 def end_openmp_threads() -> None:
@@ -14,8 +23,23 @@ def end_openmp_threads() -> None:
     A forked child would wait for these threads for ever. And while a process has more of them than cores, none of them
     spins before it sleeps: the loops of every thread then begin much later.
     """
-    try:
-        library = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
-        library.omp_pause_resource_all(PAUSE_HARD)
-    except (OSError, AttributeError):  # another OpenMP, which survives a fork, or GNU's before GCC 9
-        return
+    library = openmp_library()
+    if library is not None:
+        with suppress(AttributeError):  # GCC's before 9
+            library.omp_pause_resource_all(PAUSE_HARD)
+
+
+def _loaded_library() -> ctypes.CDLL | None:
+    names = ["libgomp.so.1"]
+    with suppress(OSError), open("/proc/self/maps") as mapped:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in mapped if "libgomp" in line}
+        names += sorted(path for path in paths if os.path.basename(path).startswith("libgomp"))
+    for name in names:
+        try:
+            return ctypes.CDLL(name, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        except (OSError, AttributeError):  # not loaded, or a system without this
+            continue
+    return None
+
+
+_library: ctypes.CDLL | None = None

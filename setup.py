@@ -1,0 +1,133 @@
+"""Builds the CPU kernels: one shared library for each instruction set, from the C++ of transept/core/kernels/cpu.
+
+Everything else about the package is in pyproject.toml. A library has plain C functions and knows nothing of Python, so one
+wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++ that is
+found, or else the one in the `ziglang` package, which build_backend.py asks for where there is no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+SOURCES = Path("transept/core/kernels/cpu")
+LIBRARIES = SOURCES / "lib"  # where library.py looks for them
+
+FLAGS = [
+    *("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),  # but NaN and infinity keep their meaning
+    *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
+]
+AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt"]
+AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl"]
+VNNI = [*AVX512, "-mavx512vnni"]
+# instruction set, lowest first -> what the compiler may use; the names are those of library.cpp
+LEVELS = {"portable": []}
+if platform.machine().lower() in ("x86_64", "amd64"):
+    LEVELS |= {
+        "avx2": AVX2,
+        "avx512": AVX512,
+        "avx512_vnni": VNNI,
+        "amx": [*VNNI, "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
+    }
+
+
+def compiler() -> list[str]:
+    """The command that compiles C++."""
+    if "CXX" in os.environ:
+        return shlex.split(os.environ["CXX"])
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return [name]
+    return [sys.executable, "-m", "ziglang", "c++"]
+
+
+def sources(pattern: str) -> list[Path]:
+    """Files of the kernels, in an order that is always the same."""
+    return sorted((ROOT / SOURCES).rglob(pattern))
+
+
+def content(files: list[Path], *more: str) -> str:
+    """A name for what files and arguments say."""
+    digest = hashlib.sha256("\0".join(more).encode())
+    for file in files:
+        digest.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+class BuildKernels(build_ext):
+    """Compiles every source for every level; an object is kept by the content of all that it was made from."""
+
+    def run(self) -> None:
+        """Compile and link, as many at a time as there are cores."""
+        target = (ROOT if self.inplace or self.editable_mode else Path(self.build_lib)) / LIBRARIES
+        objects = ROOT / "build" / "kernels"
+        for folder in (target, objects):
+            folder.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            compiled = {
+                level: [pool.submit(self.compiled, source, level, objects) for source in sources("*.cpp")]
+                for level in LEVELS
+            }
+            for level, parts in compiled.items():
+                self.link([part.result() for part in parts], target / f"kernels_{level}.so")
+
+    def compiled(self, source: Path, level: str, folder: Path) -> Path:
+        """The object of a source."""
+        options = [*FLAGS, *LEVELS[level]]
+        if source.name == "library.cpp":
+            options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')
+        name = content([*sources("*.h"), source], *compiler(), *options)
+        made = folder / f"{source.stem}-{name[:24]}.o"
+        if not made.exists():
+            partial = made.with_suffix(f".{os.getpid()}.part")
+            subprocess.run([*compiler(), *options, "-c", str(source), "-o", str(partial)], check=True)
+            partial.replace(made)
+        return made
+
+    def link(self, objects: list[Path], library: Path) -> None:
+        """One library of them, which replaces an older one at once, also where that is in use."""
+        partial = library.with_suffix(f".{os.getpid()}.part")
+        command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
+        if sys.platform == "linux" and "ziglang" not in command:
+            command += ["-static-libstdc++", "-static-libgcc", "-Wl,--strip-all"]
+        subprocess.run(command, check=True)
+        partial.replace(library)
+
+    def get_outputs(self) -> list[str]:
+        """What a wheel takes in."""
+        return [str(Path(self.build_lib) / LIBRARIES / f"kernels_{level}.so") for level in LEVELS]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Where an editable install finds it."""
+        return {output: str(LIBRARIES / Path(output).name) for output in self.get_outputs()}
+
+    def get_source_files(self) -> list[str]:
+        """What a source distribution takes in."""
+        return [str(file.relative_to(ROOT)) for file in sources("*.h") + sources("*.cpp")]
+
+
+class WheelOfAllPythons(bdist_wheel):
+    """The libraries depend on the platform, not on Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Such as py3-none-linux_x86_64."""
+        return "py3", "none", super().get_tag()[2]
+
+
+setup(
+    ext_modules=[Extension("transept.core.kernels.cpu.lib.kernels", [])],
+    cmdclass={"build_ext": BuildKernels, "bdist_wheel": WheelOfAllPythons},
+)

@@ -1,0 +1,214 @@
+// Attention of all tokens of a sequence over each other, without a bias, as in most encoders.
+//
+// Keys and values are packed once for each head. Queries are columns: blocks of PANEL of them, so that their softmax takes
+// as many of them at a time as a vector has numbers. In float32 products are of float_tile; with weights in int8 queries,
+// keys, values and weights are rounded to 16 bits, for integer_tile: each query and key to as many steps as a sum of 32
+// bits has room for (5792 either way where a head has 64 numbers), each number of a head's values to VALUE_STEPS for all
+// tokens, and a query's weights to as many as then have room.
+#include <algorithm>
+#include <cmath>
+
+#include "../export.h"
+#include "../gemm/integer_tile.h"
+#include "../gemm/rounding.h"
+#include "../parallel.h"
+#include "../scratch.h"
+#include "column_softmax.h"
+
+namespace transept {
+namespace {
+
+constexpr float LOG2_E = 1.4426950408889634f;  // weights are powers of 2, not of e
+constexpr int KEYS_AT_ONCE = 128;              // whose weights stay in the first cache while they meet their values
+constexpr int VALUE_STEPS = 4095;
+constexpr int TOKENS_TRANSPOSED = 16;  // at a time
+
+// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are of tokens.
+struct Sequence {
+  const float *query, *key, *value;
+  float* out;
+  int64_t query_stride, key_stride, value_stride;
+  int64_t tokens, heads, kv_heads, dim;
+};
+
+// Put the keys and values of TILE_ROWS tokens of a head where tiles read them in order.
+// keys: for each TILE_ROWS tokens [dim, TILE_ROWS]; values: for each TILE_ROWS dimensions [tokens, TILE_ROWS].
+void pack_tokens(const Sequence& of, int64_t head, int64_t first, int64_t stop, float* keys, float* values) {
+  const int64_t count = stop - first, dim = of.dim, whole = dim / TILE_ROWS * TILE_ROWS;
+  for (int64_t i = 0; i < count; i++) {
+    const float* key = of.key + (first + i) * of.key_stride + head * dim;
+    for (int64_t d = 0; d < dim; d++) keys[first * dim + d * count + i] = key[d];
+    const float* value = of.value + (first + i) * of.value_stride + head * dim;
+    for (int64_t part = 0; part < whole; part += TILE_ROWS) {
+      memcpy(values + part * of.tokens + (first + i) * TILE_ROWS, value + part, TILE_ROWS * sizeof(float));
+    }
+    for (int64_t d = whole; d < dim; d++) values[whole * of.tokens + (first + i) * (dim - whole) + d - whole] = value[d];
+  }
+}
+
+// Write a head's columns to `count` tokens from `first` on.
+void write_block(const Sequence& to, const float* columns, int64_t head, int64_t first, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    float* row = to.out + ((first + i) * to.heads + head) * to.dim;
+    for (int64_t d = 0; d < to.dim; d++) row[d] = columns[d * PANEL + i];
+  }
+}
+
+void attend_block(const Sequence& of, const float* keys, const float* values, float factor, int64_t head,
+                  int64_t first) {
+  const int64_t tokens = of.tokens, dim = of.dim, count = std::min<int64_t>(PANEL, tokens - first);
+  float* queries = scratch<Use::QUERIES, float>(dim * PANEL);
+  std::fill_n(queries, dim * PANEL, 0.0f);
+  for (int64_t i = 0; i < count; i++) {
+    const float* query = of.query + (first + i) * of.query_stride + head * dim;
+    for (int64_t d = 0; d < dim; d++) queries[d * PANEL + i] = query[d] * factor;
+  }
+  float* scores = scratch<Use::SCORES, float>(tokens * PANEL);
+  for (int64_t token = 0; token < tokens; token += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, tokens - token), [&](auto rows) {
+      float_tile<rows, 1, true>(keys + token * dim, rows, queries, 0, dim, scores + token * PANEL, PANEL, true);
+    });
+  }
+  float tops[PANEL], totals[PANEL] = {};
+  column_highest(scores, tokens, tops);
+  float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
+  for (int64_t key = 0; key < tokens; key += KEYS_AT_ONCE) {
+    const int64_t depth = std::min<int64_t>(KEYS_AT_ONCE, tokens - key);
+    column_exp2(scores + key * PANEL, depth, tops, totals);
+    for (int64_t part = 0; part < dim; part += TILE_ROWS) {
+      with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, dim - part), [&](auto rows) {
+        float_tile<rows, 1, true>(values + part * tokens + key * rows, rows, scores + key * PANEL, 0, depth,
+                                  sums + part * PANEL, PANEL, key == 0);
+      });
+    }
+  }
+  invert_totals(totals);
+  for (int64_t d = 0; d < dim; d++) {
+    for (int i = 0; i < PANEL; i++) sums[d * PANEL + i] *= totals[i];
+  }
+  write_block(of, sums, head, first, count);
+}
+
+// Round each number of a head's values by its largest of all tokens; values: [dim, tokens], filled up to pairs.
+void round_values(const Sequence& of, int64_t head, int16_t* values, float* scales) {
+  const int64_t tokens = of.tokens, dim = of.dim, depth = tokens + tokens % 2;
+  float* factors = scratch<Use::OUTPUTS, float>(dim);
+  std::fill_n(factors, dim, 0.0f);
+  for (int64_t token = 0; token < tokens; token++) {
+    const float* value = of.value + token * of.value_stride + head * dim;
+    for (int64_t d = 0; d < dim; d++) {
+      const float size = std::fabs(value[d]);
+      factors[d] = size <= factors[d] ? factors[d] : size;  // NaN stays
+    }
+  }
+  for (int64_t d = 0; d < dim; d++) {
+    scales[d] = factors[d] / VALUE_STEPS;
+    factors[d] = factors[d] > 0 ? VALUE_STEPS / factors[d] : 0;
+  }
+  for (int64_t first = 0; first < tokens; first += TOKENS_TRANSPOSED) {
+    const int64_t stop = std::min<int64_t>(first + TOKENS_TRANSPOSED, tokens);
+    for (int64_t d = 0; d < dim; d++) {
+      for (int64_t token = first; token < stop; token++) {
+        const float scaled = of.value[token * of.value_stride + head * dim + d] * factors[d] + TO_INTEGER;
+        values[d * depth + token] = (int16_t)bits_as<int32_t>(scaled);
+      }
+    }
+  }
+  if (tokens % 2) {
+    for (int64_t d = 0; d < dim; d++) values[d * depth + tokens] = 0;
+  }
+}
+
+// keys: [tokens, dim], values: [dim, tokens], each filled up to pairs.
+void attend_rounded_block(const Sequence& of, const int16_t* keys, const float* key_scales, const int16_t* values,
+                          const float* value_scales, float factor, int steps, int64_t head, int64_t first) {
+  const int64_t tokens = of.tokens, dim = of.dim, count = std::min<int64_t>(PANEL, tokens - first);
+  const int64_t depth = dim + dim % 2, token_depth = tokens + tokens % 2;
+  int16_t* queries = scratch<Use::QUERIES, int16_t>((PANEL + 1) * depth);
+  int16_t* row = queries + PANEL * depth;
+  float query_scales[PANEL] = {};
+  std::fill_n(queries, PANEL * depth, 0);
+  for (int64_t i = 0; i < count; i++) {
+    const float* query = of.query + (first + i) * of.query_stride + head * dim;
+    query_scales[i] = round_row(query, dim, row, depth, steps) * factor;
+    for (int64_t d = 0; d < depth; d += 2) memcpy(queries + d * PANEL + 2 * i, row + d, 4);
+  }
+  float* scores = scratch<Use::SCORES, float>(token_depth * PANEL);
+  for (int64_t token = 0; token < tokens; token += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, tokens - token), [&](auto rows) {
+      integer_tile<rows, 1>(keys + token * depth, depth, queries, key_scales + token, query_scales,
+                            scores + token * PANEL, PANEL);
+    });
+  }
+  float tops[PANEL], totals[PANEL] = {}, factors[PANEL];
+  column_highest(scores, tokens, tops);
+  column_exp2(scores, tokens, tops, totals);
+  std::fill(scores + tokens * PANEL, scores + token_depth * PANEL, 0.0f);
+  const float room = (float)(INT32_MAX / VALUE_STEPS - tokens);  // each weight may be rounded up
+  for (int i = 0; i < PANEL; i++) {
+    factors[i] = std::min(32767.0f, room / totals[i]);
+    totals[i] = 0;
+  }
+  int16_t* weights = scratch<Use::WEIGHTS, int16_t>(token_depth * PANEL);
+  round_column_pairs(scores, token_depth, factors, totals, weights);
+  invert_totals(totals);
+  float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
+  for (int64_t d = 0; d < dim; d += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, dim - d), [&](auto rows) {
+      integer_tile<rows, 1>(values + d * token_depth, token_depth, weights, value_scales + d, totals, sums + d * PANEL,
+                            PANEL);
+    });
+  }
+  write_block(of, sums, head, first, count);
+}
+
+// Call block(head, kv_head, first) for all blocks of PANEL queries.
+template <class Block>
+void for_blocks(const Sequence& of, const Block& block) {
+  const int64_t blocks = (of.tokens + PANEL - 1) / PANEL;
+  parallel_for(of.heads * blocks, [&](int64_t index) {
+    const int64_t head = index / blocks;
+    block(head, head / (of.heads / of.kv_heads), index % blocks * PANEL);
+  });
+}
+
+void attend(const Sequence& of, float scale) {
+  const int64_t tokens = of.tokens, size = tokens * of.dim, tiles = (tokens + TILE_ROWS - 1) / TILE_ROWS;
+  float* keys = scratch<Use::KEYS, float>(of.kv_heads * size);
+  float* values = scratch<Use::VALUES, float>(of.kv_heads * size);
+  parallel_for(of.kv_heads * tiles, [&](int64_t index) {
+    const int64_t head = index / tiles, first = index % tiles * TILE_ROWS;
+    pack_tokens(of, head, first, std::min(first + TILE_ROWS, tokens), keys + head * size, values + head * size);
+  });
+  for_blocks(of, [&](int64_t head, int64_t kv_head, int64_t first) {
+    attend_block(of, keys + kv_head * size, values + kv_head * size, scale * LOG2_E, head, first);
+  });
+}
+
+void attend_rounded(const Sequence& of, float scale) {
+  const int64_t tokens = of.tokens, dim = of.dim, depth = dim + dim % 2, token_depth = tokens + tokens % 2;
+  const int steps = (int)std::min(32767.0, std::floor(std::sqrt((double)(INT32_MAX / dim))));
+  int16_t* keys = scratch<Use::KEYS, int16_t>(of.kv_heads * tokens * depth);
+  float* key_scales = scratch<Use::KEY_SCALES, float>(of.kv_heads * tokens);
+  int16_t* values = scratch<Use::VALUES, int16_t>(of.kv_heads * dim * token_depth);
+  float* value_scales = scratch<Use::VALUE_SCALES, float>(of.kv_heads * dim);
+  parallel_for(of.kv_heads, [&](int64_t head) {
+    for (int64_t token = 0; token < tokens; token++) {
+      const float* key = of.key + token * of.key_stride + head * dim;
+      key_scales[head * tokens + token] = round_row(key, dim, keys + (head * tokens + token) * depth, depth, steps);
+    }
+    round_values(of, head, values + head * dim * token_depth, value_scales + head * dim);
+  });
+  for_blocks(of, [&](int64_t head, int64_t kv, int64_t first) {
+    attend_rounded_block(of, keys + kv * tokens * depth, key_scales + kv * tokens, values + kv * dim * token_depth,
+                         value_scales + kv * dim, scale * LOG2_E, steps, head, first);
+  });
+}
+
+}  // namespace
+}  // namespace transept
+
+// The same fields as transept::Sequence. rounded: whether to compute with 16 bits.
+EXPORT void transept_attend_sequence(const transept::Sequence* sequence, float scale, int64_t rounded) {
+  (rounded ? transept::attend_rounded : transept::attend)(*sequence, scale);
+}

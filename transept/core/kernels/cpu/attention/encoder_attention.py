@@ -1,0 +1,62 @@
+"""Attention of all tokens of a sequence over each other, without a bias, as in most encoders.
+
+Called by the `torch` backend. PyTorch's own asks MKL for the products of small blocks, with which it does not reach
+the rate of large ones; here they are made of tiles, for which keys and values are packed once. docs/performance.md has
+the figures. For models in int8 queries, keys, values and weights may be rounded to 16 bits, which takes half the time.
+What comes out is the same to the last bit whatever other sequences are in the batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from torch import Tensor
+
+from transept.core.kernels.cpu.library import Float, Int, Pointer, bind, runs_on
+
+FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
+FEWEST_TOKENS_ROUNDED = 256
+MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few steps
+
+_attend = bind("transept_attend_sequence", Pointer, Float, Int)
+
+
+class _Sequence(ctypes.Structure):
+    """Sequence of attention/encoder_attention.cpp."""
+
+    _fields_ = (
+        *((name, Pointer) for name in ("query", "key", "value", "out")),
+        *((name, Int) for name in ("query_stride", "key_stride", "value_stride")),
+        *((name, Int) for name in ("tokens", "heads", "kv_heads", "dim")),
+    )
+
+
+def serves(query: Tensor, *, rounded: bool = False) -> bool:
+    """Whether it computes the attention of such queries, [tokens, heads, dim] of one sequence, and gains by it."""
+    if not runs_on(query):
+        return False
+    return FEWEST_TOKENS_ROUNDED <= len(query) <= MOST_TOKENS_ROUNDED if rounded else len(query) >= FEWEST_TOKENS
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, *, rounded: bool = False) -> None:
+    """Write the attention of one sequence to out, which is contiguous.
+
+    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU; see `serves`.
+    Raises IndexError for other shapes.
+    """
+    tokens, heads, dim = query.shape
+    expected = (tokens, key.shape[1], dim)
+    fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()
+    if not fits or heads % key.shape[1] or not dim or (rounded and tokens > MOST_TOKENS_ROUNDED):
+        shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
+        raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
+    if not tokens:
+        return
+    parts = [each if each.stride()[1:] == (dim, 1) else each.contiguous() for each in (query, key, value)]
+    sequence = _Sequence(
+        *(part.data_ptr() for part in parts),
+        out.data_ptr(),
+        *(part.stride(0) for part in parts),
+        *(tokens, heads, key.shape[1], dim),
+    )
+    _attend(ctypes.addressof(sequence), scale, rounded)

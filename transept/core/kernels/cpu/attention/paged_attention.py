@@ -1,0 +1,162 @@
+"""Attention of few queries over keys and values in a paged cache, read once and in the order in which they lie.
+
+Called by the `torch` backend for the steps that decode. PyTorch's attention takes one head after the other, whose keys
+lie a token's width apart; here all heads of a token are read together. Keys are cut into pieces of a fixed length,
+each with its own softmax, and the pieces are put together afterwards: so the cores share the work of one sequence,
+too, and what comes out does not depend on the other sequences of the step. A key whose bias is minus infinity has no
+weight; a query that sees none gets zeros. docs/performance.md has the figures.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from transept.core.kernels.cpu.attention.kv_cache import KVCache
+from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+
+MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
+PIECE_KEYS = 128
+HIDDEN = -1e38  # the bias of a key that is hidden, and its score, since it is rounded to 1e31
+
+Ints = npt.NDArray[np.int64]
+
+_attend = bind("transept_attend_paged", Pointer, Int, Pointer, Pointer, Float, Pointer, Pointer)
+
+
+class WorkStruct(ctypes.Structure):
+    """PagedWork of attention/paged_attention.h."""
+
+    _fields_ = (
+        ("block_size", Int),
+        ("blocks", Pointer),
+        ("pieces", Pointer),
+        ("num_pieces", Int),
+        ("rows", Pointer),
+        ("num_rows", Int),
+        ("most_queries", Int),
+    )
+
+
+class PagedWork:
+    """Which keys which queries look at, for every layer of a step.
+
+    block_tables, lengths: of some sequences, and how many keys they have. rows: first and last + 1 query row of each.
+
+    num_slots: that the cache must have for these blocks; num_rows: of the queries; most_keys: of a sequence. These are
+    what `check` compares with the arrays that kernels are given.
+
+    Raises IndexError for a table that is too short for its length, a length below 1, and a negative block or row.
+    """
+
+    def __init__(
+        self,
+        block_size: int,
+        block_tables: Sequence[Sequence[int]],
+        lengths: Sequence[int],
+        rows: Sequence[tuple[int, int]],
+    ) -> None:
+        # Of each piece: its table's first index in blocks, the first and last + 1 key, the sequence's first and last + 1
+        # query row, and how many keys it has in all. Of each query row: the row, and its first and last + 1 piece.
+        pieces: list[tuple[int, ...]] = []
+        by_row: list[tuple[int, ...]] = []
+        start = 0
+        for table, length, (first, last) in zip(block_tables, lengths, rows, strict=True):
+            if not 0 < length <= len(table) * block_size or not 0 <= first <= last:
+                raise IndexError(
+                    f"rows {first} to {last} attend to {length} keys in {len(table)} blocks of {block_size} slots"
+                )
+            before = len(pieces)
+            for key in range(0, length, PIECE_KEYS):
+                pieces.append((start, key, min(key + PIECE_KEYS, length), first, last, length))
+            by_row += [(row, before, len(pieces)) for row in range(first, last)]
+            start += len(table)
+        self._blocks = np.fromiter(chain.from_iterable(block_tables), np.int64, count=start)
+        if start and self._blocks.min() < 0:
+            raise IndexError(f"a block table holds block {self._blocks.min()}")
+        self.num_slots = (int(self._blocks.max()) + 1) * block_size if start else 0
+        self.num_rows = max((last for _, last in rows), default=0)
+        self.most_keys = max(lengths, default=0)
+        self._pieces, self._rows = np.array(pieces, np.int64), np.array(by_row, np.int64)
+        self.struct = WorkStruct(
+            block_size,
+            self._blocks.ctypes.data,
+            self._pieces.ctypes.data,
+            len(pieces),
+            self._rows.ctypes.data,
+            len(by_row),
+            max((last - first for first, last in rows), default=0),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.struct.num_pieces)
+
+    def check(self, num_rows: int, num_slots: int, bias: DistanceBias) -> None:
+        """Raise IndexError where the work reaches beyond the query's rows, the cache's slots or the bias's distances."""
+        if self.num_rows > num_rows or self.num_slots > num_slots:
+            raise IndexError(
+                f"attention of {self.num_rows} rows over {self.num_slots} slots is asked for, with {num_rows} rows and "
+                f"{num_slots} slots"
+            )
+        if bias.table is not None and self.most_keys > bias.table.shape[1]:
+            raise IndexError(f"the bias reaches {bias.table.shape[1]} keys back, and a sequence has {self.most_keys}")
+
+
+class BiasStruct(ctypes.Structure):
+    """DistanceBias of attention/paged_attention.h."""
+
+    _fields_ = (("values", Pointer), ("distances", Int))
+
+
+class DistanceBias:
+    """What is added to a score, by the distance of query and key, or nothing.
+
+    table: float32 [heads, distances], the last column for a sequence's last key. Minus infinity becomes HIDDEN, whose
+    difference to itself is a number.
+    """
+
+    def __init__(self, table: Tensor | None = None) -> None:
+        self.table = None if table is None else table.clamp(min=HIDDEN).contiguous()
+        self.struct = BiasStruct(None, 0) if self.table is None else BiasStruct(self.table.data_ptr(), table.shape[1])
+
+    def check(self, num_heads: int) -> None:
+        """Raise IndexError where it is for fewer heads."""
+        if self.table is not None and len(self.table) < num_heads:
+            raise IndexError(f"the bias is for {len(self.table)} heads, and there are {num_heads}")
+
+
+NO_BIAS = DistanceBias()
+
+
+def attend(
+    query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: DistanceBias, out: Tensor
+) -> None:
+    """Write the rows of ``work`` of attention's output; every query sees all keys of its sequence.
+
+    query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. All float32 on the CPU, the
+    cache maybe float16. Raises IndexError where the work reaches beyond them, and for shapes that do not belong together.
+    """
+    if not work:
+        return
+    keys, heads = KVCache(cache), query.shape[1]
+    if query.shape[1:] != out.shape[1:] or query.shape[2] != keys.dim or heads % keys.kv_heads:
+        raise IndexError(f"queries {[*query.shape]}, output {[*out.shape]} and cache {[*cache.shape]} do not fit")
+    if not out.is_contiguous():
+        raise IndexError("the output has gaps")
+    work.check(min(len(query), len(out)), keys.slots, bias)
+    bias.check(heads)
+    query = query.contiguous()
+    _attend(
+        query.data_ptr(),
+        heads,
+        ctypes.addressof(keys),
+        ctypes.addressof(work.struct),
+        scale,
+        ctypes.addressof(bias.struct),
+        out.data_ptr(),
+    )

@@ -1,0 +1,153 @@
+// A whole decoder layer for a step in which every sequence has one token, in one call. The arithmetic of such a step is
+// over in microseconds; a call from Python for each norm, product and sum costs as much again.
+#include <algorithm>
+
+#include "../attention/paged_attention.h"
+#include "../elementwise/rows.h"
+#include "../export.h"
+#include "../gemm/weight.h"
+#include "../scratch.h"
+#include "../simd.h"
+
+namespace transept {
+
+// A product with a packed weight [out, in] and a bias [out], null for none. The same fields in decoder_layer.py.
+struct Linear {
+  const Weight* weight;
+  const float* bias;
+};
+
+struct Norm {
+  const float* weight;
+  const float* bias;  // null for an RMS norm
+};
+
+struct DecoderLayer {
+  Norm self_norm;
+  Linear qkv;  // queries, keys and values of self-attention
+  Linear self_out;
+  Norm cross_norm;
+  Linear query;  // of cross-attention
+  Linear cross_out;
+  Norm ffn_norm;
+  Linear fc1;
+  Linear gate;  // multiplied with the activated fc1; its weight is null for none
+  Linear fc2;
+  float self_scale;
+  float cross_scale;
+  float epsilon;
+  int32_t pre_norm;  // x + f(norm(x)), else norm(x + f(x))
+  int64_t activation;
+};
+
+// What the layers of a step share.
+struct DecodeStep {
+  const int64_t* slots;  // where each row's key and value go
+  PagedWork self_keys;
+  PagedWork cross_keys;
+  DistanceBias bias;  // of self-attention
+};
+
+namespace {
+
+template <class Number>
+void copy_to_cache(const float* from, int64_t size, Number* to) {
+  int64_t i = 0;
+  for (; i + LANES <= size; i += LANES) store(to + i, load(from + i));
+  for (; i < size; i++) store_one(to + i, from[i]);
+}
+
+void multiply(const float* x, int64_t rows, const Linear& linear, float* out) {
+  multiply(x, rows, *linear.weight, linear.bias, out);
+}
+
+// The rows of a step go through the layer in place.
+class Layer {
+ public:
+  Layer(float* x, int64_t rows, const DecoderLayer& layer) : x_(x), rows_(rows), layer_(layer) {
+    hidden_ = layer.fc2.weight->num_outputs;
+    const int64_t attended = layer.query.weight->num_outputs, inner = layer.fc1.weight->num_outputs;
+    const int64_t qkv = layer.qkv.weight->num_outputs, gate = layer.gate.weight ? inner : 0;
+    float* room = scratch<Use::LAYER, float>(rows * (2 * hidden_ + 2 * attended + std::max(qkv, inner + gate)));
+    normed_ = room;
+    out_ = normed_ + rows * hidden_;
+    query_ = out_ + rows * hidden_;
+    attended_ = query_ + rows * attended;
+    wide_ = attended_ + rows * attended;
+  }
+
+  void attend_to_itself(const DecodeStep& step, const KVCache& cache) {
+    const float* input = begin(layer_.self_norm);
+    multiply(input, rows_, layer_.qkv, wide_);
+    const int64_t query_size = layer_.query.weight->num_outputs, key_size = cache.kv_heads * cache.dim;
+    for (int64_t row = 0; row < rows_; row++) {
+      const float* from = wide_ + row * (query_size + 2 * key_size);
+      std::copy(from, from + query_size, query_ + row * query_size);
+      for (int64_t part = 0; part < 2; part++) {  // keys, values
+        const float* numbers = from + query_size + part * key_size;
+        const int64_t place = (part * cache.slots + step.slots[row]) * key_size;
+        if (cache.is_half) {
+          copy_to_cache(numbers, key_size, static_cast<Half*>(cache.data) + place);
+        } else {
+          copy_to_cache(numbers, key_size, static_cast<float*>(cache.data) + place);
+        }
+      }
+    }
+    attend_paged(query_, query_size / cache.dim, cache, step.self_keys, layer_.self_scale, step.bias, attended_);
+    multiply(attended_, rows_, layer_.self_out, out_);
+    end(layer_.self_norm);
+  }
+
+  void attend_to_encoder(const DecodeStep& step, const KVCache& cache) {
+    multiply(begin(layer_.cross_norm), rows_, layer_.query, query_);
+    const int64_t heads = layer_.query.weight->num_outputs / cache.dim;
+    attend_paged(query_, heads, cache, step.cross_keys, layer_.cross_scale, DistanceBias{nullptr, 0}, attended_);
+    multiply(attended_, rows_, layer_.cross_out, out_);
+    end(layer_.cross_norm);
+  }
+
+  void feed_forward() {
+    const int64_t inner = layer_.fc1.weight->num_outputs;
+    const float* input = begin(layer_.ffn_norm);
+    transept::multiply(input, rows_, *layer_.fc1.weight, nullptr, wide_);
+    activate(wide_, rows_, inner, layer_.fc1.bias, static_cast<Activation>(layer_.activation));
+    if (layer_.gate.weight) {
+      float* gate = wide_ + rows_ * inner;
+      multiply(input, rows_, layer_.gate, gate);
+      for (int64_t i = 0; i < rows_ * inner; i++) wide_[i] *= gate[i];
+    }
+    multiply(wide_, rows_, layer_.fc2, out_);
+    end(layer_.ffn_norm);
+  }
+
+ private:
+  // What a sublayer is given.
+  const float* begin(const Norm& norm) {
+    if (!layer_.pre_norm) return x_;
+    normalize(x_, rows_, hidden_, norm.weight, norm.bias, layer_.epsilon, normed_);
+    return normed_;
+  }
+
+  // Add what a sublayer left in out_ to x.
+  void end(const Norm& norm) {
+    for (int64_t i = 0; i < rows_ * hidden_; i++) x_[i] += out_[i];
+    if (!layer_.pre_norm) normalize(x_, rows_, hidden_, norm.weight, norm.bias, layer_.epsilon, x_);
+  }
+
+  float* x_;
+  int64_t rows_, hidden_;
+  const DecoderLayer& layer_;
+  float *normed_, *out_, *query_, *attended_, *wide_;
+};
+
+}  // namespace
+}  // namespace transept
+
+// x: [rows, hidden], read and written. cache: read, and written at the step's slots.
+EXPORT void transept_decoder_layer(float* x, int64_t rows, const transept::KVCache* cache,
+                                   const transept::DecodeStep* step, const transept::DecoderLayer* layer) {
+  transept::Layer rows_of_layer(x, rows, *layer);
+  rows_of_layer.attend_to_itself(*step, *cache);
+  rows_of_layer.attend_to_encoder(*step, *cache);
+  rows_of_layer.feed_forward();
+}

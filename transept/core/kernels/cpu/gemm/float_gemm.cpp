@@ -1,0 +1,80 @@
+// Products with weights in float32, or in float16 that is widened as it is read. Few rows take as long as reading the
+// weight does, many run at the processor's rate.
+#include "float_tile.h"
+#include "weight.h"
+
+namespace transept {
+namespace {
+
+constexpr int SUMMED = 64;        // inputs that are summed by themselves: sums of sums are rounded less, and a part stays cached
+constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its first rows again
+
+// Some rows of some panels.
+template <class Number>
+void multiply_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
+                    int64_t first_panel, int64_t stop_panel) {
+  const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs;
+  const Number* packed = static_cast<const Number*>(weight.values);
+  const int64_t whole = std::min(stop_panel, num_out / PANEL);  // panels that are not filled up
+  for (int64_t pass = 0; pass < num_in; pass += PASS_INPUTS) {
+    const int64_t stop_pass = std::min(pass + PASS_INPUTS, num_in);
+    for (int64_t block = first_row; block < stop_row; block += BLOCK_ROWS) {
+      const int64_t stop = std::min<int64_t>(block + BLOCK_ROWS, stop_row);
+      int64_t panel = first_panel;
+      if (stop - block <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
+        for (; panel + 2 <= whole; panel += 2) {
+          for (int64_t start = pass; start < stop_pass; start += SUMMED) {
+            with_constant<TILE_ROWS_OF_TWO>(stop - block, [&](auto rows) {
+              float_tile<rows, 2, false>(x + block * num_in + start, num_in, packed + (panel * num_in + start) * PANEL,
+                                         num_in * PANEL, std::min<int64_t>(SUMMED, num_in - start),
+                                         out + block * num_out + panel * PANEL, num_out, start == 0);
+            });
+          }
+        }
+      }
+      for (; panel < whole; panel++) {
+        for (int64_t start = pass; start < stop_pass; start += SUMMED) {
+          for (int64_t row = block; row < stop; row += TILE_ROWS) {
+            with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, stop - row), [&](auto rows) {
+              float_tile<rows, 1, false>(x + row * num_in + start, num_in, packed + (panel * num_in + start) * PANEL, 0,
+                                         std::min<int64_t>(SUMMED, num_in - start), out + row * num_out + panel * PANEL,
+                                         num_out, start == 0);
+            });
+          }
+        }
+      }
+    }
+  }
+  if (whole < stop_panel) {  // the last panel, which is filled up: its sums go to a row apart
+    float sums[PANEL] = {};
+    for (int64_t row = first_row; row < stop_row; row++) {
+      for (int64_t start = 0; start < num_in; start += SUMMED) {
+        float_tile<1, 1, false>(x + row * num_in + start, num_in, packed + (whole * num_in + start) * PANEL, 0,
+                                std::min<int64_t>(SUMMED, num_in - start), sums, PANEL, start == 0);
+      }
+      std::copy(sums, sums + (num_out - whole * PANEL), out + row * num_out + whole * PANEL);
+    }
+  }
+}
+
+}  // namespace
+
+void multiply_floats(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+  const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
+  for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
+    if (weight.kind == FLOAT32) {
+      multiply_piece<float>(x, weight, out, row, stop_row, panel, stop_panel);
+    } else {
+      multiply_piece<Half>(x, weight, out, row, stop_row, panel, stop_panel);
+    }
+    if (weight.num_inputs == 0) {
+      for (int64_t each = row; each < stop_row; each++) {
+        int64_t first = panel * PANEL, stop = std::min(stop_panel * PANEL, weight.num_outputs);
+        std::fill(out + each * weight.num_outputs + first, out + each * weight.num_outputs + stop, 0.0f);
+      }
+    }
+    if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
+  });
+}
+
+}  // namespace transept

@@ -1,0 +1,58 @@
+// The microkernel of products in float32: sums of a few rows by one or two panels, which stay in registers while a column
+// of the rows times a row of the panels is added to them, step by step.
+#pragma once
+
+#include "../simd.h"
+#include "blocking.h"
+
+namespace transept {
+
+#if defined(__AVX512BW__)
+constexpr int TILE_ROWS = 12, TILE_ROWS_OF_TWO = 6;  // by one panel and by two: 24 registers of 32 hold sums
+#else
+constexpr int TILE_ROWS = 6, TILE_ROWS_OF_TWO = 2;  // 12, or 8, registers of 16
+#endif
+constexpr int PREFETCH_WEIGHTS = 8192;  // bytes ahead
+
+// out = a @ b, or out += a @ b.
+//
+//   a: rows of `depth` numbers, `a_stride` apart, or if TRANSPOSED depth rows of ROWS numbers, a_stride apart
+//   b: [depth, PANEL] for each panel, the second one b_stride numbers after the first
+//   out: rows of PANELS * PANEL numbers, out_stride apart
+//
+// A sum is over one product after the other, whatever ROWS is.
+template <int ROWS, int PANELS, bool TRANSPOSED, class Number>
+INLINE void float_tile(const float* a, int64_t a_stride, const Number* b, int64_t b_stride, int64_t depth, float* out,
+                       int64_t out_stride, bool overwrites) {
+  constexpr int VECTORS = 2 * PANELS;
+  Floats sums[ROWS][VECTORS] = {};
+  // Of three rows each, of which an instruction reaches the second and third by the stride: 12 rows in 5 registers.
+  const float* rows[(ROWS + 2) / 3];
+  UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
+    rows[three] = a + 3 * three * a_stride;
+    asm("" : "+r"(rows[three]));  // the compiler is not to add up the rows' distances in the loop
+  }
+  for (int64_t step = 0; step < depth; step++) {
+    Floats parts[VECTORS];
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      const Number* from = b + (vector / 2) * b_stride + step * PANEL;
+      if (ROWS <= ROWS_OF_FEW && !TRANSPOSED && vector % 2 == 0) {
+        prefetch<PANEL * sizeof(Number), PREFETCH_WEIGHTS>(from);
+      }
+      parts[vector] = load(from + (vector % 2) * LANES);
+    }
+    UNROLL for (int row = 0; row < ROWS; row++) {
+      Floats factor = broadcast(TRANSPOSED ? a[step * a_stride + row] : rows[row / 3][row % 3 * a_stride]);
+      UNROLL for (int vector = 0; vector < VECTORS; vector++) sums[row][vector] += factor * parts[vector];
+    }
+    UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three]++;
+  }
+  UNROLL for (int row = 0; row < ROWS; row++) {
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      float* to = out + row * out_stride + vector * LANES;
+      store(to, overwrites ? sums[row][vector] : load(to) + sums[row][vector]);
+    }
+  }
+}
+
+}  // namespace transept

@@ -1,0 +1,139 @@
+"""Weights packed for the kernels' products: panels of outputs side by side, in float32, float16 or int8."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
+
+PANEL: int = bind("transept_panel", returns=Int)()  # outputs
+
+_KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2}  # as in gemm/weight.h
+_pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
+_pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Pointer, Pointer)
+
+
+class _Weight(ctypes.Structure):
+    """As in gemm/weight.h."""
+
+    _fields_ = (
+        ("values", Pointer),
+        ("scales", Pointer),
+        ("num_outputs", Int),
+        ("num_inputs", Int),
+        ("kind", Int),
+    )
+
+
+class PackedWeight:
+    """A weight [out, in] as products read it.
+
+    values: float32 or float16 [panels, in, PANEL], or int8 [panels, pairs, PANEL, 2], inputs two by two; the last panel
+    and pair are filled up with zeros. scales: for int8, float32 [panels * PANEL], of one step of an output's weights.
+    address: of what a kernel reads.
+    """
+
+    def __init__(self, values: Tensor, scales: Tensor | None, num_outputs: int, num_inputs: int) -> None:
+        self.values, self.scales = values, scales
+        self.num_outputs, self.num_inputs = num_outputs, num_inputs
+        self._struct = _Weight(
+            values.data_ptr(),
+            None if scales is None else scales.data_ptr(),
+            num_outputs,
+            num_inputs,
+            _KINDS[values.dtype],
+        )
+        self.address = ctypes.addressof(self._struct)
+        self._parts: dict[tuple[int, int], PackedWeight] = {}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+        return self.values.dtype
+
+    def outputs(self, first: int, stop: int) -> PackedWeight:
+        """Some of the outputs, in the same memory. Raises ValueError where `first` does not begin a panel."""
+        if (first, stop) == (0, self.num_outputs):
+            return self
+        if (first, stop) not in self._parts:
+            if first % PANEL:
+                raise ValueError(f"output {first} is not the first of a panel of {PANEL}")
+            panels = slice(first // PANEL, -(-stop // PANEL))
+            scales = None if self.scales is None else self.scales[first : panels.stop * PANEL]
+            self._parts[first, stop] = PackedWeight(self.values[panels], scales, stop - first, self.num_inputs)
+        return self._parts[first, stop]
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
+        if len(indices):  # panels are filled up: PyTorch would find a row there
+            lowest, highest = map(int, indices.aminmax())
+            if lowest < 0 or highest >= self.num_outputs:
+                raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
+        rows = self.values[indices // PANEL, :, indices % PANEL]
+        if self.scales is None:
+            return rows.float()
+        return rows.flatten(1)[:, : self.num_inputs] * self.scales[indices][:, None]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")
+
+
+def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> PackedWeight:
+    """Pack a weight [out, in] of float32 or float16, in one reading.
+
+    dtype: float32 or float16; by default float16 where that loses nothing and is read as fast. Raises ValueError where
+    float16 is asked for and loses something.
+    """
+    weight = _readable(weight)
+    if dtype is None:
+        narrow = reads_float16() and _first_row_fits_float16(weight)
+        packed = _packed_floats(weight, torch.float16) if narrow else None
+        return packed or _forced(weight, torch.float32)
+    return _forced(weight, dtype)
+
+
+def pack_int8(weight: Tensor) -> PackedWeight:
+    """Round a weight [out, in] of float32 or float16, each output by its largest number."""
+    weight = _readable(weight)
+    num_out, num_in = weight.shape
+    panels = -(-num_out // PANEL)
+    values = torch.empty(panels, -(-num_in // 2), PANEL, 2, dtype=torch.int8)
+    scales = torch.empty(panels * PANEL)
+    half = weight.dtype is torch.float16
+    _pack_int8(weight.data_ptr(), half, num_out, num_in, values.data_ptr(), scales.data_ptr())
+    return PackedWeight(values, scales, num_out, num_in)
+
+
+def _forced(weight: Tensor, dtype: torch.dtype) -> PackedWeight:
+    packed = _packed_floats(weight, dtype)
+    if packed is None:
+        raise ValueError(f"{dtype} does not hold every number of the weight")
+    return packed
+
+
+def _packed_floats(weight: Tensor, dtype: torch.dtype) -> PackedWeight | None:
+    """None where float16 does not hold every number."""
+    num_out, num_in = weight.shape
+    values = torch.empty(-(-num_out // PANEL), num_in, PANEL, dtype=dtype)
+    half = weight.dtype is torch.float16
+    fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
+    return PackedWeight(values, None, num_out, num_in) if fits else None
+
+
+def _first_row_fits_float16(weight: Tensor) -> bool:
+    """Most weights that float16 does not hold show it in the first row."""
+    return weight.dtype is torch.float16 or torch.equal(weight[:1].half().float(), weight[:1])
+
+
+def _readable(weight: Tensor) -> Tensor:
+    """As kernels read it. Raises ValueError for another shape or device."""
+    if weight.dim() != 2 or not weight.is_cpu:
+        raise ValueError(f"a matrix on the CPU can be packed, not {[*weight.shape]} on {weight.device}")
+    weight = weight.detach()
+    if weight.dtype is not torch.float16:
+        weight = weight.float()
+    return weight.contiguous()

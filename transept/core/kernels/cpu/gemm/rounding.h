@@ -1,0 +1,41 @@
+// Rounding a row of float32 to integers of 16 bits.
+#pragma once
+
+#include <algorithm>
+
+#include "../simd.h"
+
+namespace transept {
+
+constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: a float to which it is added is rounded, its last bits the integer
+
+// Round `size` numbers to multiples of a step, at most `most` of them either way; those up to `filled` become 0.
+// Returns the step, 0 for a row of zeros.
+inline float round_row(const float* row, int64_t size, int16_t* out, int64_t filled, int most) {
+  int32_t top = 0;
+  Ints tops = {};
+  int64_t whole = size / LANES * LANES;
+  for (int64_t i = 0; i < whole; i += LANES) {  // the order of positive floats is that of their bits
+    Ints bits = load_as<Ints>(row + i) & 0x7fffffff;
+    tops = bits > tops ? bits : tops;
+  }
+  for (int lane = 0; lane < LANES; lane++) top = std::max(top, tops[lane]);
+  for (int64_t i = whole; i < size; i++) {
+    int32_t bits;
+    memcpy(&bits, row + i, 4);
+    top = std::max(top, bits & 0x7fffffff);
+  }
+  float highest;
+  memcpy(&highest, &top, 4);
+  const float factor = top > 0 ? (float)most / highest : 0.0f;
+  for (int64_t i = 0; i < size; i++) {
+    float shifted = row[i] * factor + TO_INTEGER;
+    int32_t bits;
+    memcpy(&bits, &shifted, 4);
+    out[i] = (int16_t)bits;
+  }
+  std::fill(out + size, out + filled, 0);
+  return highest / (float)most;
+}
+
+}  // namespace transept

@@ -1,0 +1,126 @@
+"""The library of CPU kernels for this processor: loaded once, its functions bound, its threads PyTorch's.
+
+The kernels are C++, compiled when the package is built, once for each instruction set (setup.py). Importing them starts no
+thread. Their functions let other Python threads run meanwhile. They check nothing: the modules beside the sources compare
+shapes and bounds before a kernel reads memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transept.core.openmp import end_openmp_threads, openmp_library
+from transept.errors import ForkedProcessError, KernelsNotBuiltError
+
+LEVELS = ("portable", "avx2", "avx512", "avx512_vnni", "amx")  # lowest first; see setup.py
+LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
+
+Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+_HERE = Path(__file__).parent
+_REBUILD = "build them with `pip install --editable .`, or `make`, in the checkout"
+
+
+def bind(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
+    """A function of the library. types: of its arguments, of Pointer, Int and Float."""
+    function = library()[name]
+    function.argtypes, function.restype = types, returns
+    return function
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The library of `level()`.
+
+    Raises KernelsNotBuiltError where it is missing, or in a checkout is that of other sources.
+    """
+    return _load(level())
+
+
+@cache
+def level() -> str:
+    """The instruction set that kernels use here: the highest of LEVELS that the processor has, or a lower one.
+
+    Raises ValueError where TRANSEPT_CPU_LEVEL is none of LEVELS.
+    """
+    highest = int(_load(LEVELS[0]).transept_highest_level())
+    wanted = os.environ.get(LEVEL_VARIABLE, LEVELS[highest])
+    if wanted not in LEVELS:
+        raise ValueError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
+    return LEVELS[min(highest, LEVELS.index(wanted))]
+
+
+def reads_float16() -> bool:
+    """Whether kernels read float16 as fast as float32; elsewhere each number takes several instructions."""
+    return level() != LEVELS[0]
+
+
+def runs_on(tensor: Tensor) -> bool:
+    """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be, and wants no gradient."""
+    return tensor.dtype is torch.float32 and tensor.is_cpu and not tensor.requires_grad
+
+
+def share_num_threads() -> None:
+    """Let this thread's kernels run on as many threads as PyTorch's operators do now, and on the same ones.
+
+    Called as a worker is made and before each of its steps; a thread that never calls it runs kernels by itself. Raises
+    ForkedProcessError in a process that was forked after the first call.
+    """
+    global _threads_started
+    if _forked_from_threads:
+        raise ForkedProcessError(
+            "no engine runs in this process: it was forked after the threads of Transept's kernels had been started, "
+            'and a fork leaves threads behind. Start it with multiprocessing.get_context("spawn"), or fork before the '
+            "first engine is made"
+        )
+    if not _threads_started:
+        _threads_started = True
+        openmp = openmp_library()
+        parallel = None if openmp is None else ctypes.cast(openmp.GOMP_parallel, Pointer)
+        bind("transept_use_gomp", Pointer)(parallel)
+    _set_num_threads()(torch.get_num_threads())
+
+
+@cache
+def _set_num_threads() -> Callable[[int], None]:
+    return bind("transept_set_num_threads", ctypes.c_int)
+
+
+def _load(level: str) -> ctypes.CDLL:
+    file = _HERE / "lib" / f"kernels_{level}.so"
+    try:
+        loaded = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise KernelsNotBuiltError(f"the CPU kernels cannot be loaded ({error}); {_REBUILD}") from None
+    loaded.transept_fingerprint.restype = ctypes.c_char_p
+    if any(_HERE.glob("*.cpp")) and loaded.transept_fingerprint().decode() != _fingerprint():
+        raise KernelsNotBuiltError(f"the CPU kernels in {file.parent} were built from other sources; {_REBUILD}")
+    return loaded
+
+
+@cache
+def _fingerprint() -> str:
+    """The sources' content, as in setup.py; an installed package has none of them."""
+    root, digest = _HERE.parents[3], hashlib.sha256()
+    for file in [*sorted(_HERE.rglob("*.h")), *sorted(_HERE.rglob("*.cpp"))]:
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _note_fork() -> None:
+    global _forked_from_threads
+    _forked_from_threads = _threads_started
+
+
+_threads_started = _forked_from_threads = False
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(before=end_openmp_threads, after_in_child=_note_fork)
