@@ -10,6 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
 .PHONY: demo test test-gpu bench-gpu check bench clean
 
@@ -63,7 +64,7 @@ $(VENV)/.torch: constraints.txt
 	$(INSTALL) torch
 	touch $@
 
-$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
+$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
 	touch $@
 

@@ -1,8 +1,8 @@
 """Builds the CPU kernels: one shared library for each instruction set, from the C++ of transept/core/kernels/cpu.
 
-Everything else about the package is in pyproject.toml. A library has plain C functions and knows nothing of Python, so one
-wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++ that is
-found, or else the one in the `ziglang` package, which build_backend.py asks for where there is no other.
+Everything else about the package is in pyproject.toml. A library has plain C functions and knows nothing of Python, so
+one wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++ that
+is found, or else the one in the `ziglang` package, which build_backend.py asks for where there is no other.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import numba
-import numpy as np
-import numpy.typing as npt
 import torch
 
 
@@ -28,20 +25,9 @@ def gemm_rate() -> float:
 
 
 def read_bandwidth() -> float:
-    """Bytes per second that a reduction over a large float32 array reads; each thread reads four places in turn."""
-    array = np.ones((64, 4, 1 << 18), np.float32)
-    return array.nbytes / best_seconds(lambda: _sum(array), repeats=7)
-
-
-@numba.njit(parallel=True, fastmath=True)
-def _sum(array: npt.NDArray[np.float32]) -> float:
-    total = 0.0
-    for piece in numba.prange(len(array)):
-        part = np.float32(0)
-        for i in range(array.shape[2]):
-            part += array[piece, 0, i] + array[piece, 1, i] + array[piece, 2, i] + array[piece, 3, i]
-        total += part
-    return total
+    """Bytes per second that a sum over a large float32 array reads."""
+    array = torch.ones(1 << 26)
+    return array.nbytes / best_seconds(array.sum, repeats=7)
 
 
 def describe_bound(arithmetic: float, memory: float, rate: float, bandwidth: float) -> str:

@@ -7,7 +7,8 @@ import whisper.timing
 from whisper.tokenizer import get_tokenizer
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
-from transept.speech.alignment import HALF, median_filter, warping_path
+from transept.core.kernels.cpu.speech.alignment import NEIGHBOURS
+from transept.speech.alignment import median_filter, warping_path
 from transept.speech.splitting import split_words
 
 SENTENCES = {
@@ -44,7 +45,7 @@ def test_the_path_is_that_of_openai_whisper(shape: tuple[int, int], values: str)
 def test_the_median_is_that_of_openai_whisper(shape: tuple[int, ...], values: str) -> None:
     draws = np.random.default_rng(1)
     numbers = draws.standard_normal(shape) if values == "any" else draws.integers(0, 3, shape)
-    expected = whisper.timing.median_filter(torch.from_numpy(numbers.astype(np.float32)), 2 * HALF + 1)
+    expected = whisper.timing.median_filter(torch.from_numpy(numbers.astype(np.float32)), 2 * NEIGHBOURS + 1)
     assert np.array_equal(median_filter(numbers.astype(np.float32)), expected.numpy())
 
 

@@ -30,7 +30,7 @@ def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
     """
     import torch
 
-    from transept.speech.vad_recurrence import recur
+    from transept.core.kernels.cpu.speech.recurrence import recur
 
     network = _load_network()
     cell = network.decoder.rnn

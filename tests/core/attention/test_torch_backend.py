@@ -35,8 +35,8 @@ from paged_steps import (
 from transept.core.attention.backends.torch import TorchBackend, slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels import int16_attention
-from transept.core.kernels.int16_attention import FEWEST_TOKENS
+from transept.core.kernels.cpu.attention import encoder_attention
+from transept.core.kernels.cpu.attention.encoder_attention import FEWEST_TOKENS_ROUNDED
 
 BACKEND = TorchBackend()
 # Of what is computed and of the cache. In float32 sequences with few queries go to a kernel of ours.
@@ -80,15 +80,15 @@ def test_encoder_takes_slices_of_a_stacked_projection() -> None:
 
 
 def test_long_sequences_of_a_model_in_int8_are_rounded() -> None:
-    lengths = [FEWEST_TOKENS, FEWEST_TOKENS - 1]
+    lengths = [FEWEST_TOKENS_ROUNDED, FEWEST_TOKENS_ROUNDED - 1]
     query, key, value = torch.randn(3, sum(lengths), 4, HEAD_DIM)
-    first, rest = slice(0, FEWEST_TOKENS), slice(FEWEST_TOKENS, None)
+    first, rest = slice(0, FEWEST_TOKENS_ROUNDED), slice(FEWEST_TOKENS_ROUNDED, None)
     outputs = []
     for backend in (BACKEND, TorchBackend("int8")):
         metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
         outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
     rounded = torch.empty_like(query[first])
-    int16_attention.attend(query[first], key[first], value[first], SCALE, rounded)
+    encoder_attention.attend(query[first], key[first], value[first], SCALE, rounded, rounded=True)
     exact, int8 = outputs
     assert torch.equal(int8[first], rounded)
     assert not torch.equal(exact[first], rounded)

@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.kernels.processor import widens_float16
+from transept.core.kernels.cpu.library import reads_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear, ParallelGroup
 from transept.core.layers.stored_weights import (
@@ -26,7 +25,7 @@ from transept.core.layers.storing import store_weights, weight_class
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
-needs_float16 = pytest.mark.skipif(not widens_float16(), reason="this processor cannot widen float16")
+needs_float16 = pytest.mark.skipif(not reads_float16(), reason="this processor cannot widen float16")
 
 
 class Decoder(nn.Module):
@@ -113,9 +112,9 @@ def test_what_float16_holds_is_stored_in_it() -> None:
     model = exact(Decoder())
     model.layer.ffn.fc2.weight[-1, -1] = 0.1
     store(model, CpuFloat)
-    stored = {name: part.weight.packed.values.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
-    assert stored.pop("layer.ffn.fc2") == np.float32
-    assert set(stored.values()) == {np.dtype(np.uint16)}
+    stored = {name: part.weight.packed.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
+    assert stored.pop("layer.ffn.fc2") is torch.float32
+    assert set(stored.values()) == {torch.float16}
     assert model.head.weight is model.embedding.weight
 
 
@@ -124,7 +123,7 @@ def test_numbers_that_float16_does_not_hold_stay(number: float) -> None:
     weight = torch.ones(50, 32)
     weight[7, 3] = number
     stored = CpuFloat(weight)
-    assert stored.packed.values.dtype == np.float32
+    assert stored.packed.dtype is torch.float32
     assert torch.equal(stored.rows(torch.tensor([7]))[0].nan_to_num(), weight[7].nan_to_num())
 
 

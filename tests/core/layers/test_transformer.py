@@ -14,7 +14,7 @@ from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.kernels.pointwise import ACTIVATIONS
+from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
 from transept.core.layers.linear import Linear, ParallelGroup
 from transept.core.layers.norm import RMSNorm
 from transept.core.layers.stored_weights import CpuFloat
@@ -154,7 +154,7 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
 
     step = metadata([length - 1 for length in LENGTHS], [])
     stored(layer)
-    assert layer._kernel_arguments is not None
+    assert layer._kernel is not None
     actual = layer(x, None, cache, step, bias)
     torch.testing.assert_close(actual.double(), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(cache.double(), exact_cache, rtol=1e-4, atol=1e-4)
@@ -162,7 +162,7 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
 
 def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     layer = stored(filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT)))
-    assert layer._kernel_arguments is None
+    assert layer._kernel is None
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
     assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()

@@ -18,7 +18,7 @@ from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
-from transept.core.kernels.launch import match_threads
+from transept.core.kernels.cpu.library import share_num_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
@@ -81,7 +81,7 @@ class ModelRunner:
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
         Raises ForkedProcessError for all.
         """
-        match_threads()
+        share_num_threads()
         parts: list[Part] = []
         failures: dict[str, Exception] = {}
         drawn = set() if last is None else set(last.drawn.seq_ids)
@@ -105,7 +105,7 @@ class ModelRunner:
         last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
         processor or PyTorch raises.
         """
-        match_threads()
+        share_num_threads()
         return IssuedStep(self._compute(step, last))
 
     def _compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:

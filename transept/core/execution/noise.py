@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transept.core.kernels.uniform import FIRST, LEAST, MOST, SECOND, STEP, Keys, fill, mixed
+from transept.core.kernels.cpu.elementwise import uniform as kernel
+from transept.core.kernels.cpu.elementwise.uniform import FIRST, LEAST, MOST, SECOND, STEP, Keys, mixed
 from transept.core.transfer import upload
 
 
@@ -22,19 +23,12 @@ def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
 
 def gumbel(keys: Keys, count: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise, float32 [keys, count]."""
-    numbers = uniform_on_host(keys, count) if device.type == "cpu" else uniform(keys, count, device)
+    numbers = kernel.uniform(keys, count) if device.type == "cpu" else uniform(keys, count, device)
     return numbers.neg_().log1p_().neg_().log_().neg_()
 
 
-def uniform_on_host(keys: Keys, count: int) -> Tensor:
-    """Uniform numbers between 0 and 1, float32 [keys, count]."""
-    out = np.empty((len(keys), count), np.float32)
-    fill(keys, out)
-    return torch.from_numpy(out)
-
-
 def uniform(keys: Keys, count: int, device: torch.device) -> Tensor:
-    """The same, by PyTorch's operators, whose signed integers overflow as unsigned ones do."""
+    """What the kernel gives, by PyTorch's operators, whose signed integers overflow as unsigned ones do."""
     step, first, second = (int(number.astype(np.int64)) for number in (STEP, FIRST, SECOND))
     bits = torch.arange(1, count + 1, device=device).mul_(step) + upload(keys.astype(np.int64), device)[:, None]
     bits.bitwise_xor_(_shifted(bits, 30)).mul_(first)

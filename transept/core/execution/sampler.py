@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.noise import gumbel, keys_of
-from transept.core.kernels.launch import runs_on
-from transept.core.kernels.likeliest import likeliest
+from transept.core.kernels.cpu.elementwise.argmax import argmax
+from transept.core.kernels.cpu.library import runs_on
 from transept.core.sampling_params import SamplingParams
 from transept.core.sequence import SampledToken, SequenceData
 from transept.core.transfer import Download, upload
@@ -123,7 +123,7 @@ class Sampler:
             return _candidates(logprobs, params, rows[0].num_samples)
         self._process(logits, params, rows)
         if params.greedy and not params.logprobs and runs_on(logits):
-            return Chosen(*likeliest(logits), None)
+            return Chosen(*argmax(logits), None)
         drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
         logprobs = logits.log_softmax(dim=-1)
         return Chosen(drawn, logprobs.gather(-1, drawn), _likeliest(logprobs, params.logprobs))

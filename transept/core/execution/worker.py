@@ -18,8 +18,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
-from transept.core.kernels.launch import match_threads, one_at_a_time
-from transept.core.kernels.processor import widens_float16
+from transept.core.kernels.cpu.library import reads_float16, share_num_threads
 from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
@@ -37,7 +36,7 @@ class Worker:
         described = describe_model(worker_config.path, config.model, config.plugin)
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
-        match_threads()
+        share_num_threads()
         self.device = device = torch.device(config.device)
         self._config, self._shape = config, described.shape
         self._cache_dtype = _cache_dtype(config)
@@ -66,7 +65,7 @@ class Worker:
 
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
         """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
-        with _current(self.device), one_at_a_time():
+        with _current(self.device):
             self.cache.swap_out(step.blocks_to_swap_out)
             self.cache.swap_in(step.blocks_to_swap_in)
             self.cache.copy(step.blocks_to_copy)
@@ -82,7 +81,7 @@ def _cache_dtype(config: EngineConfig) -> torch.dtype:
     """Of keys and values in the cache. Beside int8 weights a CPU rounds them, too: reading them is most of a step."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
-    narrow = config.device == "cpu" and config.quantization and widens_float16()
+    narrow = config.device == "cpu" and config.quantization and reads_float16()
     return torch.float16 if narrow else getattr(torch, config.dtype)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from transept.core.kernels.float_product import NO_BIAS
-from transept.core.kernels.launch import runs_on
-from transept.core.kernels.pointwise import ACTIVATIONS, activate
+from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS, activate
+from transept.core.kernels.cpu.library import runs_on
 from transept.core.layers.activations import get_activation
 from transept.core.layers.linear import ColumnParallelLinear, ParallelGroup, RowParallelLinear, matmul
 
@@ -47,6 +46,5 @@ class FeedForward(nn.Module):
         if not runs_on(x) or self.activation_name not in ACTIVATIONS:
             return self.activation(self.fc1(x))
         hidden = matmul(x, self.fc1.weight)
-        bias = NO_BIAS if self.fc1.bias is None else self.fc1.bias.numpy()
-        activate(hidden.numpy(), bias, ACTIVATIONS[self.activation_name])
+        activate(hidden, self.fc1.bias, self.activation_name)
         return hidden

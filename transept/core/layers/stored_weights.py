@@ -8,16 +8,12 @@ to 8 bits, each row by its largest number. In 8 bits every output of a weight ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from transept.core.kernels import float_product, int8_product, matrix_product
-from transept.core.kernels.matrix_tiles import DEPTH, available
-from transept.core.kernels.processor import widens_float16
-from transept.core.kernels.tiles import COLUMNS
+from transept.core.kernels.cpu.gemm.packed import PANEL, PackedWeight, pack_floats, pack_int8
+from transept.core.kernels.cpu.gemm.product import amx_serves, multiply, multiply_by_amx
 
 ALIGNED = 16  # sizes of a weight that fp8 products on GPUs are made for
 FEWEST_ROWS = 32  # of a product in int8 on a GPU, which takes more than 16; fewer are filled up
@@ -48,23 +44,25 @@ class StoredWeight(ABC):
 class CpuWeight(StoredWeight):
     """One that kernels read, for float32 activations."""
 
-    packed: Any  # PackedFloats or PackedInt8
+    packed: PackedWeight
 
     def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
         """See StoredWeight.multiply. Raises IndexError where x has another width than the weight's rows."""
-        if x.shape[1] != self.shape[1]:
-            raise IndexError(f"rows of {x.shape[1]} numbers cannot be multiplied with a weight of {[*self.shape]}")
         first, stop, _ = outputs.indices(self.shape[0])
-        before = first % COLUMNS  # a panel begins so many outputs earlier
-        chosen = self.packed.outputs(slice(first - before, stop))
+        before = first % PANEL  # a panel begins so many outputs earlier
+        chosen = self.packed.outputs(first - before, stop)
         if not before:
             return self.product(x, chosen, None if bias is None else bias[first:stop])
         out = self.product(x, chosen, None)[:, before:]
         return out.contiguous() if bias is None else out + bias[first:stop]
 
-    @abstractmethod
-    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+    def product(self, x: Tensor, packed: PackedWeight, bias: Tensor | None) -> Tensor:
         """``x @ weight.T + bias`` for what `packed` holds."""
+        return multiply(x, packed, bias)
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """See StoredWeight.rows."""
+        return self.packed.rows(indices)
 
 
 class CpuFloat(CpuWeight):
@@ -76,16 +74,7 @@ class CpuFloat(CpuWeight):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
-        narrow = widens_float16() and _fits_float16(weight)
-        self.packed = float_product.pack(weight.detach(), torch.float16 if narrow else torch.float32)
-
-    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
-        """See CpuWeight.product."""
-        return float_product.linear(x, packed, bias)
-
-    def rows(self, indices: Tensor) -> Tensor:
-        """See StoredWeight.rows."""
-        return float_product.rows_of(self.packed, indices)
+        self.packed = pack_floats(weight)
 
 
 class CpuFloatOfMany(CpuFloat):
@@ -94,13 +83,9 @@ class CpuFloatOfMany(CpuFloat):
     With few rows it would be slower. All rows go there, whatever their number, so that one comes out the same.
     """
 
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__(weight)
-        self.by_matrices = self.packed.values.dtype == np.uint16 and weight.shape[1] % DEPTH == 0 and available()
-
-    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
+    def product(self, x: Tensor, packed: PackedWeight, bias: Tensor | None) -> Tensor:
         """See CpuWeight.product."""
-        return (matrix_product if self.by_matrices else float_product).linear(x, packed, bias)
+        return (multiply_by_amx if amx_serves(packed) else multiply)(x, packed, bias)
 
 
 class CpuInt8(CpuWeight):
@@ -108,20 +93,7 @@ class CpuInt8(CpuWeight):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
-        self.packed = int8_product.pack(weight.detach())
-
-    def product(self, x: Tensor, packed: Any, bias: Tensor | None) -> Tensor:
-        """See CpuWeight.product."""
-        return int8_product.linear(x, packed, bias)
-
-    def rows(self, indices: Tensor) -> Tensor:
-        """See StoredWeight.rows."""
-        return int8_product.rows_of(self.packed, indices, self.shape[1])
-
-
-def _fits_float16(weight: Tensor) -> bool:
-    """Whether float16 holds every number of it. Most that do not fit show it in the first row."""
-    return all(torch.equal(part.half().float(), part) for part in (weight[:1], weight))
+        self.packed = pack_int8(weight)
 
 
 class _GpuWeight(StoredWeight):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +14,12 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.decoder_layer import DecoderWeights, Weight, decoder_layer
-from transept.core.kernels.float_product import NO_BIAS, Floats
-from transept.core.kernels.launch import runs_on
-from transept.core.kernels.paged_attention import array_of
-from transept.core.kernels.pointwise import ACTIVATIONS
+from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
+from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel, Norm, Projection
+from transept.core.kernels.cpu.library import runs_on
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
-from transept.core.layers.linear import ALL, Linear
+from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
 from transept.core.layers.stored_weights import CpuWeight
 from transept.errors import CheckpointError
@@ -122,30 +119,34 @@ class DecoderLayer(nn.Module):
         self.backend = context.attention_backend
 
     @cached_property
-    def _kernel_arguments(self) -> tuple[Any, ...] | None:
-        """What `decoder_layer` is given beside the step; None for layers that it does not serve."""
+    def _kernel(self) -> DecoderLayerKernel | None:
+        """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
-        query = self.cross_attn.qkv_proj
         weights = [module.weight for module in self.modules() if isinstance(module, Linear)]
-        stored = {weight.packed.values.dtype for weight in weights if isinstance(weight, CpuWeight)}
-        if len(stored) != 1 or not all(isinstance(weight, CpuWeight) for weight in weights):
-            return None
-        if self.ffn.activation_name not in ACTIVATIONS:
+        if not all(isinstance(weight, CpuWeight) for weight in weights) or self.ffn.activation_name not in ACTIVATIONS:
             return None
         if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
-        no_gate = _arrays(self.ffn.fc1, slice(0))
-        gate = no_gate if self.ffn.gate is None else _arrays(self.ffn.gate)
-        parts = (
-            *(_norm_arrays(norms[0]), _arrays(self.self_attn.qkv_proj), _arrays(self.self_attn.out_proj)),
-            *(_norm_arrays(norms[1]), _arrays(query, slice(query.q_size)), _arrays(self.cross_attn.out_proj)),
-            *(_norm_arrays(norms[2]), _arrays(self.ffn.fc1), gate, _arrays(self.ffn.fc2)),
+        query = self.cross_attn.qkv_proj
+        return DecoderLayerKernel(
+            self_norm=_norm(norms[0]),
+            qkv=_projection(self.self_attn.qkv_proj),
+            self_out=_projection(self.self_attn.out_proj),
+            cross_norm=_norm(norms[1]),
+            query=_projection(query, query.q_size),
+            cross_out=_projection(self.cross_attn.out_proj),
+            ffn_norm=_norm(norms[2]),
+            fc1=_projection(self.ffn.fc1),
+            gate=None if self.ffn.gate is None else _projection(self.ffn.gate),
+            fc2=_projection(self.ffn.fc2),
+            self_scale=self.self_attn.attn.scale,
+            cross_scale=self.cross_attn.attn.scale,
+            epsilon=cast(float, norms[0].eps),
+            pre_norm=self.pre_norm,
+            activation=self.ffn.activation_name,
         )
-        arrays = DecoderWeights(*chain.from_iterable(parts))  # type: ignore[arg-type]
-        scales = (self.self_attn.attn.scale, self.cross_attn.attn.scale)
-        return arrays, *scales, norms[0].eps, self.pre_norm, ACTIVATIONS[self.ffn.activation_name]
 
     def forward(
         self,
@@ -156,14 +157,13 @@ class DecoderLayer(nn.Module):
         attention_bias: AttentionBias | None = None,
     ) -> Tensor:
         """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers. Returns x's shape."""
-        if runs_on(x) and self._kernel_arguments is not None:
+        if runs_on(x) and self._kernel is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:
                 if encoder_hidden is not None:
                     new = self.cross_attn.qkv_proj.keys_and_values(encoder_hidden)
                     self.backend.write_cross(*new, kv_cache, metadata)
-                cache = array_of(kv_cache.flatten(1, 2))
-                return torch.from_numpy(decoder_layer(x.contiguous().numpy(), cache, step, *self._kernel_arguments))
+                return self._kernel(x, kv_cache.flatten(1, 2), step)
         cross = (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
             attended = self.self_attn(self.self_attn_norm(x), kv_cache, metadata, attention_bias)
@@ -175,17 +175,17 @@ class DecoderLayer(nn.Module):
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
 
 
-def _arrays(linear: Linear, outputs: slice = ALL) -> tuple[Weight, Floats]:
-    """Its weight and bias, which is empty where there is none."""
+def _projection(linear: Linear, outputs: int | None = None) -> Projection:
+    """Its weight and bias, or those of the first outputs."""
     assert isinstance(linear.weight, CpuWeight)
-    bias = NO_BIAS if linear.bias is None else linear.bias.detach().numpy()
-    return linear.weight.packed.outputs(outputs), bias[outputs]
+    bias = None if linear.bias is None else linear.bias[:outputs]
+    packed = linear.weight.packed
+    return Projection(packed.outputs(0, packed.num_outputs if outputs is None else outputs), bias)
 
 
-def _norm_arrays(norm: Any) -> tuple[Floats, Floats]:
-    """Its weight and bias; without a mean to subtract the bias is empty."""
+def _norm(norm: Any) -> Norm:
+    """Its weight and bias; without a mean to subtract there is no bias."""
     if isinstance(norm, RMSNorm):
-        return norm.weight.detach().numpy(), NO_BIAS
+        return Norm(norm.weight, None)
     weight = torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight
-    bias = torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias
-    return weight.detach().numpy(), bias.detach().numpy()
+    return Norm(weight, torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
-from transept.core.kernels.decoder_layer import DecodeStep
+from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep
 
 
 class AttentionBackend(ABC):
@@ -39,7 +39,7 @@ class AttentionBackend(ABC):
         raise NotImplementedError
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
-        """The step for `transept.core.kernels.decoder_layer`, if that can compute it; bias: of self-attention.
+        """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention.
 
         Newcomers' keys and values are to be written before, by `write_cross`.
         """

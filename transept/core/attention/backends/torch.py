@@ -4,7 +4,7 @@ The default on CPUs and the reference elsewhere.
 
 Padding sequences into one batch would copy their keys. Where a table's blocks are consecutive, a sequence's keys are a
 view of the cache; elsewhere every run of blocks is read where it lies. On a CPU in float32, sequences with few queries
-go to `transept.core.kernels.paged_attention` instead, all in one call.
+go to `transept.core.kernels.cpu.attention.paged_attention` instead, all in one call.
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ from torch.nn import functional as F
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels import encoder_attention, int16_attention
-from transept.core.kernels.decoder_layer import DecodeStep, decode_step
-from transept.core.kernels.launch import runs_on
-from transept.core.kernels.paged_attention import MOST_QUERIES, NO_BIAS, Pieces, attend, cut_pieces, finite
+from transept.core.kernels.cpu.attention import encoder_attention
+from transept.core.kernels.cpu.attention.paged_attention import (
+    MOST_QUERIES,
+    NO_BIAS,
+    DistanceBias,
+    PagedWork,
+    attend,
+)
+from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep
+from transept.core.kernels.cpu.library import runs_on
 
 
 @dataclass
@@ -36,7 +42,7 @@ class TorchPlan:
     """
 
     metadata: AttentionMetadata
-    last_row: tuple[AttentionBias, Tensor] | None = None
+    last_row: tuple[AttentionBias, DistanceBias] | None = None
     decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
     masks: dict[AttentionType, tuple[AttentionBias | None, list[Tensor | None]]] = field(default_factory=dict)
 
@@ -77,24 +83,24 @@ class TorchPlan:
         )
 
     @cached_property
-    def self_pieces(self) -> Pieces:
+    def self_work(self) -> PagedWork:
         """The kernel's work for the decoder sequences with a single query."""
         metadata = self.metadata
-        return _pieces(metadata.block_size, metadata.block_tables, metadata.seq_lens, metadata.query_start_loc, 1)
+        return _work(metadata.block_size, metadata.block_tables, metadata.seq_lens, metadata.query_start_loc, 1)
 
     @cached_property
-    def cross_pieces(self) -> Pieces:
+    def cross_work(self) -> PagedWork:
         """The kernel's work for the requests with few queries."""
         metadata = self.metadata
         tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
-        return _pieces(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
+        return _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
 
 
-def _pieces(
+def _work(
     block_size: int, tables: list[list[int]], lengths: list[int], starts: list[int], most_queries: int
-) -> Pieces:
+) -> PagedWork:
     few = [i for i, (start, stop) in enumerate(pairwise(starts)) if stop - start <= most_queries]
-    return cut_pieces(
+    return PagedWork(
         block_size, [tables[i] for i in few], [lengths[i] for i in few], [(starts[i], starts[i + 1]) for i in few]
     )
 
@@ -121,9 +127,8 @@ class TorchBackend(AttentionBackend):
             return None
         if plan.decode_step is None or plan.decode_step[0] is not bias:
             assert metadata.slot_mapping is not None
-            row = NO_BIAS if bias is None else finite(_last_row(plan, bias, bias.table))
-            slots = metadata.slot_mapping.numpy()
-            plan.decode_step = (bias, decode_step(slots, plan.self_pieces, plan.cross_pieces, row))
+            row = NO_BIAS if bias is None else _last_row(plan, bias, bias.table)
+            plan.decode_step = (bias, DecodeStep(metadata.slot_mapping, plan.self_work, plan.cross_work, row))
         return plan.decode_step[1]
 
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
@@ -211,8 +216,8 @@ def _attend_encoder(
     masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
     for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
         q, k, v = query[start:end], key[start:end], value[start:end]
-        if mask is None and rounded and int16_attention.serves(q):
-            int16_attention.attend(q, k, v, scale, out[start:end])
+        if mask is None and rounded and encoder_attention.serves(q, rounded=True):
+            encoder_attention.attend(q, k, v, scale, out[start:end], rounded=True)
         elif mask is None and encoder_attention.serves(q):
             encoder_attention.attend(q, k, v, scale, out[start:end])
         else:
@@ -234,7 +239,7 @@ def _attend_decoder(
     plan, out = metadata.plan, torch.empty_like(query)
     others: Sequence[int] = range(len(metadata.seq_lens))
     if runs_on(query) and not isinstance(bias, Tensor):
-        attend(query, cache, plan.self_pieces, scale, None if bias is None else _last_row(plan, bias, query), out)
+        attend(query, cache, plan.self_work, scale, NO_BIAS if bias is None else _last_row(plan, bias, query), out)
         others = plan.long_sequences
     if not others:
         return out
@@ -253,7 +258,7 @@ def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, sca
     plan, out = metadata.plan, torch.empty_like(query)
     by_kernel = runs_on(query)
     if by_kernel:
-        attend(query, cache, plan.cross_pieces, scale, None, out)
+        attend(query, cache, plan.cross_work, scale, NO_BIAS, out)
     by_head = _by_head(cache)
     for i, (start, end) in enumerate(pairwise(metadata.cross_query_start_loc)):
         if by_kernel and end - start <= MOST_QUERIES:
@@ -267,10 +272,10 @@ def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, sca
     return out
 
 
-def _last_row(plan: TorchPlan, bias: RelativePositionBias, like: Tensor) -> Tensor:
-    """The bias of a sequence's last query: [heads, keys], for the longest sequence of the step."""
+def _last_row(plan: TorchPlan, bias: RelativePositionBias, like: Tensor) -> DistanceBias:
+    """The bias of a sequence's last query, for the longest sequence of the step."""
     if plan.last_row is None or plan.last_row[0] is not bias:
-        plan.last_row = (bias, _mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0].contiguous())
+        plan.last_row = (bias, DistanceBias(_mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0]))
     return plan.last_row[1]
 
 

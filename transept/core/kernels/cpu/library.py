@@ -1,8 +1,8 @@
 """The library of CPU kernels for this processor: loaded once, its functions bound, its threads PyTorch's.
 
-The kernels are C++, compiled when the package is built, once for each instruction set (setup.py). Importing them starts no
-thread. Their functions let other Python threads run meanwhile. They check nothing: the modules beside the sources compare
-shapes and bounds before a kernel reads memory.
+The kernels are C++, compiled when the package is built, once for each instruction set (setup.py). Importing them starts
+no thread. Their functions let other Python threads run meanwhile. They check nothing: the modules beside the sources
+compare shapes and bounds before a kernel reads memory.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class KVCache(ctypes.Structure):
     dim: int
 
     def __init__(self, cache: Tensor) -> None:
-        """cache: float32 or float16 on the CPU, [keys and values, slots, kv_heads, dim]; it must outlive this object."""
+        """cache: float32 or float16 on the CPU, [keys and values, slots, kv_heads, dim]; to outlive this object."""
         known = cache.dtype in (torch.float32, torch.float16)
         if cache.dim() != 4 or cache.shape[0] != 2 or not known or not cache.is_contiguous() or not cache.is_cpu:
             raise IndexError(f"a cache is [2, slots, kv_heads, dim] in float32 or float16, not {[*cache.shape]}")

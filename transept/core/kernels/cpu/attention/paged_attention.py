@@ -61,8 +61,7 @@ class PagedWork:
         lengths: Sequence[int],
         rows: Sequence[tuple[int, int]],
     ) -> None:
-        # Of each piece: its table's first index in blocks, the first and last + 1 key, the sequence's first and last + 1
-        # query row, and how many keys it has in all. Of each query row: the row, and its first and last + 1 piece.
+        # Piece and RowPieces of attention/paged_attention.h.
         pieces: list[tuple[int, ...]] = []
         by_row: list[tuple[int, ...]] = []
         start = 0
@@ -97,7 +96,7 @@ class PagedWork:
         return bool(self.struct.num_pieces)
 
     def check(self, num_rows: int, num_slots: int, bias: DistanceBias) -> None:
-        """Raise IndexError where the work reaches beyond the query's rows, the cache's slots or the bias's distances."""
+        """Raise IndexError where the work reaches beyond the query's rows, the cache or the bias's distances."""
         if self.num_rows > num_rows or self.num_slots > num_slots:
             raise IndexError(
                 f"attention of {self.num_rows} rows over {self.num_slots} slots is asked for, with {num_rows} rows and "
@@ -121,8 +120,10 @@ class DistanceBias:
     """
 
     def __init__(self, table: Tensor | None = None) -> None:
-        self.table = None if table is None else table.clamp(min=HIDDEN).contiguous()
-        self.struct = BiasStruct(None, 0) if self.table is None else BiasStruct(self.table.data_ptr(), table.shape[1])
+        self.table, self.struct = None, BiasStruct(None, 0)
+        if table is not None:
+            self.table = table.clamp(min=HIDDEN).contiguous()
+            self.struct = BiasStruct(self.table.data_ptr(), table.shape[1])
 
     def check(self, num_heads: int) -> None:
         """Raise IndexError where it is for fewer heads."""
@@ -133,13 +134,11 @@ class DistanceBias:
 NO_BIAS = DistanceBias()
 
 
-def attend(
-    query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: DistanceBias, out: Tensor
-) -> None:
+def attend(query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: DistanceBias, out: Tensor) -> None:
     """Write the rows of ``work`` of attention's output; every query sees all keys of its sequence.
 
     query, out: [num_tokens, heads, dim]. cache: [keys and values, slots, kv_heads, dim]. All float32 on the CPU, the
-    cache maybe float16. Raises IndexError where the work reaches beyond them, and for shapes that do not belong together.
+    cache maybe float16. Raises IndexError where the work reaches beyond them, and for shapes that do not fit.
     """
     if not work:
         return

@@ -1,0 +1,1 @@
+"""What is done to rows between products, and to logits."""

@@ -21,8 +21,9 @@ ACTIVATIONS = {
 
 
 def activate(x: Tensor, bias: Tensor | None, activation: str) -> None:
-    """Apply one of ACTIVATIONS to ``x + bias`` in place. x: float32 [rows, columns] on the CPU, contiguous; bias: [columns].
+    """Apply one of ACTIVATIONS to ``x + bias`` in place.
 
+    x: float32 [rows, columns] on the CPU, contiguous. bias: float32 [columns].
     Raises IndexError for other shapes.
     """
     if x.dim() != 2 or not x.is_contiguous() or (bias is not None and bias.shape != x.shape[1:]):

@@ -103,9 +103,9 @@ class _LayerStruct(ctypes.Structure):
 class DecoderLayerKernel:
     """A layer's weights and settings.
 
-    qkv: queries, keys and values of self-attention. query: of cross-attention alone. gate: multiplied with the activated
-    fc1. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``. activation: one of ACTIVATIONS. Raises IndexError where
-    the sizes do not belong together.
+    qkv: queries, keys and values of self-attention. query: of cross-attention alone. gate: multiplied with the
+    activated fc1. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``. activation: one of ACTIVATIONS. Raises
+    IndexError where the sizes do not belong together.
     """
 
     def __init__(
@@ -138,9 +138,8 @@ class DecoderLayerKernel:
             weight, bias = projection.weight, projection.bias
             fits = (weight.num_outputs, weight.num_inputs) == (num_out, num_in)
             if not fits or (bias is not None and len(bias) != num_out):
-                raise IndexError(
-                    f"a decoder layer's weight is {[weight.num_outputs, weight.num_inputs]} instead of {[num_out, num_in]}"
-                )
+                found = [weight.num_outputs, weight.num_inputs]
+                raise IndexError(f"a weight of a decoder layer is {found} instead of {[num_out, num_in]}")
         if any(len(part) != hidden for norm in (self_norm, cross_norm, ffn_norm) for part in _tensors(norm)):
             raise IndexError(f"a norm of a decoder layer is not {hidden} wide")
         parts = (self_norm, qkv, self_out, cross_norm, query, cross_out, ffn_norm, fc1, gate, fc2)
@@ -160,7 +159,9 @@ class DecoderLayerKernel:
         step.check(len(x), keys, self._attended // keys.dim)
         widths, expected = (x.shape[1], self._qkv), (self._hidden, self._attended + 2 * keys.kv_heads * keys.dim)
         if widths != expected or self._attended % (keys.kv_heads * keys.dim):
-            raise IndexError(f"hidden states and their queries, keys and values are {widths} wide instead of {expected}")
+            raise IndexError(
+                f"hidden states and their queries, keys and values are {widths} wide instead of {expected}"
+            )
         out = x.clone(memory_format=torch.contiguous_format)
         _decoder_layer(
             out.data_ptr(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,16 +33,13 @@ def amx_serves(weight: PackedWeight) -> bool:
     return weight.dtype is torch.float16 and bool(_amx_multiplies_floats(weight.num_inputs))
 
 
-def _multiplied(kernel: object, x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
-    assert callable(kernel)
-    if x.dim() != 2 or x.shape[1] != weight.num_inputs or (bias is not None and len(bias) != weight.num_outputs):
-        raise IndexError(
-            f"rows of {[*x.shape]} cannot be multiplied with a weight of {[weight.num_outputs, weight.num_inputs]}"
-            + ("" if bias is None else f" and a bias of {[*bias.shape]}")
-        )
+def _multiplied(kernel: Callable[..., None], x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
+    shape = [weight.num_outputs, weight.num_inputs]
+    if x.dim() != 2 or x.shape[1] != shape[1]:
+        raise IndexError(f"rows of {x.shape[-1]} numbers cannot be multiplied with a weight of {shape}")
+    if bias is not None and bias.shape != (shape[0],):
+        raise IndexError(f"a bias of {[*bias.shape]} cannot be added to the products with a weight of {shape}")
     x, out = x.contiguous(), torch.empty(x.shape[0], weight.num_outputs)
     biases = None if bias is None else bias.contiguous()
-    kernel(
-        x.data_ptr(), len(x), weight.address, None if biases is None else biases.data_ptr(), out.data_ptr()
-    )
+    kernel(x.data_ptr(), len(x), weight.address, None if biases is None else biases.data_ptr(), out.data_ptr())
     return out
