@@ -9,11 +9,11 @@ import pytest
 HEAVY = {"torch", "transformers", "librosa", "av"}
 
 BOOKKEEPING = (
-    "transept.core.scheduler",
-    "transept.core.block_manager",
-    "transept.core.sequence",
-    "transept.core.prompts",
-    "transept.core.sampling_params",
+    "transept.core.scheduling.scheduler",
+    "transept.core.scheduling.block_manager",
+    "transept.core.scheduling.sequence",
+    "transept.core.request.prompts",
+    "transept.core.request.sampling_params",
     "transept.core.outputs",
 )
 DECLARATIONS = ("transept.authoring", "transept.registry.plugins", "transept.registry.lookup")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from transept.core.input_processor import Request
     from transept.core.jobs import Gather, Job, Offload, Submit, Wait
     from transept.core.outputs import CompletionOutput, RequestOutput
-    from transept.core.prompt_probe import PromptProbe
-    from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
     from transept.core.request.limits import Limits
-    from transept.core.sampling_params import SamplingParams
+    from transept.core.request.prompt_probe import PromptProbe
+    from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
+    from transept.core.request.sampling_params import SamplingParams
     from transept.errors import (
         CapacityError,
         CheckpointError,
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
         UnsupportedModelError,
     )
     from transept.speech.options import TranscriptionOptions
+    from transept.speech.segments import Segment, Word
     from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
-    from transept.speech.transcript import Segment, Transcript, Word
-    from transept.speech.vad import VadOptions
+    from transept.speech.transcript import Transcript
+    from transept.speech.vad.spans import VadOptions
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
     from transept.text.tasks import generate, summarize, translate
@@ -45,17 +46,17 @@ _HOMES = {
     "Gather": "transept.core.jobs",
     "Job": "transept.core.jobs",
     "Offload": "transept.core.jobs",
-    "PromptProbe": "transept.core.prompt_probe",
+    "PromptProbe": "transept.core.request.prompt_probe",
     "Request": "transept.core.input_processor",
-    "SamplingParams": "transept.core.sampling_params",
+    "SamplingParams": "transept.core.request.sampling_params",
     "Submit": "transept.core.jobs",
     "Wait": "transept.core.jobs",
     "CompletionOutput": "transept.core.outputs",
     "RequestOutput": "transept.core.outputs",
-    "ExplicitEncoderDecoderPrompt": "transept.core.prompts",
-    "MultiModalPrompt": "transept.core.prompts",
-    "TextPrompt": "transept.core.prompts",
-    "TokensPrompt": "transept.core.prompts",
+    "ExplicitEncoderDecoderPrompt": "transept.core.request.prompts",
+    "MultiModalPrompt": "transept.core.request.prompts",
+    "TextPrompt": "transept.core.request.prompts",
+    "TokensPrompt": "transept.core.request.prompts",
     "CapacityError": "transept.errors",
     "CheckpointError": "transept.errors",
     "ForkedProcessError": "transept.errors",
@@ -74,12 +75,12 @@ _HOMES = {
     "generate": "transept.text.tasks",
     "summarize": "transept.text.tasks",
     "translate": "transept.text.tasks",
-    "Segment": "transept.speech.transcript",
+    "Segment": "transept.speech.segments",
     "Transcriber": "transept.speech.transcriber",
     "Transcript": "transept.speech.transcript",
     "TranscriptionOptions": "transept.speech.options",
-    "VadOptions": "transept.speech.vad",
-    "Word": "transept.speech.transcript",
+    "VadOptions": "transept.speech.vad.spans",
+    "Word": "transept.speech.segments",
     "stream_transcribe": "transept.speech.transcriber",
     "transcribe": "transept.speech.transcriber",
 }

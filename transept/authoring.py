@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from transept.core.layers.linear import (
         ColumnParallelLinear,
         EncoderDecoderQKVParallelLinear,
-        ParallelGroup,
         QKVParallelLinear,
         RowParallelLinear,
     )
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
     from transept.core.model import ForConditionalGeneration
     from transept.core.model_shape import ModelShape
+    from transept.core.parallel_group import ParallelGroup
 
 _HOMES = {
     "Attention": "transept.core.attention.layer",
@@ -52,7 +52,7 @@ _HOMES = {
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model_shape",
-    "ParallelGroup": "transept.core.layers.linear",
+    "ParallelGroup": "transept.core.parallel_group",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",
     "RelativePositionBias": "transept.core.attention.biases",

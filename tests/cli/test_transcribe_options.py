@@ -12,7 +12,7 @@ from transept.cli.transcribe_options import transcription_options
 from transept.errors import ParameterError
 from transept.speech import options
 from transept.speech.options import TranscriptionOptions
-from transept.speech.vad import VadOptions
+from transept.speech.vad.spans import VadOptions
 
 
 def parsed(*arguments: str) -> argparse.Namespace:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import DecoderInputs, EncoderDecoderInputs, EncoderInputs, Sequence, SequenceGroup
+from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.sequence_group import SequenceGroup
 
 _SEQ_IDS = count()
 

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
-from transept.core.block_manager import BlockSpaceManager
 from transept.core.config import SchedulerConfig
-from transept.core.scheduler import Scheduler, SchedulerOutputs
-from transept.core.sequence import SampledToken, SequenceGroup, SequenceStatus
+from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
+from transept.core.scheduling.sequence import SampledToken, SequenceStatus
+from transept.core.scheduling.sequence_group import SequenceGroup
 
 BLOCK_SIZE = 4
 

@@ -8,16 +8,10 @@ from itertools import count
 import numpy as np
 import pytest
 
-from transept.core.beam_search import BeamSearch
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import (
-    DecoderInputs,
-    EncoderDecoderInputs,
-    EncoderInputs,
-    SampledToken,
-    Sequence,
-    SequenceStatus,
-)
+from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 
 EOS = 0
 VOCAB_SIZE = 4

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from transept.core.block_allocator import BlockAllocator, BlockError
+from transept.core.scheduling.block_allocator import BlockAllocator, BlockError
 
 
 def runs(blocks: set[int]) -> list[int]:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
-from transept.core.block_allocator import BlockError
-from transept.core.block_manager import AllocStatus, BlockSpaceManager
-from transept.core.sequence import SampledToken, Sequence, SequenceGroup, SequenceStatus
+from transept.core.scheduling.block_allocator import BlockError
+from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+from transept.core.scheduling.sequence_group import SequenceGroup
 
 
 def blocks_of(manager: BlockSpaceManager, group: SequenceGroup) -> set[int]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
-from transept.core.generation_defaults import resolve
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import SequenceData
+from transept.core.request.generation_defaults import resolve
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.step import SequenceData
 
 VOCABULARY = 12
 

@@ -7,10 +7,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import BartConfig, PreTrainedTokenizerFast, T5Config, WhisperConfig
 from whisper.tokenizer import get_tokenizer
 
-from transept.core.preprocess import InputPreprocessor
-from transept.core.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
 from transept.core.request.limits import Limits
-from transept.core.sequence import Sequence
+from transept.core.request.preprocess import InputPreprocessor
+from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
+from transept.core.scheduling.sequence import Sequence
 from transept.errors import MediaError, PromptError
 from transept.multimodal.registry import MappedInput
 from transept.registry.plugins import discover

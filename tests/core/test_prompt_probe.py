@@ -12,7 +12,7 @@ from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from transformers import WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
-from transept.core.prompt_probe import PromptProbe
+from transept.core.request.prompt_probe import PromptProbe
 from transept.errors import ParameterError
 
 SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32

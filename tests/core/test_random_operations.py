@@ -11,7 +11,7 @@ import pytest
 from simulated_cache import encoded
 from simulated_engine import Simulation
 
-from transept.core.scheduler import SchedulerOutputs
+from transept.core.scheduling.scheduler import SchedulerOutputs
 from transept.errors import CapacityError
 
 OPERATIONS_A_RUN = 250

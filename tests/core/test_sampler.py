@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import SequenceData
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.step import SequenceData
 
 VOCAB_SIZE = 60
 EOS = 2

@@ -8,9 +8,9 @@ import pytest
 from transformers import GenerationConfig
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
-from transept.core.generation_defaults import resolve as resolve_params
-from transept.core.generation_defaults import tokenize_bad_words, warn_of_unsupported
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.generation_defaults import resolve as resolve_params
+from transept.core.request.generation_defaults import tokenize_bad_words, warn_of_unsupported
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
 VOCAB_SIZE = 100

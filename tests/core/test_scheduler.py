@@ -9,7 +9,8 @@ from simulated_cache import make_group
 from simulated_engine import BLOCK_SIZE, Simulation
 
 from transept.core.config import SchedulerConfig
-from transept.core.sequence import SampledToken, Sequence, SequenceGroup, SequenceStatus
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CapacityError, ParameterError
 
 

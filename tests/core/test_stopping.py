@@ -5,16 +5,10 @@ from itertools import pairwise
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import (
-    DecoderInputs,
-    EncoderDecoderInputs,
-    EncoderInputs,
-    SampledToken,
-    Sequence,
-    SequenceStatus,
-)
-from transept.core.stopping import StopChecker
+from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+from transept.core.scheduling.stopping import StopChecker
 
 EOS = 50256
 START = 50257  # <|startoftranscript|>

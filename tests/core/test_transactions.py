@@ -12,7 +12,7 @@ import pytest
 from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
-from transept.core.sequence import StepOutput
+from transept.core.scheduling.step import StepOutput
 from transept.errors import ParameterError, RequestFailedError
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"

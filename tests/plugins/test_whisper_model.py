@@ -22,9 +22,11 @@ from transept.core.checkpoints.load_weights import load_weights
 from transept.core.config import EngineConfig
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.worker import Worker
-from transept.core.layers.linear import ParallelGroup
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import EncoderInputs, SampledToken, SequenceData, SequenceGroupMetadata, StepInput
+from transept.core.parallel_group import ParallelGroup
+from transept.core.request.inputs import EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken
+from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata, StepInput
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.plugins.whisper.weights import HUGGINGFACE
 

@@ -8,7 +8,7 @@ from transformers import WhisperConfig
 from whisper.decoding import ApplyTimestampRules
 from whisper.tokenizer import get_tokenizer
 
-from transept.core.sequence import SequenceData
+from transept.core.scheduling.step import SequenceData
 from transept.plugins.whisper.timestamp_rules import Forbidden, forbid_at_once, forbid_by_row, timestamp_rules
 
 CONFIG = WhisperConfig(vocab_size=51864, decoder_start_token_id=50257)

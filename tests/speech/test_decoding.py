@@ -13,7 +13,7 @@ from whisper.utils import compression_ratio as openai_compression_ratio
 
 from transept import Transcriber, TranscriptionOptions
 from transept.core.jobs import Submit
-from transept.speech.decoding import DecodedWindow, compression_ratio, decode_window, is_silent
+from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window, is_silent
 
 TOKENIZER = get_tokenizer(multilingual=False)
 

@@ -8,9 +8,9 @@ import pytest
 from recordings import RATE, clip, joined
 
 from transept import Transcriber
+from transept.speech.algorithms.window_words import time_words
 from transept.speech.options import TranscriptionOptions
-from transept.speech.window_words import time_words
-from transept.speech.words import WordTiming
+from transept.speech.timing.words import WordTiming
 
 POSITIONS = 448
 ENDLESS = {"suppress_tokens": (-1, 50256), "suppress_blank": False}  # the end of the text never comes

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transept.speech.sentences import LONG_PAUSE, LONGEST, sentences
-from transept.speech.words import WordTiming
+from transept.speech.timing.sentences import LONG_PAUSE, LONGEST, sentences
+from transept.speech.timing.words import WordTiming
 
 
 def timed(text: str, seconds: float = 0.5) -> list[WordTiming]:

@@ -23,7 +23,7 @@ from whisper.utils import compression_ratio
 
 from transept import Engine, TranscriptionOptions, Word
 from transept.core.jobs import Offload, Submit
-from transept.speech import sequential
+from transept.speech.algorithms import sequential
 from transept.speech.events import Found
 from transept.speech.speech_model import SpeechModel
 

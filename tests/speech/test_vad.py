@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transept.errors import ParameterError
-from transept.speech.vad import (
+from transept.speech.vad.network import FRAME, speech_probabilities
+from transept.speech.vad.spans import (
     Span,
     VadOptions,
     pack,
@@ -21,7 +22,6 @@ from transept.speech.vad import (
     silence_between,
     speech_spans,
 )
-from transept.speech.vad_network import FRAME, speech_probabilities
 
 RATE = 16_000
 
@@ -108,7 +108,7 @@ def test_options_out_of_range_are_refused(options: dict) -> None:
 
 def test_the_number_of_threads_is_left_alone() -> None:
     program = (
-        "import numpy, torch; from transept.speech.vad import speech_spans; torch.set_num_threads(3);"
+        "import numpy, torch; from transept.speech.vad.spans import speech_spans; torch.set_num_threads(3);"
         "speech_spans(numpy.zeros(512, 'float32')); print(torch.get_num_threads())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

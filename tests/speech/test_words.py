@@ -19,8 +19,8 @@ from whisper.utils import get_writer
 
 from transept import Transcriber
 from transept.core.checkpoints.hf_configs import load_tokenizer
-from transept.speech.transcript import Segment, Word
-from transept.speech.words import WordTiming, merge_punctuation, place_words, token_times, word_timings
+from transept.speech.segments import Segment, Word
+from transept.speech.timing.words import WordTiming, merge_punctuation, place_words, token_times, word_timings
 
 PREPENDED, APPENDED = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001
 TEXTS = {

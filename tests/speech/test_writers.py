@@ -11,7 +11,8 @@ from whisper.utils import get_writer
 
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
-from transept.speech.transcript import Segment, Transcript, Word
+from transept.speech.segments import Segment, Word
+from transept.speech.transcript import Transcript
 
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 TEXTS = st.sampled_from(

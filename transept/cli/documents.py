@@ -95,7 +95,7 @@ def add_task_parser(
 
 def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
     """Run a task on the documents that the arguments name, and print what comes."""
-    from transept.core.sampling_params import SamplingParams
+    from transept.core.request.sampling_params import SamplingParams
 
     names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
     sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}

@@ -18,7 +18,8 @@ from transept.cli.transcribe_options import add_options, check, formats, subtitl
 from transept.errors import TranseptError
 
 if TYPE_CHECKING:
-    from transept.speech.transcript import Segment, Transcript
+    from transept.speech.segments import Segment
+    from transept.speech.transcript import Transcript
 
 DEFAULT_MODEL = "openai/whisper-base"
 STDIN = "-"
@@ -189,7 +190,7 @@ class _SegmentPrinter:
             self._print(segment)
 
     def _print(self, segment: Segment) -> None:
-        from transept.speech.writers import clock
+        from transept.speech.output.writers import clock
 
         if not self.has_begun and len(self.files) > 1:
             print(f"{printable_name(self.files[self.turn])}:")

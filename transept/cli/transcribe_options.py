@@ -218,7 +218,7 @@ def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
 def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The keywords of Transcriber.transcribe that the arguments give. Raises ParameterError as TranscriptionOptions."""
     from transept.speech.options import TranscriptionOptions
-    from transept.speech.vad import VadOptions
+    from transept.speech.vad.spans import VadOptions
 
     given = vars(arguments)
     options = {name: given[name] for name in TranscriptionOptions.names() if name in given}

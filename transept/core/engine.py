@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from tqdm import tqdm
 
-from transept.core.block_manager import BlockSpaceManager
 from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer
 from transept.core.checkpoints.model_description import check_default_prompt, describe_model
 from transept.core.checkpoints.source import locate
@@ -21,16 +20,17 @@ from transept.core.config import EngineConfig
 from transept.core.engine_core import EngineCore
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.in_process import InProcessExecutor
-from transept.core.generation_defaults import warn_of_unsupported
 from transept.core.input_processor import NOT_PARAMS, InputProcessor, Request
 from transept.core.job_runner import JobRunner
 from transept.core.jobs import Job, Submit
 from transept.core.outputs import RequestOutput
-from transept.core.preprocess import InputPreprocessor
-from transept.core.prompts import Prompt
-from transept.core.sampling_params import SamplingParams
-from transept.core.scheduler import Scheduler
-from transept.core.stopping import StopChecker
+from transept.core.request.generation_defaults import warn_of_unsupported
+from transept.core.request.preprocess import InputPreprocessor
+from transept.core.request.prompts import Prompt
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.scheduler import Scheduler
+from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, TranseptError
 from transept.option_names import shows_options
 

@@ -10,20 +10,15 @@ from collections import deque
 from itertools import count
 from typing import NamedTuple
 
-from transept.core.beam_search import BeamSearch
 from transept.core.execution.executor import Executor
-from transept.core.look_ahead import can_look_ahead, pending
 from transept.core.outputs import RequestOutput
-from transept.core.scheduler import Scheduler, SchedulerOutputs
-from transept.core.sequence import (
-    SampledToken,
-    Sequence,
-    SequenceGroup,
-    SequenceGroupMetadata,
-    SequenceStatus,
-    StepOutput,
-)
-from transept.core.stopping import StopChecker
+from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.look_ahead import can_look_ahead, pending
+from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.scheduling.step import SequenceGroupMetadata, StepOutput
+from transept.core.scheduling.stopping import StopChecker
 from transept.errors import RequestFailedError, TranseptError
 
 

@@ -10,15 +10,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from transept.core.beam_search import BeamSearch
 from transept.core.checkpoints.generation_settings import check_generation_settings
-from transept.core.generation_defaults import num_forced_tokens, tokenize_bad_words
-from transept.core.generation_defaults import resolve as resolve_params
 from transept.core.model_shape import ModelShape
-from transept.core.preprocess import InputPreprocessor
-from transept.core.prompts import Prompt
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import EncoderDecoderInputs, Sequence, SequenceGroup
+from transept.core.request.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.request.generation_defaults import resolve as resolve_params
+from transept.core.request.inputs import EncoderDecoderInputs
+from transept.core.request.preprocess import InputPreprocessor
+from transept.core.request.prompts import Prompt
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"

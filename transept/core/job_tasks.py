@@ -16,7 +16,7 @@ from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
-from transept.core.sequence import SequenceGroup
+from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import RequestFailedError, TranseptError
 
 logger = logging.getLogger(__name__)

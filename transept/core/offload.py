@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from transept.core.openmp import end_openmp_threads
+from transept.core.kernels.openmp import end_openmp_threads
 
 LONGEST_WAIT = 5.0  # seconds that the end of the process waits for what is being computed
 

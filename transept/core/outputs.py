@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transept.core.prompt_probe import ProbeResult
-from transept.core.sequence import Sequence, SequenceGroup
+from transept.core.request.prompt_probe import ProbeResult
+from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import TranseptError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transept.speech.transcript import Segment
+from transept.speech.segments import Segment
 
 
 @dataclass(frozen=True)

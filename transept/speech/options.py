@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError
 from transept.option_names import finite, made_of, refuses_unknown
-from transept.speech.vad import VadOptions
+from transept.speech.vad.spans import VadOptions
 
 DEFAULT_MODEL = "openai/whisper-base"
 TASKS = ("transcribe", "translate")

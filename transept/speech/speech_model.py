@@ -13,9 +13,9 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
 from transept.core.input_processor import Request
-from transept.core.preprocess import content_key
-from transept.core.prompts import TokensPrompt
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.preprocess import content_key
+from transept.core.request.prompts import TokensPrompt
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
 from transept.registry.spec import resolve
 from transept.speech.options import TranscriptionOptions

@@ -25,13 +25,14 @@ from transept.core.jobs import Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.audio import NO_SAMPLES
 from transept.option_names import refuse_unknown, shows_options
-from transept.speech import batched, sequential, speech_only
+from transept.speech.algorithms import batched, sequential, speech_only
+from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.events import Found, Opened
-from transept.speech.language import Language, recording_language
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
+from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
-from transept.speech.transcript import Segment, Transcript
+from transept.speech.transcript import Transcript
 
 if TYPE_CHECKING:
     from torch import Tensor

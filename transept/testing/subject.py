@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from transept.core.engine import Engine
     from transept.core.outputs import RequestOutput
-    from transept.core.prompts import ExplicitEncoderDecoderPrompt, SingletonPrompt
+    from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, SingletonPrompt
 
 ROOM = 1 << 28  # bytes of cache: all requests of a check at once, for models of up to some ten million parameters
 

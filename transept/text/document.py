@@ -12,7 +12,7 @@ from typing import Any
 from transept.core.input_processor import Request
 from transept.core.jobs import Offload, Submit, Wait
 from transept.core.outputs import RequestOutput
-from transept.core.prompts import Prompt, TokensPrompt
+from transept.core.request.prompts import Prompt, TokensPrompt
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText
 from transept.text.job import TextJob

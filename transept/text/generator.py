@@ -15,7 +15,7 @@ from typing import Any, overload
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Job
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.text.document import write_for

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
 from transept.option_names import refuse_unknown
 from transept.registry.spec import TextSpec, TextTask

@@ -12,7 +12,8 @@ from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
-from transept.core.layers.linear import Linear, ParallelGroup, QKVParallelLinear, StackedParameter
+from transept.core.layers.linear import Linear, QKVParallelLinear, StackedParameter
+from transept.core.parallel_group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
 GROUP = ParallelGroup()

@@ -15,7 +15,7 @@ from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.layers.attention import CrossAttention, SelfAttention
-from transept.core.layers.linear import ParallelGroup
+from transept.core.parallel_group import ParallelGroup
 
 HIDDEN, HEADS = 48, 6
 LENGTHS = [9, 1, 14]  # of the encoder's sequences

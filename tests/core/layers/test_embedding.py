@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
-from transept.core.layers.linear import ParallelGroup
+from transept.core.parallel_group import ParallelGroup
 
 GROUP = ParallelGroup()
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from transept.core.layers.feed_forward import FeedForward
-from transept.core.layers.linear import ParallelGroup
+from transept.core.parallel_group import ParallelGroup
 
 
 @pytest.mark.parametrize(("name", "activation"), [("gelu", nn.GELU()), ("relu", nn.ReLU()), ("silu", nn.SiLU())])

@@ -12,11 +12,11 @@ from transept.core.layers.linear import (
     ColumnParallelLinear,
     EncoderDecoderQKVParallelLinear,
     Linear,
-    ParallelGroup,
     QKVParallelLinear,
     RowParallelLinear,
     matmul,
 )
+from transept.core.parallel_group import ParallelGroup
 
 HIDDEN = 48
 HEAD_DIM = 8

@@ -11,7 +11,7 @@ from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.cpu.library import reads_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
-from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear, ParallelGroup
+from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
 from transept.core.layers.stored_weights import (
     CpuFloat,
     CpuFloatOfMany,
@@ -23,6 +23,7 @@ from transept.core.layers.stored_weights import (
 )
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+from transept.core.parallel_group import ParallelGroup
 
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 needs_float16 = pytest.mark.skipif(not reads_float16(), reason="this processor cannot widen float16")

@@ -15,11 +15,12 @@ from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
-from transept.core.layers.linear import Linear, ParallelGroup
+from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
 from transept.core.layers.stored_weights import CpuFloat
 from transept.core.layers.storing import store_weights
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+from transept.core.parallel_group import ParallelGroup
 
 HIDDEN, HEADS, INNER, BLOCK_SIZE = 48, 6, 80, 16
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.layers.linear import ParallelGroup
+from transept.core.parallel_group import ParallelGroup
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transept.core.sampling_params import SamplingParams
+from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p")

@@ -21,7 +21,7 @@ from transept.core.attention.metadata import AttentionMetadata, DecodeTables
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
-from transept.core.sequence import BlockTable
+from transept.core.scheduling.step import BlockTable
 from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)

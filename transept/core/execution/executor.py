@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transept.core.config import EngineConfig, SchedulerConfig
-from transept.core.sequence import StepInput, StepOutput
+from transept.core.scheduling.step import StepInput, StepOutput
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from torch import Tensor
 from transept.core.config import SchedulerConfig
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.model_shape import ModelShape
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import EncoderInputs, SequenceData, SequenceGroupMetadata
+from transept.core.request.inputs import EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata
 from transept.errors import CapacityError
 
 UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the model sets no bound

@@ -20,7 +20,8 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
 from transept.core.kernels.cpu.library import share_num_threads
 from transept.core.model import ForConditionalGeneration
-from transept.core.sequence import PENDING, EncoderInputs, SequenceGroupMetadata, StepOutput
+from transept.core.request.inputs import EncoderInputs
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
 from transept.errors import PluginError
 

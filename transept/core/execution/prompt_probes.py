@@ -9,8 +9,8 @@ from torch import Tensor
 
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.prompt_probe import ProbeResult, PromptProbe
-from transept.core.sequence import SequenceGroupMetadata
+from transept.core.request.prompt_probe import ProbeResult, PromptProbe
+from transept.core.scheduling.step import SequenceGroupMetadata
 from transept.core.transfer import Download, upload
 
 

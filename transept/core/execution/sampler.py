@@ -19,8 +19,9 @@ from torch import Tensor
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.cpu.elementwise.argmax import argmax
 from transept.core.kernels.cpu.library import runs_on
-from transept.core.sampling_params import SamplingParams
-from transept.core.sequence import SampledToken, SequenceData
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken
+from transept.core.scheduling.step import SequenceData
 from transept.core.transfer import Download, upload
 
 

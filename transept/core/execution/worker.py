@@ -19,10 +19,10 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.cpu.library import reads_float16, share_num_threads
-from transept.core.layers.linear import ParallelGroup
 from transept.core.layers.storing import store_weights, weight_class
 from transept.core.model import ForConditionalGeneration
-from transept.core.sequence import StepInput
+from transept.core.parallel_group import ParallelGroup
+from transept.core.scheduling.step import StepInput
 
 
 class Worker:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.core.layers.linear import ParallelGroup, matmul
+from transept.core.layers.linear import matmul
 from transept.core.layers.stored_weights import StoredWeight
+from transept.core.parallel_group import ParallelGroup
 
 
 class VocabParallelEmbedding(nn.Module):

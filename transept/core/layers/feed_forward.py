@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS, activate
 from transept.core.kernels.cpu.library import runs_on
 from transept.core.layers.activations import get_activation
-from transept.core.layers.linear import ColumnParallelLinear, ParallelGroup, RowParallelLinear, matmul
+from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
+from transept.core.parallel_group import ParallelGroup
 
 
 class FeedForward(nn.Module):

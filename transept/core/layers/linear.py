@@ -6,27 +6,14 @@ group; today every group has size 1, and tensor parallelism will be added here a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.core.layers.stored_weights import StoredWeight
+from transept.core.parallel_group import ParallelGroup
 
 ALL = slice(None)
-
-
-@dataclass(frozen=True)
-class ParallelGroup:
-    """The processes that share a model's layers. Only size 1 exists so far."""
-
-    rank: int = 0
-    size: int = 1
-
-    def __post_init__(self) -> None:
-        if self.size != 1:
-            raise NotImplementedError("tensor parallelism is not there yet: ParallelGroup.size must be 1")
 
 
 class StackedParameter(nn.Parameter):

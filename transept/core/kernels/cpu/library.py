@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.openmp import end_openmp_threads, openmp_library
+from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import ForkedProcessError, KernelsNotBuiltError
 
 LEVELS = ("portable", "avx2", "avx512", "avx512_vnni", "amx")  # lowest first; see setup.py

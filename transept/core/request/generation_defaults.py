@@ -1,0 +1,231 @@
+"""From the parameters that a user gave to those that a request decodes with: the checkpoint's settings fill the rest.
+
+Called by the engine once a request. A rule that is not ours is transformers' (its `generate`), since the settings were
+written for it. No torch here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import ParameterError
+
+logger = logging.getLogger(__name__)
+
+# Settings of transformers that change which tokens come and have no counterpart here, with the value that changes none.
+UNSUPPORTED = {
+    "constraints": None,
+    "diversity_penalty": 0.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "guidance_scale": 1.0,
+    "num_beam_groups": 1,
+    "penalty_alpha": 0.0,
+    "renormalize_logits": False,
+    "sequence_bias": None,
+    "typical_p": 1.0,
+}
+UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
+
+
+def resolve(
+    params: SamplingParams,
+    generation_config: Any,
+    *,
+    prompt_token_ids: Sequence[int],
+    max_positions: int | None,
+    vocab_size: int,
+    eos_token_ids: Sequence[int] = (),
+) -> SamplingParams:
+    """The same parameters with nothing left None that the checkpoint could fill.
+
+    generation_config: a transformers GenerationConfig. prompt_token_ids: the decoder prompt. max_positions: how many
+        the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
+    vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
+    eos_token_ids: what ends a sequence where neither params nor generation_config say.
+    A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
+    contradict each other or the vocabulary.
+    """
+    _check_vocabulary(params, vocab_size)
+    settings = _Settings(params, generation_config, vocab_size)
+    given, known = settings.given, settings.known
+    num_beams = _num_beams(params, generation_config)
+    temperature = 0.0 if num_beams > 1 else _temperature(params, generation_config)
+    sampled = temperature > 0.0 and bool(getattr(generation_config, "do_sample", False))
+    forced_bos = known("forced_bos_token_id")
+    num_forced = num_forced_tokens(prompt_token_ids, forced_bos[0] if forced_bos else None)
+    eos_token_ids = settings.eos_token_ids(eos_token_ids)
+    max_tokens = _max_tokens(params, generation_config, len(prompt_token_ids), num_forced, max_positions)
+    min_tokens = params.min_tokens
+    if min_tokens is None:
+        min_tokens = min(_min_tokens(generation_config, len(prompt_token_ids), num_forced), max_tokens)
+    return dataclasses.replace(
+        params,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        temperature=temperature,
+        top_k=given("top_k", 0) if sampled else params.top_k or 0,
+        top_p=given("top_p", 1.0) if sampled else 1.0 if params.top_p is None else params.top_p,
+        min_p=given("min_p", 0.0) if sampled else params.min_p or 0.0,
+        num_beams=num_beams,
+        num_return_sequences=params.num_return_sequences or min(num_beams, given("num_return_sequences", 1)),
+        length_penalty=given("length_penalty", 1.0),
+        early_stopping=given("early_stopping", False),
+        repetition_penalty=given("repetition_penalty", 1.0),
+        no_repeat_ngram_size=given("no_repeat_ngram_size", 0),
+        suppress_tokens=known("suppress_tokens"),
+        begin_suppress_tokens=known("begin_suppress_tokens"),
+        bad_words_ids=_bad_words_ids(given("bad_words_ids", ()), eos_token_ids),
+        forced_bos_token_id=forced_bos[0] if forced_bos else None,
+        forced_eos_token_id=known("forced_eos_token_id"),
+        eos_token_ids=eos_token_ids,
+        seed=secrets.randbits(63) if params.seed is None and temperature > 0.0 else params.seed,
+    )
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The user's parameters over the checkpoint's generation config."""
+
+    params: SamplingParams
+    generation_config: Any
+    vocab_size: int
+
+    def given(self, name: str, neutral: Any) -> Any:
+        """The user's value, else the checkpoint's, else the neutral one."""
+        own = getattr(self.params, name)
+        own = getattr(self.generation_config, name, None) if own is None else own
+        return neutral if own is None else own
+
+    def known(self, name: str) -> tuple[int, ...]:
+        """The user's token ids, else those of the checkpoint's that the model has."""
+        own = getattr(self.params, name)
+        if own is not None:
+            return (own,) if isinstance(own, int) else tuple(own)
+        return self._within(getattr(self.generation_config, name, None))
+
+    def eos_token_ids(self, default: Sequence[int]) -> tuple[int, ...]:
+        """What ends a sequence: the user's ids, else the generation config's, else the default."""
+        if self.params.eos_token_ids is not None:
+            return tuple(self.params.eos_token_ids)
+        return self._within(getattr(self.generation_config, "eos_token_id", None)) or tuple(default)
+
+    def _within(self, token_ids: Sequence[int] | int | None) -> tuple[int, ...]:
+        tokens = (token_ids,) if isinstance(token_ids, int) else token_ids or ()
+        return tuple(token for token in tokens if 0 <= token < self.vocab_size)
+
+
+def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:
+    """How many tokens of the decoder prompt transformers counts as new: 1 for BART's ``<DEC><BOS>``, else 0.
+
+    There ``generate`` starts from ``<DEC>`` alone and forces the BOS token as the first new one. Lengths that the
+    checkpoint's settings speak of, and the one that ranks hypotheses, include it.
+    """
+    return int(forced_bos_token_id is not None and list(prompt_token_ids[1:]) == [forced_bos_token_id])
+
+
+def warn_of_unsupported(generation_config: Any, model: str) -> None:
+    """Say which of the checkpoint's settings are left out, so that a different output surprises nobody."""
+    settings = {name: getattr(generation_config, name, None) for name in UNSUPPORTED}
+    left_out = [
+        f"{name}={value}" for name, value in settings.items() if value is not None and value != UNSUPPORTED[name]
+    ]
+    if left_out:
+        logger.warning('settings of "%s" that are not supported, and left out: %s', model, ", ".join(left_out))
+
+
+def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> SamplingParams:
+    """bad_words as bad_words_ids: each text as a word of its own, after a space, and as the rest of one.
+
+    Raises ParameterError where there is no tokenizer.
+    """
+    if not params.bad_words:
+        return params
+    if tokenizer is None:
+        raise ParameterError("bad_words need a tokenizer, which this checkpoint lacks; pass bad_words_ids")
+    texts = [text for word in params.bad_words for text in (word, f" {word}")]
+    runs = {tuple(tokenizer(text, add_special_tokens=False).input_ids): None for text in texts}
+    words = (*(params.bad_words_ids or ()), *(run for run in runs if run))
+    return dataclasses.replace(params, bad_words=(), bad_words_ids=words)
+
+
+def _num_beams(params: SamplingParams, generation_config: Any) -> int:
+    if params.num_beams is not None:
+        return params.num_beams
+    if params.temperature is not None or params.n > 1:
+        return 1  # the user asks for greedy decoding or for samples
+    return getattr(generation_config, "num_beams", None) or 1
+
+
+def _temperature(params: SamplingParams, generation_config: Any) -> float:
+    temperature = params.temperature
+    if temperature is None:
+        sampled = bool(getattr(generation_config, "do_sample", False))
+        temperature = float(generation_config.temperature or 1.0) if sampled else 0.0
+    if temperature == 0.0 and (params.top_k or (params.top_p or 1.0) < 1.0 or params.min_p or params.n > 1):
+        raise ParameterError(
+            "top_k, top_p, min_p and n > 1 need sampling, but this model decodes greedily by default; "
+            "set temperature above 0, such as SamplingParams(temperature=1.0, ...)"
+        )
+    return temperature
+
+
+def _max_tokens(
+    params: SamplingParams, generation_config: Any, prompt_length: int, num_forced: int, max_positions: int | None
+) -> int:
+    """The request's own, else the checkpoint's, else all that there are positions for; within the bound."""
+    wanted = params.max_tokens
+    if wanted is None and getattr(generation_config, "max_new_tokens", None):
+        wanted = max(1, generation_config.max_new_tokens - num_forced)
+    if wanted is None and getattr(generation_config, "max_length", None):
+        wanted = max(1, generation_config.max_length - prompt_length)  # max_length counts the decoder prompt
+    if max_positions is None:
+        return wanted or UNBOUNDED_MAX_TOKENS
+    room = max_positions - prompt_length
+    return room if wanted is None else min(wanted, room)
+
+
+def _min_tokens(generation_config: Any, prompt_length: int, num_forced: int) -> int:
+    new_tokens = getattr(generation_config, "min_new_tokens", None)
+    if new_tokens is not None:
+        return max(0, new_tokens - num_forced)
+    return max(0, (getattr(generation_config, "min_length", None) or 0) - prompt_length)
+
+
+def _bad_words_ids(words: Sequence[Sequence[int]], eos_token_ids: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Without an end-of-sequence token that stands alone, which transformers leaves out."""
+    return tuple(tuple(word) for word in words if not (len(word) == 1 and word[0] in eos_token_ids))
+
+
+def _check_vocabulary(params: SamplingParams, vocab_size: int) -> None:
+    forced_bos = params.forced_bos_token_id
+    given = {
+        "logit_bias": list(dict(params.logit_bias)),
+        "allowed_token_ids": params.allowed_token_ids or (),
+        "suppress_tokens": params.suppress_tokens or (),
+        "begin_suppress_tokens": params.begin_suppress_tokens or (),
+        "bad_words_ids": [token for word in params.bad_words_ids or () for token in word],
+        "forced_bos_token_id": () if forced_bos is None else (forced_bos,),
+        "forced_eos_token_id": params.forced_eos_token_id or (),
+        "eos_token_ids": params.eos_token_ids or (),
+        "stop_token_ids": params.stop_token_ids,
+    }
+    if len({*given["suppress_tokens"], *given["begin_suppress_tokens"]}) >= vocab_size:  # type: ignore[misc]
+        raise ParameterError(
+            f"suppress_tokens and begin_suppress_tokens leave none of this model's {vocab_size} tokens"
+        )
+    for name, tokens in given.items():
+        if tokens and max(tokens) >= vocab_size:  # type: ignore[arg-type]
+            raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {vocab_size - 1}")  # type: ignore[arg-type]
+    if params.logprobs is not None and params.logprobs > vocab_size:
+        raise ParameterError(f"logprobs={params.logprobs} is more than the {vocab_size} tokens that this model has")

@@ -1,0 +1,41 @@
+"""A preprocessed prompt: what encoder and decoder are given. No torch here: features travel as opaque values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EncoderInputs:
+    """What the encoder is given.
+
+    num_tokens: length of the encoder's output, which is the number of cross-attention slots.
+    features: the encoder's keyword arguments for multimodal input; empty for text.
+    content_key: equal for equal token ids or features, so that they are encoded once; None: never shared.
+    mapper: what made the features and declared num_tokens, for messages; None for text.
+    """
+
+    prompt: str | None
+    token_ids: list[int]
+    num_tokens: int
+    features: Mapping[str, Any] = field(default_factory=dict)
+    content_key: bytes | None = None
+    mapper: str | None = None
+
+
+@dataclass(frozen=True)
+class DecoderInputs:
+    """What the decoder is given to start from."""
+
+    prompt: str | None
+    token_ids: list[int]
+
+
+@dataclass(frozen=True)
+class EncoderDecoderInputs:
+    """A preprocessed prompt: both sides, ready to run."""
+
+    encoder: EncoderInputs
+    decoder: DecoderInputs

@@ -1,0 +1,1 @@
+"""What runs next, and which cache blocks it owns. No torch here."""

@@ -1,0 +1,109 @@
+"""Beam search: which hypotheses of a request go on, which have ended, and when the search is over.
+
+One BeamSearch a request, made and asked by the engine after every step. It decides by log probabilities only; forking
+and freeing the sequences' blocks is the engine's part. The rules are those of transformers' beam search, so that a
+checkpoint's settings mean here what they mean there. No torch here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
+
+End = tuple[SequenceStatus, int | None]  # status and stop_reason of a sequence that ends
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A beam with one more token."""
+
+    parent: Sequence
+    token: SampledToken
+    cumulative_logprob: float
+
+
+class BeamSearch:
+    """The state of one request's search.
+
+    params: the request's, completed. num_forced: tokens of the decoder prompt that count as new in a hypothesis'
+        length (see `num_forced_tokens`).
+
+    hypotheses: copies of beams that have ended, best first, num_beams times patience at most. They hold no blocks.
+    """
+
+    def __init__(self, params: SamplingParams, num_forced: int) -> None:
+        assert params.num_beams is not None
+        assert params.length_penalty is not None
+        self.params = params
+        self.num_beams = params.num_beams
+        self.num_hypotheses = max(1, round(params.num_beams * params.patience))
+        self.length_penalty = params.length_penalty
+        self.num_forced = num_forced
+        num_eos = len(params.eos_token_ids or ())
+        self.num_candidates = max(2, 1 + num_eos) * params.num_beams  # should every beam end, as many can go on
+        self.hypotheses: list[Sequence] = []
+
+    def advance(
+        self,
+        beams: list[Sequence],
+        sampled: Mapping[int, list[SampledToken]],
+        end: Callable[[int, int], End | None],
+    ) -> list[Continuation]:
+        """Take one step: keep what ended among the hypotheses, return how the search goes on, best first.
+
+        beams: the running ones, at first a single one. sampled: each beam's likeliest tokens, by sequence id.
+        end: (token id, tokens with it) -> how it ends a sequence, or None. An empty list: the search is over.
+        """
+        continuations = [
+            Continuation(beam, token, beam.cumulative_logprob + token.logprob)
+            for beam in beams
+            for token in sampled[beam.seq_id]
+        ]
+        continuations.sort(key=lambda each: each.cumulative_logprob, reverse=True)
+        running: list[Continuation] = []
+        for rank, continuation in enumerate(continuations[: self.num_candidates]):
+            ended = end(continuation.token.token_id, len(continuation.parent.output_token_ids) + 1)
+            if ended is None:
+                running.append(continuation)
+            elif rank < self.num_beams:  # one that ends is a hypothesis only where it would have been a beam
+                hypothesis = continuation.parent.fork(continuation.parent.seq_id, 0)
+                hypothesis.append_token(continuation.token)
+                hypothesis.status, hypothesis.stop_reason = ended
+                self._keep(hypothesis)
+        running = running[: self.num_beams]
+        if not continuations:  # nothing may follow: what there is has to do
+            for beam in beams:
+                beam.status = SequenceStatus.STOPPED
+                self._keep(beam)
+        return running if running and self._can_improve(running[0]) else []
+
+    def _keep(self, hypothesis: Sequence) -> None:
+        hypothesis.score = self._score(hypothesis.cumulative_logprob, len(hypothesis.output_token_ids))
+        self.hypotheses.append(hypothesis)
+        self.hypotheses.sort(key=_score_of, reverse=True)
+        del self.hypotheses[self.num_hypotheses :]
+
+    def _can_improve(self, best: Continuation) -> bool:
+        """Whether the search goes on, by the three forms of early_stopping. best: the best running beam."""
+        if len(self.hypotheses) < self.num_hypotheses:
+            return True
+        if self.params.early_stopping is True:
+            return False
+        length = len(best.parent.output_token_ids) + 1
+        if self.params.early_stopping == "never" and self.length_penalty > 0.0:
+            assert self.params.max_tokens is not None
+            length = self.params.max_tokens  # the longest gives the best score
+        return self._score(best.cumulative_logprob, length) > _score_of(self.hypotheses[-1])
+
+    def _score(self, cumulative_logprob: float, num_tokens: int) -> float:
+        """What hypotheses are ranked by: ``cumulative_logprob / length**length_penalty``."""
+        length: float = (num_tokens + self.num_forced) ** self.length_penalty
+        return cumulative_logprob / length
+
+
+def _score_of(hypothesis: Sequence) -> float:
+    return -math.inf if hypothesis.score is None else hypothesis.score

@@ -1,0 +1,305 @@
+"""The scheduler: which requests take part in the next step, and which blocks move for it.
+
+Driven by the engine: add_seq_group for every request, then schedule -> the execution side runs the step -> the engine
+appends (and forks) tokens -> free_finished_seq_groups, again and again. Decides by budgets and free blocks only; what
+is computed is not its business.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from transept.core.config import SchedulerConfig
+from transept.core.scheduling.block_allocator import BlockError
+from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.sequence import Sequence, SequenceStatus
+from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata, StepInput
+from transept.errors import CapacityError, ParameterError
+
+_ARRIVAL = attrgetter("arrival")
+
+
+@dataclass(frozen=True)
+class SchedulerOutputs:
+    """One step, and whose it is. groups: aligned with step.metadata."""
+
+    groups: list[SequenceGroup] = field(default_factory=list)
+    step: StepInput = field(default_factory=StepInput)
+
+
+class Scheduler:
+    """Continuous batching, first come first served by SequenceGroup.arrival.
+
+    A group is in one of two lists, both in order of arrival: `running` (blocks on the device, one token a sequence in
+    each step) or `queue` (waiting without blocks, or swapped out with blocks on the host).
+    """
+
+    def __init__(self, config: SchedulerConfig, block_manager: BlockSpaceManager) -> None:
+        self.config = config
+        self.block_manager = block_manager
+        self.running: list[SequenceGroup] = []
+        self.queue: list[SequenceGroup] = []
+        self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any group still waits or runs."""
+        return bool(self._groups)
+
+    @property
+    def has_ample_blocks(self) -> bool:
+        """Whether no running sequence will miss a block in the next step: each takes one at most."""
+        return sum(len(group.seqs) for group in self.running) <= self.block_manager.num_free_device_blocks
+
+    def add_seq_group(self, group: SequenceGroup) -> None:
+        """Queue a request.
+
+        Raises CapacityError when it could not run even with the engine to itself, ParameterError when its id is in use.
+        """
+        if group.request_id in self._groups:
+            raise ParameterError(f"request id {group.request_id!r} is in use; give every request an id of its own")
+        self._refuse_oversized(group)
+        self._groups[group.request_id] = group
+        insort(self.queue, group, key=_ARRIVAL)
+
+    def abort_seq_group(self, request_id: str) -> SequenceGroup | None:
+        """Drop a request, wherever it is, with its blocks. Returns it, or None when there is none (any more)."""
+        group = self._groups.pop(request_id, None)
+        if group is None:
+            return None
+        (self.running if group in self.running else self.queue).remove(group)
+        for seq in group.unfinished_seqs:
+            seq.status = SequenceStatus.ABORTED
+        self._free(group)
+        return group
+
+    def restart(self, group: SequenceGroup) -> None:
+        """Put a running group back into the queue: it keeps its tokens, and its cache is computed anew."""
+        self.running.remove(group)
+        self._free(group)
+        self._requeue(group, SequenceStatus.WAITING)
+
+    def restart_swapped(self) -> None:
+        """Compute anew what was swapped out, since the copies on the host cannot be trusted."""
+        for group in self.queue:
+            if group.unfinished_seqs[0].status is SequenceStatus.SWAPPED:
+                self._free(group)
+                for seq in group.unfinished_seqs:
+                    seq.status = SequenceStatus.WAITING
+
+    def restart_all(self) -> None:
+        """Put every group back into the queue, with the tokens that it has; none holds blocks any more.
+
+        For when a call to this class or to the block manager was cut short, and the books cannot be trusted.
+        """
+        self.block_manager.reset()
+        self._groups = {name: group for name, group in self._groups.items() if not group.finished}
+        self.running, self.queue = [], []
+        for group in self._groups.values():
+            self._requeue(group, SequenceStatus.WAITING)
+
+    def forget_encoded(self, group: SequenceGroup) -> None:
+        """Trust nothing that the group's encoder was to write into its cross table; who shares the table restarts."""
+        table = self.block_manager.cross_block_tables.get(group.request_id)
+        self.block_manager.forget_encoded(group)
+        for other in [each for each in self.running if each is not group]:
+            if self.block_manager.cross_block_tables[other.request_id] is table:
+                self.restart(other)
+
+    def fork_seq(self, parent: Sequence, child: Sequence) -> None:
+        """Let a new sequence of a running group share its parent's blocks. The caller puts it into the group."""
+        self.block_manager.fork(parent, child)
+
+    def free_seq(self, seq: Sequence) -> None:
+        """Free the blocks of one sequence that goes no further, while its group may go on."""
+        self.block_manager.free(seq)
+
+    def free_finished_seq_groups(self) -> list[SequenceGroup]:
+        """Free what finished in the last step, and forget finished groups. Returns those. Called after every step."""
+        finished: list[SequenceGroup] = []
+        for group in self.running:
+            ended = [seq for seq in group.seqs if seq.finished]
+            for seq in ended:
+                self.block_manager.free(seq)
+            if len(ended) == len(group.seqs):
+                self.block_manager.free_cross(group)
+                finished.append(group)
+        if finished:
+            for group in finished:
+                del self._groups[group.request_id]
+            self.running = [group for group in self.running if group.request_id in self._groups]
+        return finished
+
+    def schedule(self) -> SchedulerOutputs:
+        """Decide the next step: every running group that keeps its blocks, and prefills that fit beside them.
+
+        A step either preempts or admits, never both: what was just preempted must not come straight back, nor a
+        younger group take its place.
+        """
+        outputs = SchedulerOutputs()
+        preempted = self._grow_running(outputs)
+        if self.queue and not preempted:
+            self._admit(outputs)
+        return outputs
+
+    def _grow_running(self, outputs: SchedulerOutputs) -> bool:
+        """Give every running sequence the slot of its next token, preempting from the youngest group. True if any was.
+
+        Invariant: groups before `index` have their slots. The victim is always the last of the list, so it never had
+        its slots given in this step, and the oldest group loses blocks to nobody: some group always goes on.
+        """
+        preempted = False
+        index = 0
+        ample = self.has_ample_blocks
+        while index < len(self.running):
+            group = self.running[index]
+            if ample or self.block_manager.can_append_slots(group):
+                self._run(group, outputs)
+                index += 1
+                continue
+            if len(self.running) == 1:
+                raise BlockError(f"request {group.request_id!r} runs alone but {self._free_blocks()} do not suffice")
+            self._preempt(self.running.pop(), outputs)
+            preempted = True
+        return preempted
+
+    def _admit(self, outputs: SchedulerOutputs) -> None:
+        """Start groups from the head of the queue, swapped or waiting alike, until one does not fit.
+
+        Invariant: nothing overtakes the head of the queue. With nothing running the head always fits: all blocks and
+        budgets are free then, and `add_seq_group` refused what exceeds them. Beside running sequences a prefill must
+        leave one free block for each, so that it is not preempted at their next block boundary.
+        """
+        config = self.config
+        num_seqs = sum(group.max_num_seqs for group in self.running)
+        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.step.metadata)
+        encoder_tokens = 0
+        while self.queue:
+            group = self.queue[0]
+            seqs = group.unfinished_seqs
+            swapped = seqs[0].status is SequenceStatus.SWAPPED
+            runs_encoder = not swapped and not self.block_manager.is_encoded(group)
+            num_seqs += group.max_num_seqs
+            decoder_tokens += len(seqs) if swapped else sum(seq.num_tokens for seq in seqs)
+            encoder_tokens += group.encoder_seq.num_tokens if runs_encoder else 0
+            if (
+                num_seqs > config.max_num_seqs
+                or decoder_tokens > config.max_decoder_tokens
+                or encoder_tokens > config.max_encoder_tokens
+            ):
+                return
+            reserve = num_seqs - group.max_num_seqs
+            if swapped:
+                if not self.block_manager.can_swap_in(group, reserve):
+                    return
+                outputs.step.blocks_to_swap_in.extend(self.block_manager.swap_in(group))
+            else:
+                if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
+                    return
+                self.block_manager.allocate(group)
+            for seq in seqs:
+                seq.status = SequenceStatus.RUNNING
+            insort(self.running, self.queue.pop(0), key=_ARRIVAL)
+            self._run(group, outputs, is_prefill=not swapped, runs_encoder=runs_encoder)
+
+    def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
+        """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
+        swap = self.block_manager.can_swap_out(group)
+        if swap:
+            outputs.step.blocks_to_swap_out.extend(self.block_manager.swap_out(group))
+        else:
+            self._free(group)
+        self._requeue(group, SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING)
+
+    def _requeue(self, group: SequenceGroup, status: SequenceStatus) -> None:
+        group.metadata = None
+        group.num_restarts += 1
+        for seq in group.unfinished_seqs:
+            seq.status = status
+        insort(self.queue, group, key=_ARRIVAL)
+
+    def _run(
+        self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False, runs_encoder: bool = False
+    ) -> None:
+        """Put a group with blocks on the device into the step."""
+        manager = self.block_manager
+        seqs = group.unfinished_seqs
+        if not seqs:
+            return  # it has ended, or will with the token that is pending
+        for seq in seqs:
+            copied = manager.append_slots(seq)  # the table of a prefill has the slot already
+            if copied is not None:
+                outputs.step.blocks_to_copy.append(copied)
+        metadata = group.metadata
+        if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
+            encoder_inputs = group.encoder_seq.inputs.encoder
+            metadata = SequenceGroupMetadata(
+                request_id=group.request_id,
+                is_prefill=is_prefill,
+                encoder_inputs=encoder_inputs if runs_encoder else None,
+                num_encoder_tokens=encoder_inputs.num_tokens,
+                seq_data={
+                    seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
+                    for seq in seqs
+                },
+                sampling_params=group.sampling_params,
+                num_samples=group.num_samples,
+                block_tables={seq.seq_id: manager.get_block_table(seq) for seq in seqs},
+                cross_block_table=manager.get_cross_block_table(group),
+            )
+            group.metadata = metadata
+        outputs.groups.append(group)
+        outputs.step.metadata.append(metadata)
+
+    def _free(self, group: SequenceGroup) -> None:
+        for seq in group.seqs:
+            self.block_manager.free(seq)
+        self.block_manager.free_cross(group)
+
+    def _free_blocks(self) -> str:
+        return f"{self.block_manager.num_free_device_blocks} free of {self.block_manager.num_device_blocks} blocks"
+
+    def _refuse_oversized(self, group: SequenceGroup) -> None:
+        """Raise CapacityError unless the group, grown to its full length and preempted, could start again alone.
+
+        Its worst moment is recomputation just before the end: every sample has its own blocks for all its tokens and
+        computes them all in one step. What passes here always makes progress, whatever is preempted.
+        """
+        manager, config, params = self.block_manager, self.config, group.sampling_params
+        if params.max_tokens is None:
+            raise ParameterError(f"request {group.request_id!r} has no max_tokens; resolve its SamplingParams first")
+        samples = group.max_num_seqs
+        prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
+        length = prompt_tokens + params.max_tokens
+        encoder_tokens = group.encoder_seq.num_tokens
+        cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), manager.num_blocks_for(length)
+        num_blocks = cross_blocks + samples * self_blocks
+        decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
+        if samples > config.max_num_seqs:
+            problem = f"needs {samples} sequences at a time, but max_num_seqs is {config.max_num_seqs}"
+            remedy = f"Raise max_num_seqs to {samples}, or lower n or num_beams."
+        elif encoder_tokens > config.max_encoder_tokens:
+            problem = f"has {encoder_tokens} encoder tokens, but max_encoder_tokens is {config.max_encoder_tokens}"
+            remedy = f"Raise max_encoder_tokens to {encoder_tokens}, or shorten the encoder prompt."
+        elif samples * length > config.max_decoder_tokens:
+            problem = (
+                f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
+                f"but max_decoder_tokens is {config.max_decoder_tokens}"
+            )
+            remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens, n or num_beams."
+        elif num_blocks > manager.num_device_blocks:
+            problem = (
+                f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
+                f"{encoder_tokens} encoder tokens, {samples * self_blocks} for {decoder_side}), "
+                f"but the cache has {manager.num_device_blocks}"
+            )
+            factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
+            remedy = (
+                f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens, n or num_beams, or shorten the prompts."
+            )
+        else:
+            return
+        raise CapacityError(f"request {group.request_id!r} {problem}. {remedy}")

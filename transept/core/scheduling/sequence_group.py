@@ -1,0 +1,68 @@
+"""A request as the scheduler sees it: one static encoder sequence and one or more decoder sequences.
+
+Made by the engine from preprocessed prompts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transept.core.request.prompt_probe import ProbeResult
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.sequence import Sequence
+from transept.core.scheduling.step import SequenceGroupMetadata
+
+if TYPE_CHECKING:
+    from transept.errors import TranseptError
+
+
+class SequenceGroup:
+    """One request: its static encoder sequence and its decoder sequences."""
+
+    def __init__(
+        self,
+        request_id: str,
+        seqs: list[Sequence],
+        encoder_seq: Sequence,
+        sampling_params: SamplingParams,
+        arrival: int,
+    ) -> None:
+        self.request_id = request_id
+        self.seqs = seqs  # decoder sequences; the engine forks samples, and forks and drops beams
+        self.encoder_seq = encoder_seq
+        self.sampling_params = sampling_params
+        self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
+        self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
+        self.probe_result: ProbeResult | None = None  # set by the engine where the request asks for one
+        self.error: TranseptError | None = None  # why it ended without a result; set by EngineCore
+        self.num_restarts = 0  # the scheduler's: how often it went back to the queue; what is under way then is void
+        self.metadata: SequenceGroupMetadata | None = None  # of its last step; the scheduler's, None once blocks move
+
+    @property
+    def unfinished_seqs(self) -> list[Sequence]:
+        """The decoder sequences that still get tokens; they and the cross table hold blocks."""
+        return [seq for seq in self.seqs if not seq.finished]
+
+    @property
+    def content_key(self) -> bytes | None:
+        """What the encoder is given, see EncoderInputs."""
+        return self.encoder_seq.inputs.encoder.content_key
+
+    @property
+    def finished(self) -> bool:
+        """Whether no sequence of the request will get another token."""
+        return all(seq.finished for seq in self.seqs)
+
+    @property
+    def max_num_seqs(self) -> int:
+        """How many sequences the group may come to hold."""
+        return max(self.sampling_params.n, self.sampling_params.num_beams or 1, len(self.seqs))
+
+    @property
+    def num_samples(self) -> int:
+        """Tokens to choose from each sequence's logits in the next step."""
+        if self.beam_search is not None:
+            return self.beam_search.num_candidates
+        unforked = len(self.seqs) == 1 and not self.seqs[0].output_token_ids
+        return self.sampling_params.n if unforked else 1

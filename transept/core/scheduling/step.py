@@ -1,0 +1,102 @@
+"""One step: all that crosses between the scheduling side and the execution side, both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from transept.core.request.inputs import EncoderInputs
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken
+
+if TYPE_CHECKING:
+    from transept.core.request.prompt_probe import ProbeResult
+
+BlockTable: TypeAlias = list[int]  # block numbers, in token order
+PENDING = -1  # in place of a token that the device has drawn, or will, and the host does not know yet
+
+
+@dataclass(frozen=True)
+class SequenceData:
+    """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it."""
+
+    prompt_token_ids: list[int]
+    output_token_ids: list[int]
+    sample_index: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens together."""
+        return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Prompt and output token ids."""
+        return self.prompt_token_ids + self.output_token_ids
+
+    @property
+    def last_token_id(self) -> int:
+        """The newest token; PENDING where only the device knows it."""
+        return (self.output_token_ids or self.prompt_token_ids)[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceGroupMetadata:
+    """One request's part of a step.
+
+    The same object says it again in the next step, if nothing but the live lists changed.
+
+    is_prefill: every decoder token is computed; else one token a sequence is.
+    encoder_inputs: what its encoder is given in this step; None where the encoder does not run, because the request
+        decodes or its input is in the cross-attention cache already.
+    num_encoder_tokens: length of the encoder's output, whenever that was computed.
+    num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
+        beam, how many of the most probable to return.
+    """
+
+    request_id: str
+    is_prefill: bool
+    encoder_inputs: EncoderInputs | None
+    num_encoder_tokens: int
+    seq_data: dict[int, SequenceData]  # by decoder sequence id
+    sampling_params: SamplingParams
+    num_samples: int
+    block_tables: dict[int, BlockTable]  # by decoder sequence id
+    cross_block_table: BlockTable
+
+    @property
+    def runs_encoder(self) -> bool:
+        """Whether the encoder runs for this request in this step."""
+        return self.encoder_inputs is not None
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """One step: all that crosses from the scheduling side to the execution side. It pickles.
+
+    Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads (or
+    pickles) them when the step is issued. Blocks move before anything is computed, in this order: out, in, copy; a
+    block freed by one move may be the destination of a later one.
+
+    metadata: what each request computes.
+    blocks_to_swap_out: (device, host) pairs. blocks_to_swap_in: (host, device) pairs.
+    blocks_to_copy: (source, destination) pairs on the device.
+    """
+
+    metadata: list[SequenceGroupMetadata] = field(default_factory=list)
+    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)
+    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)
+    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """All that crosses back from the execution side.
+
+    sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
+    failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
+    """
+
+    sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
+    probes: dict[str, ProbeResult] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)

@@ -1,0 +1,65 @@
+"""When a decoder sequence ends, and what text it then has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import Sequence, SequenceStatus
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a tokenizer makes of the first bytes of a character
+
+
+class StopChecker:
+    """Decides after each token whether its sequence is finished, and keeps its text.
+
+    tokenizer: None for a checkpoint without one; texts are then empty.
+    """
+
+    def __init__(self, tokenizer: Any | None) -> None:
+        self.tokenizer = tokenizer
+
+    def check(self, seq: Sequence, params: SamplingParams) -> None:
+        """Set status, stop_reason and, when the sequence ends, output_text after a new token."""
+        end = self.end(seq.output_token_ids[-1], len(seq.output_token_ids), params)
+        if end is not None:
+            seq.status, seq.stop_reason = end
+        if params.stop or seq.finished:
+            self.update_text(seq, params)
+        if params.stop and len(seq.output_token_ids) > (params.min_tokens or 0):
+            self._cut_at_stop_string(seq, params)
+
+    def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
+        """How a sequence of `num_tokens` new tokens ends with this last one, stop strings aside.
+
+        Returns its status and stop_reason, or None when it goes on.
+        """
+        if token in (params.eos_token_ids or ()) and not params.ignore_eos:
+            return SequenceStatus.STOPPED, None
+        if token in params.stop_token_ids and num_tokens > (params.min_tokens or 0):
+            return SequenceStatus.STOPPED, token
+        if params.max_tokens is not None and num_tokens >= params.max_tokens:
+            return SequenceStatus.LENGTH, None
+        return None
+
+    def update_text(self, seq: Sequence, params: SamplingParams) -> None:
+        """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
+        text = self._decode(seq.output_token_ids, params)
+        seq.output_text = text if seq.finished else text.rstrip(INCOMPLETE)
+
+    def _cut_at_stop_string(self, seq: Sequence, params: SamplingParams) -> None:
+        text = seq.output_text
+        # a stop string that the first min_tokens tokens complete does not count, now or later
+        first = seq.output_token_ids[: params.min_tokens or 0]
+        early = len(self._decode(first, params).rstrip(INCOMPLETE))
+        found = [(text.find(stop, max(0, early - len(stop) + 1)), stop) for stop in params.stop]
+        found = [(cut, stop) for cut, stop in found if cut >= 0]
+        if found:
+            cut, seq.stop_reason = min(found)
+            seq.output_text = text[:cut]
+            seq.status = SequenceStatus.STOPPED
+
+    def _decode(self, token_ids: list[int], params: SamplingParams) -> str:
+        if self.tokenizer is None or not token_ids or not params.detokenize:
+            return ""
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=params.skip_special_tokens))

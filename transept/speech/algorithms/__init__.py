@@ -1,0 +1,1 @@
+"""From a recording to segments: sequential and batched mode, and what they share."""

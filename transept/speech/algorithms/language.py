@@ -1,0 +1,75 @@
+"""Which language a recording is in: one decoder step over a window, whose only choice is among the language tokens.
+
+The encoder's work is shared with the decoding of the same window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from transept.core.jobs import Submit
+from transept.core.request.sampling_params import SamplingParams
+from transept.speech.options import TranscriptionOptions
+from transept.speech.speech_model import SpeechModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ONLY_LANGUAGE = "en"  # what a model of one language is taken to speak
+
+
+@dataclass(frozen=True)
+class Language:
+    """The language of a recording or of a window.
+
+    code: such as ``"en"``. probability: None where it was not detected. probabilities: of all languages, by code.
+    """
+
+    code: str
+    probability: float | None = None
+    probabilities: dict[str, float] = field(default_factory=dict)
+
+
+def recording_language(
+    model: SpeechModel, features: Tensor, options: TranscriptionOptions
+) -> Generator[Any, Any, Language]:
+    """A job: the language that the user named, or else the recording's, from its first windows.
+
+    features: [channels, frames] of the whole recording. Of several windows the first that is surer than
+    language_detection_threshold decides, or else the language that most of them are in.
+    """
+    if options.language is not None or not model.languages:
+        return Language(model.language_code(options.language) or ONLY_LANGUAGE)
+    detected: list[Language] = []
+    num_frames = min(features.shape[1], options.language_detection_segments * model.window_frames)
+    for start in range(0, num_frames, model.window_frames):
+        language = yield from window_language(model, features[:, start : start + model.window_frames])
+        if (language.probability or 0.0) > options.language_detection_threshold:
+            return language
+        detected.append(language)
+    if not detected:  # a recording of less than a frame
+        return Language(next(iter(model.languages)))
+    ((code, _),) = Counter(language.code for language in detected).most_common(1)
+    return max((each for each in detected if each.code == code), key=lambda each: each.probability or 0.0)
+
+
+def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any, Language]:
+    """A job: the likeliest language of one window. features: [channels, up to window_frames]."""
+    params = SamplingParams(
+        temperature=0.0,
+        max_tokens=1,
+        allowed_token_ids=tuple(model.languages.values()),
+        suppress_tokens=(),
+        begin_suppress_tokens=(),
+        logprobs=len(model.languages),
+    )
+    prompt = model.spec.language_prompt(model.config)
+    (output,) = yield Submit([model.request(features, prompt, params)])
+    logprobs = output.outputs[0].logprobs[0]
+    probabilities = {code: math.exp(logprobs[token]) for code, token in model.languages.items()}
+    code = max(probabilities, key=lambda each: probabilities[each])
+    return Language(code, probabilities[code], probabilities)

@@ -1,0 +1,97 @@
+"""From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
+
+Both modes call `cut_segments` and, once times and words are settled, `cleared`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from transept.speech.algorithms.decoding import DecodedWindow
+from transept.speech.segments import Segment
+from transept.speech.speech_model import SpeechModel
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the recording that one request is about. start, size: frames; size is without the padding."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class CutWindow:
+    """A window's segments.
+
+    next_start: frame from which on nothing is said yet. ends_in_silence: a lone timestamp at the end says that nobody
+    speaks after it.
+    """
+
+    segments: list[Segment]
+    next_start: int
+    ends_in_silence: bool
+
+
+def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, language: str | None) -> CutWindow:
+    """Cut a window between each two neighbouring timestamps, as openai-whisper does.
+
+        <|0.00|> one sentence<|2.40|><|2.40|> another<|5.00|><|6.00|> and the beginning of a
+        |--------- segment ---------||------- segment -------||------- left out: heard again from 5.00 on -----
+
+    A window without such a pair is one segment. The segments' ids are 0: only the recording's loop knows how many came
+    before. language: for their field of that name.
+    """
+    offset = window.start / model.fps
+    tokens = decoded.tokens
+    is_time = [model.is_timestamp(token) for token in tokens]
+    cuts = [index for index in range(1, len(tokens)) if is_time[index - 1] and is_time[index]]
+    ends_in_silence = is_time[-2:] == [False, True]
+    step = model.spec.seconds_per_timestamp
+
+    def position(token: int) -> int:
+        assert model.tokens.first_timestamp is not None
+        return token - model.tokens.first_timestamp
+
+    def segment(start: float, end: float, own_tokens: list[int]) -> Segment:
+        return Segment(
+            id=0,
+            seek=window.start,
+            start=start,
+            end=end,
+            text=model.decode(own_tokens),
+            tokens=own_tokens,
+            temperature=decoded.temperature,
+            avg_logprob=decoded.avg_logprob,
+            compression_ratio=decoded.compression_ratio,
+            no_speech_prob=decoded.no_speech_prob,
+            language=language,
+        )
+
+    window_end = window.start + window.size
+    if not cuts:
+        times = [position(token) for token, timed in zip(tokens, is_time, strict=True) if timed]
+        duration = times[-1] * step if times and times[-1] else window.size / model.fps
+        return CutWindow([segment(offset, offset + duration, tokens)], window_end, ends_in_silence)
+    bounds = [0, *cuts, *([len(tokens)] if ends_in_silence else [])]
+    segments = []
+    for begin, end in pairwise(bounds):
+        own = tokens[begin:end]
+        segments.append(segment(offset + position(own[0]) * step, offset + position(own[-1]) * step, own))
+    if ends_in_silence:
+        return CutWindow(segments, window_end, ends_in_silence)
+    heard = position(tokens[bounds[-1] - 1]) * round(step * model.fps)
+    return CutWindow(segments, window.start + max(heard, 1), ends_in_silence)
+
+
+def cleared(segments: Sequence[Segment]) -> list[Segment]:
+    """The segments, with nothing in those that have no text or no length."""
+    return [
+        dataclasses.replace(segment, text="", tokens=[], words=None if segment.words is None else [])
+        if segment.start == segment.end or not segment.text.strip()
+        else segment
+        for segment in segments
+    ]

@@ -1,0 +1,85 @@
+"""Transcripts as files that editors and players open, byte for byte as openai-whisper writes them.
+
+Called by ``Transcript.write`` and the command line. Each format is one function from segments to a file's text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from transept.errors import ParameterError, suggest
+from transept.speech.output.subtitles import SubtitleLayout, make_cues
+from transept.speech.segments import Segment
+
+
+def write_transcript(path: str | Path, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> None:
+    """Write a transcript in the format that the path's suffix names, in UTF-8.
+
+    layout: of subtitles; other formats do not look at it.
+    Raises ParameterError for an unknown suffix, and for a layout that needs the times of words where there are none;
+    OSError when the file cannot be written.
+    """
+    path = Path(path)
+    name = path.suffix.lower().removeprefix(".")
+    if name not in FORMATS:
+        given = f"no format {path.suffix!r}" if path.suffix else "no suffix, which tells the format"
+        raise ParameterError(f'cannot write "{path}": it has {given}.{suggest(name, FORMATS)}')
+    text = FORMATS[name](segments, language, layout)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _plain_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    return "".join(f"{segment.text.strip()}\n" for segment in segments)
+
+
+def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    return "".join(
+        f"{number}\n{clock(cue.start, hours=True, point=',')} --> {clock(cue.end, hours=True, point=',')}\n"
+        f"{cue.text}\n\n"
+        for number, cue in enumerate(make_cues(segments, layout), 1)
+    )
+
+
+def _web_video_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    cues = make_cues(segments, layout)
+    return "WEBVTT\n\n" + "".join(f"{clock(cue.start)} --> {clock(cue.end)}\n{cue.text}\n\n" for cue in cues)
+
+
+def _table(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    rows = ["start\tend\ttext\n"]  # times in whole milliseconds
+    for segment in segments:
+        text = segment.text.strip().replace("\t", " ")
+        rows.append(f"{round(1000 * segment.start)}\t{round(1000 * segment.end)}\t{text}\n")
+    return "".join(rows)
+
+
+def _json(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    listed = []
+    for segment in segments:
+        fields = segment.to_dict()
+        if segment.words is not None:
+            fields["words"] = [{"word": each.word, **dataclasses.asdict(each)} for each in segment.words]
+        listed.append(fields)
+    text = "".join(segment.text for segment in segments)  # with the blank before its first word
+    return json.dumps({"text": text, "segments": listed, "language": language})
+
+
+FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
+    "txt": _plain_text,
+    "vtt": _web_video_text,
+    "srt": _subrip,
+    "tsv": _table,
+    "json": _json,
+}
+
+
+def clock(milliseconds: int, *, hours: bool = False, point: str = ".") -> str:
+    """``[HH:]MM:SS.mmm``. hours: even when there are none."""
+    seconds, milliseconds = divmod(milliseconds, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    full_hours, minutes = divmod(minutes, 60)
+    head = f"{full_hours:02d}:" if hours or full_hours else ""
+    return f"{head}{minutes:02d}:{seconds:02d}{point}{milliseconds:03d}"

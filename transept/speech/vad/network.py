@@ -1,0 +1,90 @@
+"""The network of silero-vad's package over many frames at a time instead of one after the other.
+
+Called by `vad.spans`. Of its layers only the recurrent one needs the frame before. The others are computed as
+products of matrices: a frame is too short for PyTorch's convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from transept.multimodal.audio import Waveform
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FRAME = 512  # samples; 32 ms, for which the network gives one probability
+CONTEXT = 64  # samples before a frame that the network looks at, too
+BLOCK_FRAMES = 512  # at a time; 16 s
+
+
+def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
+    """How likely each frame of 32 ms is to be speech: [-(-num_samples // FRAME)] float32.
+
+    waveform: float32 [samples] at 16 kHz. What the package's own model gives frame by frame.
+    """
+    import torch
+
+    from transept.core.kernels.cpu.speech.recurrence import recur
+
+    network = _load_network()
+    cell = network.decoder.rnn
+    hidden, memory = np.zeros(cell.hidden_size, np.float32), np.zeros(cell.hidden_size, np.float32)
+    probabilities = [np.empty(0, np.float32)]
+    with torch.inference_mode():
+        recurrent = cell.weight_hh.T.contiguous().numpy()
+        for frames in _frame_blocks(waveform):
+            gates = torch.nn.functional.linear(_features(network, frames), cell.weight_ih, cell.bias_ih + cell.bias_hh)
+            states = torch.from_numpy(recur(gates.numpy(), recurrent, hidden, memory))
+            probabilities.append(network.decoder.decoder(states.unsqueeze(-1)).flatten().numpy())
+    return np.concatenate(probabilities)
+
+
+def _frame_blocks(waveform: Waveform) -> Iterator[Tensor]:
+    """Blocks of frames, each with its context before it: [up to BLOCK_FRAMES, CONTEXT + FRAME].
+
+    The recording has zeros before its first sample and after its last.
+    """
+    import torch
+
+    size = BLOCK_FRAMES * FRAME
+    for start in range(0, len(waveform), size):
+        samples = waveform[max(start - CONTEXT, 0) : start + size]
+        before = CONTEXT if start == 0 else 0
+        after = -(before + len(samples) - CONTEXT) % FRAME
+        yield torch.from_numpy(np.pad(samples, (before, after))).unfold(0, CONTEXT + FRAME, FRAME)
+
+
+def _features(network: Any, frames: Tensor) -> Tensor:
+    """frames: [frames, samples]. Returns what the recurrent layer is given: [frames, 128]."""
+    import torch
+    from torch.nn import functional as F
+
+    basis = network.stft.forward_basis_buffer.squeeze(1)  # [real parts, then imaginary ones; window]
+    window = basis.shape[1]
+    padded = F.pad(frames, (0, CONTEXT), mode="reflect")
+    real, imaginary = F.linear(padded.unfold(1, window, window // 2).contiguous(), basis).chunk(2, dim=-1)
+    x = torch.hypot(real, imaginary)  # [frames, positions, channels], as everything that follows
+    for block in network.encoder.children():
+        conv = block.reparam_conv
+        weight = conv.weight.transpose(1, 2)  # [out, neighbours, in]
+        neighbours = F.pad(x, (0, 0, 1, 1)).unfold(1, weight.shape[1], conv.stride[0]).transpose(2, 3)
+        x = F.linear(neighbours.contiguous().flatten(2), weight.flatten(1), conv.bias).relu_()
+    return x.squeeze(1)
+
+
+@cache
+def _load_network() -> Any:
+    """The packaged network for 16 kHz."""
+    import torch
+
+    threads = torch.get_num_threads()
+    from silero_vad import load_silero_vad
+
+    torch.set_num_threads(threads)  # importing silero_vad sets one thread for the whole process
+    return load_silero_vad()._model
