@@ -20,6 +20,8 @@ from transept.plugins.bart.model import BartForConditionalGeneration
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# One sequence ends at each step, so that the steps have 5 rows (padded to 8), 4, 3 (padded to 4), 2 and 1.
+ONE_AFTER_ANOTHER = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (2, 6, 4, 5, 3)]
 HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a GPU each takes a part only
 pytestmark = pytest.mark.skipif(
     bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
@@ -36,7 +38,7 @@ def replaying(name: str, **options: object) -> Engine:
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -> None:
-    params = SamplingParams(temperature=0.0, num_beams=beams, max_tokens=9)
+    params = SamplingParams(temperature=0.0, num_beams=beams, max_tokens=6)
     expected = Engine(CHECKPOINTS / name, attention_backend="torch", **HERE).generate(WORDS, params, progress=False)
     engine = replaying(name, max_num_seqs=6)  # some wait, so the steps change their shape
     for ours, theirs in zip(engine.generate(WORDS, params, progress=False), expected, strict=True):
@@ -48,7 +50,7 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
 
 
 def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
-    params = SamplingParams(temperature=0.0, max_tokens=9)
+    params = SamplingParams(temperature=0.0, max_tokens=6)
     engine = replaying("bart-g2p")
     together = engine.generate(WORDS, params, progress=False)
     for word, output in zip(WORDS, together, strict=True):
@@ -59,7 +61,8 @@ def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["in turn", "ahead"])
 def test_lengths_and_tables_change_between_replays(ahead: bool) -> None:
-    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 20, 9, 13, 7)]
+    counts = (3, 18, 5, 9, 4)  # the longest enters its second block
+    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in counts]
     engine, fresh = replaying("t5-g2p", max_num_seqs=3), Engine(CHECKPOINTS / "t5-g2p", **HERE)
     # a step is issued before the tokens of the last one are known
     engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=ahead)
@@ -73,8 +76,8 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.L
             assert inputs[-1].seq_lens
             return super().decode(*inputs)
 
-    params = SamplingParams(temperature=0.0, max_tokens=9)
     engine = replaying("bart-g2p")
+    params = ONE_AFTER_ANOTHER
     expected = engine.generate(WORDS, params, progress=False)
     engine.executor.worker.runner.model.__class__ = ReadsLists
     engine.executor.worker.runner.graphs = DecodeGraphs(
@@ -98,7 +101,7 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(caplog: 
                 raise RuntimeError("CUDA error: out of memory")
             return super().decode(input_ids, *rest)
 
-    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 20, 9, 13, 7)]
+    params = ONE_AFTER_ANOTHER
     engine = replaying("bart-g2p")
     expected = engine.generate(WORDS, params, progress=False)
     graphs = engine.executor.worker.runner.graphs = DecodeGraphs(
