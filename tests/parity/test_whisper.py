@@ -1,4 +1,4 @@
-"""Real weights, real speech: the same tokens as transformers, whatever the batch and however little memory there is."""
+"""Real weights, real speech: the same tokens as transformers, whatever the batch."""
 
 import json
 from dataclasses import dataclass
@@ -99,26 +99,3 @@ def test_word_error_rate_equals_transformers(case: Case, batch: list[RequestOutp
     their_rate = word_error_rate(reference_texts(case.directory, case.expected))
     assert our_rate == their_rate
     assert our_rate < 0.15  # both read the recordings, not noise
-
-
-@pytest.mark.parametrize("swap_bytes", [0, 1 << 30], ids=["recompute", "swap"])
-@pytest.mark.parametrize("block_size", [8, 16, 64])
-def test_greedy_tokens_under_preemption(
-    tiny_en_dir: Path, waveforms: list[np.ndarray], block_size: int, swap_bytes: int
-) -> None:
-    prompts = [prompt(waveform) for waveform in waveforms[:4]]
-    params = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=3 * 64)  # long enough to outgrow the pool
-    expected = [output.outputs[0].token_ids for output in Engine(tiny_en_dir).generate(prompts, params)]
-    slots = 3 * 1536 + 3 * 128  # three requests start, but cannot all finish
-    block_bytes = 2 * 4 * 384 * 4  # keys and values, layers, width, float32: of one slot
-    engine = Engine(tiny_en_dir, block_size=block_size, kv_cache_bytes=slots * block_bytes, swap_bytes=swap_bytes)
-    for index, each in enumerate(prompts):
-        engine.add_request(str(index), each, params)
-    finished, preempted = {}, set()
-    while engine.has_unfinished_requests:
-        finished |= {output.request_id: output for output in engine.step() if output.finished}
-        engine.block_manager.check_integrity()
-        preempted |= {group.request_id for group in engine.scheduler.queue if group.seqs[0].output_token_ids}
-    assert preempted
-    assert [finished[str(index)].outputs[0].token_ids for index in range(len(prompts))] == expected
-    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
