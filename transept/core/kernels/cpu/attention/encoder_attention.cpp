@@ -96,14 +96,14 @@ void round_values(const Sequence& of, int64_t head, int16_t* values, float* scal
   std::fill_n(factors, dim, 0.0f);
   for (int64_t token = 0; token < tokens; token++) {
     const float* value = of.value + token * of.value_stride + head * dim;
-    for (int64_t d = 0; d < dim; d++) {
-      const float size = std::fabs(value[d]);
-      factors[d] = size <= factors[d] ? factors[d] : size;  // NaN stays
+    for (int64_t d = 0; d < dim; d++) {  // the order of positive floats is that of their bits, NaN above all
+      const int32_t size = bits_as<int32_t>(value[d]) & 0x7fffffff;
+      factors[d] = bits_as<float>(std::max(size, bits_as<int32_t>(factors[d])));
     }
   }
   for (int64_t d = 0; d < dim; d++) {
     scales[d] = factors[d] / VALUE_STEPS;
-    factors[d] = factors[d] > 0 ? VALUE_STEPS / factors[d] : 0;
+    factors[d] = factors[d] != 0 ? VALUE_STEPS / factors[d] : 0;
   }
   for (int64_t first = 0; first < tokens; first += TOKENS_TRANSPOSED) {
     const int64_t stop = std::min<int64_t>(first + TOKENS_TRANSPOSED, tokens);

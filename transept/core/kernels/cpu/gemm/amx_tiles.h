@@ -2,6 +2,8 @@
 // is part of the instruction. Built with TRANSEPT_EMULATE_AMX they are plain loops, for tests on other processors.
 #pragma once
 
+#include <numeric>
+
 #include "../simd.h"
 
 namespace transept {
@@ -27,10 +29,11 @@ struct EmulatedTile {
     constexpr int PER_WORD = 4 / sizeof(A);
     for (int row = 0; row < TILE_SIDE; row++) {
       for (int column = 0; column < TILE_SIDE; column++) {
-        Sum sum = at<Sum>(row, column);
+        Sum sums[PER_WORD] = {};  // each place of a word by itself, as the instructions do
         for (int k = 0; k < TILE_SIDE * PER_WORD; k++) {
-          sum += product(a.at<A>(row, k), b.at<B>(k / PER_WORD, column * PER_WORD + k % PER_WORD));
+          sums[k % PER_WORD] += product(a.at<A>(row, k), b.at<B>(k / PER_WORD, column * PER_WORD + k % PER_WORD));
         }
+        Sum sum = at<Sum>(row, column) + std::accumulate(sums, sums + PER_WORD, Sum{});
         memcpy(bytes[row] + column * 4, &sum, 4);
       }
     }

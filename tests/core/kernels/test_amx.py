@@ -1,0 +1,130 @@
+"""Products by AMX: as near as float32's own, and in int8 the same integers.
+
+On a processor with AMX they are tried as they are; on others with AVX-512 the same code runs on emulated tiles.
+"""
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import transept.core.kernels.cpu as cpu
+from transept.core.kernels.cpu.gemm import product
+from transept.core.kernels.cpu.gemm.packed import PackedWeight, pack_floats, pack_int8
+from transept.core.kernels.cpu.library import level, library
+
+# Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
+# many rows on int8 goes to AMX.
+BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
+DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
+AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
+FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
+SOURCES = ("library.cpp", *(f"gemm/{name}.cpp" for name in ("amx", "float_gemm", "int8_gemm", "multiply")))
+
+Product = Callable[[Tensor, PackedWeight, Tensor | None], Tensor]
+
+
+@pytest.fixture(scope="module")
+def amx(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if level() == "amx":
+        return library()
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    if not level().startswith("avx512") or shutil.which(compiler[0]) is None:
+        pytest.skip("there is no AMX, and no AVX-512 or no compiler to emulate it with")
+    made = tmp_path_factory.mktemp("amx") / "emulated.so"
+    sources = [str(Path(cpu.__file__).parent / name) for name in SOURCES]
+    subprocess.run([*compiler, *FLAGS, "-DTRANSEPT_EMULATE_AMX", *sources, "-o", str(made)], check=True)
+    return ctypes.CDLL(str(made))
+
+
+def bound(library: ctypes.CDLL, name: str) -> Product:
+    kernel = library[name]
+    kernel.argtypes, kernel.restype = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3], None
+    return lambda x, weight, bias: product._multiplied(kernel, x, weight, bias)
+
+
+@pytest.fixture(scope="module")
+def multiply_floats(amx: ctypes.CDLL) -> Product:
+    return bound(amx, "transept_multiply_floats_by_amx")
+
+
+@pytest.fixture(scope="module")
+def multiply_int8(amx: ctypes.CDLL) -> Product:
+    return bound(amx, "transept_multiply")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def root_mean_square(x: Tensor) -> float:
+    return x.double().square().mean().sqrt().item()
+
+
+@pytest.mark.parametrize("num_rows", [1, BLOCK, BLOCK + 1, ROWS, ROWS + 50])
+@pytest.mark.parametrize("num_in", DEPTHS)
+@pytest.mark.parametrize("num_out", [5, BLOCK, 100])
+def test_float32_is_no_less_exact_than_pytorch(
+    multiply_floats: Product, num_rows: int, num_in: int, num_out: int
+) -> None:
+    x = torch.randn(num_rows, num_in) * torch.logspace(-3, 3, num_rows)[:, None]
+    weight, bias = torch.randn(num_out, num_in).half().float(), torch.randn(num_out)
+    packed = pack_floats(weight, torch.float16)
+    expected = x.double() @ weight.double().T
+    for added in (None, bias):
+        exact = expected if added is None else expected + added.double()
+        error = multiply_floats(x, packed, added).double() - exact
+        assert root_mean_square(error / exact.norm(dim=1, keepdim=True)) < 1e-6
+        if num_rows * num_out > 1000:  # enough for a mean
+            theirs = F.linear(x, weight, added).double() - exact
+            assert root_mean_square(error) <= 1.2 * root_mean_square(theirs)
+
+
+@pytest.mark.parametrize("num_in", DEPTHS)
+def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(multiply_floats: Product, num_in: int) -> None:
+    x, bias = torch.randn(ROWS + 70, num_in), torch.randn(150)
+    packed = pack_floats(torch.randn(150, num_in).half(), torch.float16)
+    together = multiply_floats(x, packed, bias)
+    for rows in (slice(0, 1), slice(3, 40), slice(ROWS - 1, ROWS + 1), slice(ROWS + 69, None)):
+        assert torch.equal(multiply_floats(x[rows], packed, bias), together[rows])
+
+
+def test_numbers_of_all_sizes(multiply_floats: Product) -> None:
+    weight = torch.tensor([[1.0], [-65504.0], [6e-8], [0.0]]).half().float().repeat(1, DEPTH)
+    x = torch.tensor([[0.0], [1e30], [-3.0], [1e-20]]).repeat(1, DEPTH)
+    out = multiply_floats(x, pack_floats(weight, torch.float16), None)
+    torch.testing.assert_close(out.double(), x.double() @ weight.double().T, rtol=1e-6, atol=0)
+    x[1, 3], x[2, 5] = float("inf"), float("nan")
+    out = multiply_floats(x, pack_floats(weight, torch.float16), None)
+    assert out.isfinite().all(1).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("num_rows", [FEW + 1, FEW + BLOCK, 200])
+@pytest.mark.parametrize("num_in", [BYTES_DEEP, 5 * BYTES_DEEP, 512])
+@pytest.mark.parametrize("num_out", [5, BLOCK, 333])
+def test_int8_gives_the_same_bits_as_the_tiles_for_few_rows(
+    multiply_int8: Product, num_rows: int, num_in: int, num_out: int
+) -> None:
+    x, bias = torch.randn(num_rows, num_in) * torch.logspace(-3, 3, num_rows)[:, None], torch.randn(num_out)
+    x[5] = 0
+    packed = pack_int8(torch.randn(num_out, num_in))
+    for added in (None, bias):
+        few = torch.cat([product.multiply(part, packed, added) for part in x.split(50)])
+        assert torch.equal(multiply_int8(x, packed, added), few)
+
+
+def test_int8_of_the_largest_numbers(multiply_int8: Product) -> None:
+    x = torch.cat([torch.ones(60, 1024), -torch.ones(60, 1024)])
+    packed = pack_int8(torch.cat([torch.ones(40, 1024), -torch.ones(40, 1024)]))
+    few = torch.cat([product.multiply(part, packed, None) for part in x.split(50)])
+    assert torch.equal(multiply_int8(x, packed, None), few)
+    torch.testing.assert_close(few.abs(), torch.full((120, 80), 1024.0), rtol=1e-3, atol=0)

@@ -1,0 +1,169 @@
+"""The encoder's attention, in float32 and in 16 bits, against PyTorch's in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from transept.core.kernels.cpu.attention import encoder_attention
+from transept.core.kernels.cpu.attention.encoder_attention import (
+    FEWEST_TOKENS,
+    FEWEST_TOKENS_ROUNDED,
+    MOST_TOKENS_ROUNDED,
+)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, rounded: bool = False) -> Tensor:
+    out = torch.full(query.shape, float("nan"))
+    encoder_attention.attend(query, key, value, scale, out, rounded=rounded)
+    return out
+
+
+def expected(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    q, k, v = (x.double().transpose(0, 1) for x in (query, key, value))
+    return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True).transpose(0, 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(FEWEST_TOKENS, 400),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([5, 16, 32, 40, 48, 64, 80, 128]),
+)
+def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int) -> None:
+    torch.manual_seed(tokens)
+    heads = kv_heads * shared
+    projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
+    query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
+    out = attend(query, key, value, dim**-0.5)
+    torch.testing.assert_close(out.double(), expected(query, key, value, dim**-0.5), rtol=1e-5, atol=2e-6)
+
+
+def test_scores_that_exp_cannot_hold() -> None:
+    torch.manual_seed(0)
+    query, key, value = 10 * torch.randn(3, 1500, 2, 64)
+    out = attend(query, key, value, 1.0)  # scores to some thousands, which float32 holds to 2e-4
+    torch.testing.assert_close(out.double(), expected(query, key, value, 1.0), rtol=2e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_row_is_the_same_wherever_it_stands(rounded: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 131, 2, 32)
+    turned = attend(query.roll(7, dims=0), key, value, 0.2, rounded).roll(-7, dims=0)
+    assert torch.equal(turned, attend(query, key, value, 0.2, rounded))
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_what_is_not_a_number_stays_with_its_query(rounded: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 100, 2, 32)
+    query[70, 1, 3] = float("nan")
+    out = attend(query, key, value, 0.2, rounded)
+    assert out[70, 1].isnan().all()
+    assert out.isnan().sum() == 32
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing(rounded: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.rand(3, 300, 2, 32)
+    query[70, 1] *= -1e36
+    key[:, 1] *= 1e5
+    out = attend(query, key, value, 1.0, rounded)
+    assert (out[70, 1] == 0).all()
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize(
+    ("keys", "values"), [((99, 2, 16), (100, 2, 16)), ((100, 2, 16), (100, 3, 16)), ((100, 3, 16), (100, 3, 16))]
+)
+def test_shapes_that_do_not_belong_together_are_refused(
+    rounded: bool, keys: tuple[int, ...], values: tuple[int, ...]
+) -> None:
+    query = torch.zeros(100, 4, 16)
+    with pytest.raises(IndexError, match=r"do not belong together: \[100, 4, 16\]"):
+        attend(query, torch.zeros(keys), torch.zeros(values), 1.0, rounded)
+
+
+def error(out: Tensor, right: Tensor) -> float:
+    return float((out - right).norm() / right.norm())
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(1, 400),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([5, 16, 33, 40, 64, 80, 128]),
+    st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_it_is_attention_in_16_bits(tokens: int, kv_heads: int, shared: int, dim: int, sharpness: float) -> None:
+    torch.manual_seed(tokens)
+    heads = kv_heads * shared
+    projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
+    query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
+    out = attend(query, key, value, sharpness, True)
+    # A step of a number of some 3 is 3 / 4096 where a head has 128: a score in which that many are summed is rounded by
+    # some 0.003 times its scale, and so is its weight.
+    assert error(out, expected(query, key, value, sharpness)) < 4e-3 * max(sharpness, 0.25)
+
+
+def test_sums_of_numbers_as_large_as_they_get_have_room() -> None:
+    """All queries, keys and values at their largest, and all tokens alike: no sum of integers overflows."""
+    for tokens, dim in ((1, 64), (1500, 64), (1500, 5), (4000, 256)):
+        ones = torch.ones(tokens, 1, dim)
+        torch.testing.assert_close(attend(ones, ones, -ones, 1.0, True), -ones, rtol=1e-3, atol=0)
+
+
+def test_one_token_among_many_that_weigh_little() -> None:
+    """A softmax with one high score and a long tail, of which each weight is small and the sum is not."""
+    query, key, value = torch.zeros(3, 1500, 1, 64)
+    query[:, 0, 0], key[0, 0, 0] = 1, 7.3  # e^7.3 is 1480: half of the weight is the tail's
+    value[0] = 1
+    right = expected(query, key, value, 1.0)
+    assert 0.45 < right[0, 0, 0] < 0.55
+    # 32,767 steps for the highest weight are 22 for each of the others, which are rounded by half a step at most.
+    torch.testing.assert_close(attend(query, key, value, 1.0, True).double(), right, rtol=0.5 / 22, atol=0)
+
+
+def test_large_and_small_numbers() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 300, 2, 64)
+    for factor in (1e-30, 1e30):
+        out = attend(query / factor, key * factor, value * factor, 0.125, True)
+        assert error(out / factor, expected(query, key, value, 0.125)) < 1e-3
+    assert torch.equal(attend(query, key, torch.zeros_like(value), 0.125, True), torch.zeros_like(value))
+    torch.testing.assert_close(
+        attend(0 * query, key, value, 0.125, True), value.mean(0).expand_as(value), rtol=0, atol=1e-4
+    )
+
+
+def test_a_value_that_is_not_a_number_is_seen() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 100, 2, 32)
+    value[50, 0, 3] = float("nan")
+    out = attend(query, key, value, 0.2, True)
+    assert out[:, 0, 3].isnan().all()
+    assert not out[:, 1].isnan().any()
+
+
+def test_which_sequences_it_serves() -> None:
+    assert encoder_attention.serves(torch.empty(FEWEST_TOKENS, 2, 64))
+    assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS - 1, 2, 64))
+    assert not encoder_attention.serves(torch.empty(100, 2, 64, dtype=torch.bfloat16))
+    assert encoder_attention.serves(torch.empty(FEWEST_TOKENS_ROUNDED, 2, 64), rounded=True)
+    assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS_ROUNDED - 1, 2, 64), rounded=True)
+    assert not encoder_attention.serves(torch.empty(1, 2, 64).expand(MOST_TOKENS_ROUNDED + 1, 2, 64), rounded=True)
+
+
+def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:
+    query, key, value = torch.randn(3, 100, 2, 16)
+    with pytest.raises(IndexError, match="do not belong together"):
+        encoder_attention.attend(query, key, value, 1.0, torch.empty(100, 2, 32)[..., ::2])
+    empty = torch.empty(0, 2, 16)
+    encoder_attention.attend(empty, empty, empty, 1.0, empty)

@@ -1,0 +1,135 @@
+"""The product with a packed weight against PyTorch's in float64."""
+
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transept.core.kernels.cpu.gemm.packed import PANEL, pack_floats
+from transept.core.kernels.cpu.gemm.product import multiply
+
+DTYPES = [torch.float32, torch.float16]
+SUMMED, PIECE_ROWS = 64, 96  # inputs that are summed by themselves and rows of a piece of work, in gemm/*.cpp and *.h
+
+
+@settings(deadline=None)
+@given(st.integers(0, 150), st.integers(1, 70), st.integers(1, 200), st.booleans(), st.sampled_from(DTYPES))
+def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(num_rows, num_in), torch.randn(num_out, num_in).to(dtype)
+    bias = torch.randn(num_out) if with_bias else None
+    expected = x.double() @ weight.double().T + (0 if bias is None else bias.double())
+    torch.testing.assert_close(multiply(x, pack_floats(weight, dtype), bias).double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_rows", [1, 30, PIECE_ROWS + 50])
+@pytest.mark.parametrize("num_in", [SUMMED, SUMMED + 1, 2 * SUMMED + 100])
+def test_long_rows(num_rows: int, num_in: int) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(num_rows, num_in), torch.randn(300, num_in), torch.randn(300)
+    expected = x.double() @ weight.double().T + bias
+    torch.testing.assert_close(
+        multiply(x, pack_floats(weight, torch.float32), bias).double(), expected, rtol=1e-4, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("num_rows", [2, 5, 7, 64, PIECE_ROWS + 1, 300])
+@pytest.mark.parametrize("num_in", [96, SUMMED + 40])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(
+    num_rows: int, num_in: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = (
+        torch.randn(num_rows, num_in),
+        pack_floats(torch.randn(150, num_in).to(dtype), dtype),
+        torch.randn(150),
+    )
+    alone = torch.cat([multiply(row[None], weight, bias) for row in x])
+    assert torch.equal(multiply(x, weight, bias), alone)
+
+
+def test_a_float16_weight_gives_what_it_gives_in_float32() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(70, 40), torch.randn(100, 40).half()
+    weight[0] = torch.finfo(torch.float16).smallest_normal / 8  # subnormal
+    weight[-1, -1] = torch.finfo(torch.float16).max
+    narrow, wide = (multiply(x, pack_floats(weight.float(), dtype), None) for dtype in (torch.float16, torch.float32))
+    assert torch.equal(narrow, wide)
+
+
+def test_rows_may_lie_apart() -> None:
+    x, weight = torch.randn(5, 3, 48), torch.randn(30, 48)
+    out = multiply(x[:, 1], pack_floats(weight, torch.float32), None)
+    torch.testing.assert_close(out, x[:, 1] @ weight.T, rtol=1e-5, atol=1e-4)
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    x, weight = torch.zeros(8, 16), torch.ones(20, 16)
+    x[1, 3], x[2, 3] = float("inf"), float("nan")
+    out = multiply(x, pack_floats(weight, torch.float32), None)
+    assert out[0].tolist() == out[3].tolist() == [0.0] * 20
+    assert torch.isposinf(out[1]).all()
+    assert torch.isnan(out[2]).all()
+
+
+def test_some_outputs() -> None:
+    torch.manual_seed(0)
+    x, packed = torch.randn(3, 40), pack_floats(torch.randn(100, 40), torch.float32)
+    assert torch.equal(multiply(x, packed.outputs(32, 70), None), multiply(x, packed, None)[:, 32:70])
+    assert multiply(x, packed.outputs(0, 0), None).shape == (3, 0)
+    with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {PANEL}$"):
+        packed.outputs(33, 70)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_of_the_weight(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weight, indices = torch.randn(50, 33).to(dtype), torch.tensor([49, 0, 17, 17])
+    assert torch.equal(pack_floats(weight, dtype).rows(indices), weight[indices].float())
+
+
+@pytest.mark.parametrize("index", [-1, 30, 31])
+def test_a_row_that_the_weight_has_not_is_refused(index: int) -> None:
+    packed = pack_floats(torch.randn(30, 8), torch.float32)  # the last panel is filled up
+    with pytest.raises(IndexError, match=f"rows {min(index, 3)} to {max(index, 3)} are asked for of a weight with 30"):
+        packed.rows(torch.tensor([index, 3]))
+
+
+@pytest.mark.parametrize("given", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (33, 7), (64, 48), (100, 65)])
+def test_packing_is_of_either_dtype(given: torch.dtype, shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(shape).half().to(given)
+    for dtype in DTYPES:
+        packed = pack_floats(weight, dtype)
+        assert packed.dtype is dtype
+        assert torch.equal(packed.rows(torch.arange(shape[0])), weight.float())
+        panels = packed.values.transpose(1, 2).reshape(-1, shape[1])
+        assert not panels[shape[0] :].any()
+
+
+@pytest.mark.parametrize("number", [0.1, 70000.0, 1e-9, float("nan")])
+@pytest.mark.parametrize("place", [(0, 0), (5, 40), (99, 64)])
+def test_what_float16_does_not_hold_is_packed_in_float32(number: float, place: tuple[int, int]) -> None:
+    weight = torch.ones(100, 65)
+    weight[place] = number
+    packed = pack_floats(weight)
+    assert packed.dtype is torch.float32
+    assert torch.equal(packed.rows(torch.arange(100)).nan_to_num(7.0), weight.nan_to_num(7.0))
+    with pytest.raises(ValueError, match=r"torch.float16 does not hold every number of the weight"):
+        pack_floats(weight, torch.float16)
+
+
+def test_other_shapes_are_refused() -> None:
+    packed = pack_floats(torch.zeros(30, 8))
+    with pytest.raises(IndexError, match=r"rows of 7 numbers cannot be multiplied with a weight of \[30, 8\]"):
+        multiply(torch.zeros(2, 7), packed, None)
+    with pytest.raises(IndexError, match=r"a bias of \[29\] cannot be added"):
+        multiply(torch.zeros(2, 8), packed, torch.zeros(29))
+    with pytest.raises(ValueError, match=r"a matrix on the CPU can be packed, not \[8\]"):
+        pack_floats(torch.zeros(8))
+    with pytest.raises(TypeError, match="pack it where it is used"):
+        pickle.dumps(packed)

@@ -1,0 +1,193 @@
+"""Kernels and PyTorch share their threads, which the first engine starts; levels; libraries of other sources."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import transept.core.kernels.cpu as cpu
+from transept.core.kernels.cpu.library import LEVEL_VARIABLE, LEVELS, level
+
+CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
+IMPORTS = """
+import os, sys, threading, traceback
+import torch
+import transept.core.kernels.cpu.fused.decoder_layer, transept.core.kernels.cpu.speech.alignment, transept.core.engine
+from transept import Engine, ForkedProcessError, SamplingParams
+
+def run(engine=None):
+    engine = engine or Engine({checkpoint!r}, device="cpu")
+    outputs = engine.generate(["grapheme", "ox"], SamplingParams(temperature=0.0, max_tokens=9), progress=False)
+    return [output.outputs[0].text for output in outputs]
+
+def num_threads():
+    return len(os.listdir("/proc/self/task"))
+
+def in_child(function):
+    child = os.fork()
+    if not child:
+        try:
+            print(function(), flush=True)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+
+def error_of(function):
+    try:
+        return function()
+    except ForkedProcessError as error:
+        return f"ForkedProcessError: {{error}}"
+"""
+NO_THREADS = """
+print(num_threads())
+"""
+ONE_POOL = """
+from transept.core.kernels.cpu.elementwise.rows import activate
+from transept.core.kernels.cpu.library import share_num_threads
+torch.set_num_threads(3)
+torch.randn(1 << 22).exp_()
+before = num_threads()
+share_num_threads()
+activate(torch.randn(1000, 4096), None, "gelu")
+print(before, num_threads())
+"""
+BEFORE_ANYTHING = """
+in_child(run)
+print(run())
+"""
+AFTER_OPERATORS = """
+torch.set_num_threads(2)
+torch.randn(1 << 22).exp_()
+torch.randn(900, 900) @ torch.randn(900, 900)
+in_child(run)
+assert torch.get_num_threads() == 2
+torch.randn(1 << 22).exp_()
+print(run())
+"""
+AFTER_A_STEP = """
+engine = Engine({checkpoint!r}, device="cpu")
+in_child(lambda: error_of(lambda: run(engine)))  # its threads are there, though it has not run
+print(run(engine))
+in_child(lambda: error_of(lambda: run(engine)))
+in_child(lambda: error_of(run))
+print(run(engine))
+"""
+TWO_ENGINES = """
+from concurrent.futures import ThreadPoolExecutor
+engines = [Engine({checkpoint!r}, device="cpu") for _ in range(2)]
+with ThreadPoolExecutor(2) as pool:
+    one, other = pool.map(lambda engine: [run(engine) for _ in range(20)], engines)
+assert one == other
+print(one[0])
+"""
+OWN_POOL = """
+import transept.core.kernels.cpu.library as library
+library.openmp_library = lambda: None  # as where PyTorch has another OpenMP
+"""
+
+
+def printed(program: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", (IMPORTS + program).format(checkpoint=str(CHECKPOINT))],
+        capture_output=True,
+        text=True,
+        timeout=300,  # what waits for threads that are not there waits for ever
+        env=os.environ | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+
+
+@linux
+def test_importing_kernels_starts_no_threads() -> None:
+    assert printed(NO_THREADS, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1") == ["1"]
+
+
+@linux
+def test_kernels_run_on_pytorch_s_own_threads() -> None:
+    before, after = map(int, printed(ONE_POOL)[0].split())
+    assert before == after >= 3
+
+
+@pytest.mark.parametrize("pool", ["", OWN_POOL], ids=["OpenMP", "a pool of ours"])
+def test_engines_in_two_threads_disturb_each_other_in_nothing(pool: str) -> None:
+    assert printed(pool + TWO_ENGINES) == printed("print(run())")
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+
+
+@forks
+@pytest.mark.parametrize("program", [BEFORE_ANYTHING, AFTER_OPERATORS], ids=["before anything", "after PyTorch"])
+def test_a_process_forked_before_the_first_engine_runs_one(program: str) -> None:
+    child, parent = printed(program)
+    assert child == parent
+    assert child.startswith("['")
+
+
+@forks
+def test_a_process_forked_after_a_step_is_told_to_be_spawned() -> None:
+    lines = printed(AFTER_A_STEP)
+    assert lines[1] == lines[4]
+    for line in (lines[0], lines[2], lines[3]):
+        assert line.startswith("ForkedProcessError: ")
+        assert 'get_context("spawn")' in line
+
+
+@pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
+def test_a_lower_level_gives_the_same_text(lower: str) -> None:
+    lines = printed("print(library.level(), run())".replace("library", "transept.core.kernels.cpu.library"))
+    assert printed("print(transept.core.kernels.cpu.library.level(), run())", **{LEVEL_VARIABLE: lower}) == [
+        lines[0].replace(level(), lower)
+    ]
+
+
+@pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
+@pytest.mark.parametrize(
+    "module", ["float_gemm", "int8_gemm", "encoder_attention", "paged_attention", "rows", "argmax"]
+)
+def test_every_level_passes_the_kernels_tests(lower: str, module: str) -> None:
+    tests = Path(__file__).parent / f"test_{module}.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-x", str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {LEVEL_VARIABLE: lower})
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_level_that_is_none_is_refused() -> None:
+    program = "import transept.core.kernels.cpu.gemm.product"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {LEVEL_VARIABLE: "sse"}
+    )
+    assert "TRANSEPT_CPU_LEVEL is 'sse', and not one of portable, avx2" in done.stderr
+
+
+CHANGED = """
+import transept.core.kernels.cpu.gemm.product
+"""
+
+
+@pytest.mark.parametrize("change", ["a source", "a missing library"])
+def test_libraries_that_are_not_of_the_sources_beside_them_are_refused(change: str, tmp_path: Path) -> None:
+    package = Path(cpu.__file__).parents[3]
+    if not list(Path(cpu.__file__).parent.glob("*.cpp")):
+        pytest.skip("an installed package has no sources")
+    copied = shutil.copytree(package, tmp_path / "transept", ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = copied / "core" / "kernels" / "cpu"
+    if change == "a source":
+        (kernels / "simd.h").write_text((kernels / "simd.h").read_text() + "// another line\n")
+    else:
+        shutil.rmtree(kernels / "lib")
+    done = subprocess.run(
+        [sys.executable, "-c", CHANGED], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}
+    )
+    assert "KernelsNotBuiltError: the CPU kernels" in done.stderr
+    assert "pip install --editable ." in done.stderr
