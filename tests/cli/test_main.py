@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +11,10 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import torch
 
 from transept.cli import main
+from transept.core.kernels.cpu.library import level
 from transept.core.offload import OffloadPool
 
 
@@ -34,7 +37,7 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["plugin"], "Did you mean 'plugins'?"),
         (["plugins", "chekc"], "Did you mean 'check'?"),
         ([], "required"),
-        (["x"], "Known: generate, plugins"),
+        (["x"], "Known: env, generate, plugins"),
         (["plugins", "list", "--jsn"], "transept plugins list: error: there is no option --jsn. Did you mean --json?"),
         (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
         (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),
@@ -91,3 +94,16 @@ def test_an_interruption_ends_the_command_quietly(
     pool.submit(lambda: None).result()
     assert main(["plugins", "list"]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_env_says_what_a_bug_report_should(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["transept"] == importlib.metadata.version("transept")
+    assert found["torch"] == importlib.metadata.version("torch")
+    assert found["threads"] == torch.get_num_threads()
+    assert found["cpu kernels"] == level()
+    assert any(plugin.startswith("whisper ") and plugin.endswith("(ok)") for plugin in found["plugins"])
+    assert main(["env"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == list(found)

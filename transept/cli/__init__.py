@@ -13,15 +13,16 @@ import importlib.metadata
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 
-from transept.cli import generate, plugins, summarize, transcribe, translate
+from transept.cli import environment, generate, plugins, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
-COMMANDS = (transcribe, summarize, translate, generate, plugins)  # in the order of --help
+COMMANDS = (transcribe, summarize, translate, generate, plugins, environment)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,9 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns the exit code: 0 done, 1 a TranseptError (said on stderr), INTERRUPTED, 141 nobody reads the output. Bad
     usage, a ParameterError included, exits with 2.
     """
+    begin = time.perf_counter()
     if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
         logging.lastResort.setFormatter(PrintableFormatter())
     arguments = _parser().parse_args(argv)
+    arguments.begin = begin  # what reports times counts imports and loading from here on
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()

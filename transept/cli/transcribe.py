@@ -106,9 +106,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
                     turn += 1
             if not isinstance(result, TranseptError):
                 seconds_of_audio += result.duration
-    work = time.perf_counter() - begin
+    end = time.perf_counter()
+    work, total = end - begin, end - arguments.begin
     speed = f", {seconds_of_audio / work:.1f} times real time" if seconds_of_audio else ""
-    print(f"{seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}", file=sys.stderr)
+    print(f"{seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all", file=sys.stderr)
     return 1 if num_failed else 0
 
 
