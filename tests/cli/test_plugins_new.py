@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -100,11 +101,13 @@ def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvir
     assert done.returncode == 0, done.stderr
 
 
-def test_a_wheel_of_transept_carries_the_skeleton(tmp_path: Path) -> None:
+def test_a_wheel_of_transept_carries_the_skeleton_and_the_kernels(tmp_path: Path) -> None:
     root, project = Path(transept.__file__).parents[1], tmp_path / "project"
     shutil.copytree(root / "transept", project / "transept", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "build_backend.py", "README.md", "LICENSE"):
         shutil.copy(root / name, project)
+    if (root / "build" / "kernels").is_dir():  # objects, by the content that they were made of
+        shutil.copytree(root / "build" / "kernels", project / "build" / "kernels")
     pip = [sys.executable, "-m", "pip"]
     wheel = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
     subprocess.run([*wheel, project], check=True)
@@ -115,6 +118,17 @@ def test_a_wheel_of_transept_carries_the_skeleton(tmp_path: Path) -> None:
     skeleton = target / "transept" / "cli" / "plugins" / "skeleton"
     files = [str(path.relative_to(skeleton)) for path in skeleton.rglob("*") if path.suffix != ".pyc"]
     assert set(files) >= {name.format(module="skeleton") for name in FILES}
+    assert built.name.startswith("transept-")
+    assert "-py3-none-" in built.name
+    kernels = target / "transept" / "core" / "kernels" / "cpu"
+    assert [*kernels.glob("lib/kernels_portable.so")]
+    assert not [*kernels.rglob("*.cpp"), *kernels.rglob("*.h")]
+    program = (
+        f"from transept.core.kernels.cpu import library; assert {str(target)!r} in library.__file__; library.level()"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, cwd=target, env=os.environ | {"PYTHONPATH": str(target)}
+    )
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
