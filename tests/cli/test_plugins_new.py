@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fresh_environment import FreshEnvironment, make_environment
 
-import transept
 from transept.cli import main
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "plugins.md"
@@ -98,23 +96,6 @@ def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvir
     assert "newsbart" in environment.transept("plugins", "check").stdout
     done = environment.run("-c", CHECK_NEWSBART, tmp_path / "checkpoint")
     assert done.returncode == 0, done.stderr
-
-
-def test_a_wheel_of_transept_carries_the_skeleton(tmp_path: Path) -> None:
-    root, project = Path(transept.__file__).parents[1], tmp_path / "project"
-    shutil.copytree(root / "transept", project / "transept", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(root / name, project)
-    pip = [sys.executable, "-m", "pip"]
-    wheel = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
-    subprocess.run([*wheel, project], check=True)
-    (built,) = tmp_path.glob("*.whl")
-    target = tmp_path / "installed"
-    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", target]
-    subprocess.run([*install, built], check=True)
-    skeleton = target / "transept" / "cli" / "plugins" / "skeleton"
-    files = [str(path.relative_to(skeleton)) for path in skeleton.rglob("*") if path.suffix != ".pyc"]
-    assert set(files) >= {name.format(module="skeleton") for name in FILES}
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
