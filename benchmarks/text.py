@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
-from benchmarks.turns import Runner, print_table, take_turns
+from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
 
 LENGTHS = (64, 1000)  # tokens of the shortest and the longest document
 NEW_TOKENS = 128
@@ -250,8 +250,8 @@ def bounds(
     return (arithmetic + products, memory) if products > reads else (arithmetic, memory + reads)
 
 
-def compare(name: str, count: int, weights: str, alone: bool, runs: int) -> None:
-    """Print one table: a row an engine."""
+def compare(name: str, count: int, weights: str, alone: bool, runs: int, record: Record) -> None:
+    """Print and record one table: a row an engine."""
     directory, inputs = checkpoint(name), documents(name, count)
     engines = {engine: partial(load, name, directory, weights) for engine, load in ENGINES[weights].items()}
     turns = take_turns(engines, inputs, runs, alone)
@@ -262,7 +262,9 @@ def compare(name: str, count: int, weights: str, alone: bool, runs: int) -> None
         f"{NEW_TOKENS} new ones each, {runs} runs in turn"
     )
     print(describe_bound(arithmetic, memory, rate, bandwidth))
-    print_table(turns, count * NEW_TOKENS, "new tokens")
+    rows = print_table(turns, count * NEW_TOKENS, "new tokens")
+    task = f"{count} documents{', one by one' * alone}"
+    record.add(f"{name}, {weights}, {task}", count * NEW_TOKENS, "new tokens", rows)
 
 
 def main() -> None:
@@ -272,11 +274,13 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=32)
     parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--alone", action="store_true")
+    add_json_option(parser)
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
+    record = Record(arguments.json, f"python -m benchmarks.text, {arguments.runs} runs in turn", versions)
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     for name, weights in product(arguments.models, arguments.weights):
-        compare(name, arguments.documents, weights, arguments.alone, arguments.runs)
+        compare(name, arguments.documents, weights, arguments.alone, arguments.runs, record)
 
 
 if __name__ == "__main__":

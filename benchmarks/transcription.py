@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.transcripts import joined, seconds_of, word_error_rate
-from benchmarks.turns import Runner, print_table, take_turns
+from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
 from benchmarks.whisper import SAMPLE_RATE, checkpoint
 
 BATCH = 16  # windows at a time in faster-whisper's batched mode
@@ -84,16 +84,17 @@ MODES: dict[str, dict[str, Callable[[Path], Runner]]] = {
 }
 
 
-def compare(model: str, directory: Path, folder: str, mode: str, runs: int) -> None:
-    """Print one table: a row an engine."""
+def compare(model: str, directory: Path, folder: str, mode: str, runs: int, record: Record) -> None:
+    """Print and record one table: a row an engine."""
     waveform, spoken = joined(folder)
     engines = {name: partial(load, directory) for name, load in MODES[mode].items()}
     turns = take_turns(engines, [waveform], runs)
     seconds = seconds_of(waveform)
     print(f"\n{model}, {folder}, {mode}: one recording of {seconds:.1f} s, {runs} runs in turn")
-    print_table(
+    rows = print_table(
         turns, seconds, "audio s", ("word error rate", lambda texts: f"{word_error_rate(spoken, texts[0]):.2f} %")
     )
+    record.add(f"{model}, float32, {folder} {mode}", seconds, "audio s", rows)
 
 
 def main() -> None:
@@ -102,15 +103,17 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=("tiny.en", "base"), default=["tiny.en", "base"])
     parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
     parser.add_argument("--modes", nargs="+", choices=tuple(MODES), default=list(MODES))
+    add_json_option(parser)
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "faster_whisper", "ctranslate2")}
+    record = Record(arguments.json, f"python -m benchmarks.transcription, {arguments.runs} runs in turn", versions)
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     with tempfile.TemporaryDirectory() as scratch:
         for model in arguments.models:
             directory = checkpoint(model, Path(scratch))
             for folder in arguments.sets:
                 for mode in arguments.modes:
-                    compare(model, directory, folder, mode, arguments.runs)
+                    compare(model, directory, folder, mode, arguments.runs, record)
 
 
 if __name__ == "__main__":

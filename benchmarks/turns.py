@@ -5,11 +5,15 @@ A process of its own shows how much memory its engine needs. Of the engines only
 
 from __future__ import annotations
 
+import argparse
+import json
 import multiprocessing
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from operator import eq
 from pathlib import Path
@@ -72,10 +76,45 @@ def _serve(load: Callable[[], Runner], inputs: list[Any], alone: bool, pipe: Con
     pipe.send(int(status["VmHWM"].split()[0]) / 1024)
 
 
+@dataclass(frozen=True)
+class Row:
+    """One engine's row of a table. ratio: the median over the turns of its time by the first engine's."""
+
+    engine: str
+    median_seconds: float
+    min_seconds: float
+    ratio: float
+    verdict: str  # of its outputs
+    peak_mib: float
+
+
+@dataclass
+class Record:
+    """What a benchmark found, in the JSON that docs/figures.py draws; the file is complete after every table."""
+
+    file: Path | None  # None: nowhere
+    source: str
+    versions: dict[str, str] = field(default_factory=dict)
+    comparisons: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, name: str, amount: float, unit: str, rows: list[Row]) -> None:
+        """Add a table. name: model, weights, task; amount: what one run handles, in units such as audio seconds."""
+        self.comparisons.append({"name": name, "amount": amount, "unit": unit, "rows": list(map(asdict, rows))})
+        if self.file is not None:
+            found = {key: value for key, value in asdict(self).items() if key != "file"}
+            machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+            self.file.write_text(json.dumps({"machine": machine, **found}, indent=1) + "\n", encoding="utf-8")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """--json FILE, for a Record."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found there, too")
+
+
 def print_table(
     turns: dict[str, Turns], amount: float, unit: str, judge: tuple[str, Callable[[list[Any]], str]] | None = None
-) -> None:
-    """A row an engine; the ratio is the median over the turns of its time by the first engine's.
+) -> list[Row]:
+    """A row an engine.
 
     amount: what one run handles, in units such as audio seconds. judge: the last but one column, its head and what it
     says of an engine's outputs; by default how many of them are those of the first engine.
@@ -85,8 +124,11 @@ def print_table(
     head, say = judge or ("same tokens", lambda outputs: f"{sum(map(eq, ours.outputs, outputs))}/{len(outputs)}")
     print(f"| engine | median s | min s | {unit}/s | {first} is | {head} | peak MiB |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
     for name, theirs in turns.items():
-        median = statistics.median(theirs.seconds)
         ratio = statistics.median(slow / fast for slow, fast in zip(theirs.seconds, ours.seconds, strict=True))
-        cells = f"{median:.2f} | {min(theirs.seconds):.2f} | {amount / median:.1f} | {ratio:.2f}x"
-        print(f"| {name} | {cells} | {say(theirs.outputs)} | {theirs.peak_mib:.0f} |", flush=True)
+        median, best = statistics.median(theirs.seconds), min(theirs.seconds)
+        rows.append(Row(name, median, best, ratio, say(theirs.outputs), theirs.peak_mib))
+        cells = f"{median:.2f} | {best:.2f} | {amount / median:.1f} | {ratio:.2f}x"
+        print(f"| {name} | {cells} | {rows[-1].verdict} | {theirs.peak_mib:.0f} |", flush=True)
+    return rows

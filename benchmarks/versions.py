@@ -20,7 +20,7 @@ import torch
 
 from benchmarks import text, transcription, whisper
 from benchmarks.transcripts import joined
-from benchmarks.turns import Runner, print_table, take_turns
+from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
 
 DOCUMENTS = 6
 CASES = (
@@ -58,15 +58,18 @@ def main() -> None:
     parser.add_argument("other", help="folder of the other checkout")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES)
+    add_json_option(parser)
     arguments = parser.parse_args()
     checkouts = {"this": str(whisper.REPOSITORY), "other": str(Path(arguments.other).resolve())}
+    record = Record(arguments.json, f"python -m benchmarks.versions, {arguments.runs} runs in turn")
     print(f"{torch.get_num_threads()} threads")
     with tempfile.TemporaryDirectory() as scratch:
         for name in arguments.cases:
             load, inputs = case(name, Path(scratch))
             engines = {version: partial(of_checkout, checkout, load) for version, checkout in checkouts.items()}
             print(f"\n{name}\n")
-            print_table(take_turns(engines, inputs, arguments.runs), len(inputs), "inputs")
+            rows = print_table(take_turns(engines, inputs, arguments.runs), len(inputs), "inputs")
+            record.add(name, len(inputs), "inputs", rows)
 
 
 if __name__ == "__main__":

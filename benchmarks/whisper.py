@@ -27,7 +27,7 @@ import soundfile
 import torch
 
 from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
-from benchmarks.turns import Runner, print_table, take_turns
+from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
 
 REPOSITORY = Path(__file__).parent.parent
 SPEECH = REPOSITORY / "tests" / "data" / "speech"
@@ -158,8 +158,8 @@ def bounds(
     return arithmetic, (steps * stored + sum(tokens) * cache) / bandwidth
 
 
-def compare(model: str, directory: Path, folder: str, weights: str, alone: bool, runs: int) -> None:
-    """Print one table: a row an engine."""
+def compare(model: str, directory: Path, folder: str, weights: str, alone: bool, runs: int, record: Record) -> None:
+    """Print and record one table: a row an engine."""
     waveforms = windows(folder)
     seconds = sum(len(waveform) for waveform in waveforms) / SAMPLE_RATE
     turns = take_turns(
@@ -170,7 +170,10 @@ def compare(model: str, directory: Path, folder: str, weights: str, alone: bool,
     how = f"{len(waveforms)} windows{', one by one' * alone}"
     print(f"\n{model}, {folder}, {weights}: {how}, {seconds:.1f} s of audio, {runs} runs in turn")
     print(describe_bound(arithmetic, memory, rate, bandwidth))
-    print_table(turns, seconds, "audio s")
+    rows = print_table(turns, seconds, "audio s")
+    record.add(
+        f"{model}, {weights}, {len(waveforms)} windows of {folder}{', one by one' * alone}", seconds, "audio s", rows
+    )
 
 
 def main() -> None:
@@ -180,14 +183,16 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=("librivox", "prompts-en"), default=["librivox", "prompts-en"])
     parser.add_argument("--weights", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--alone", action="store_true")
+    add_json_option(parser)
     arguments = parser.parse_args()
     versions = {name: __import__(name).__version__ for name in ("torch", "transformers", "ctranslate2")}
+    record = Record(arguments.json, f"python -m benchmarks.whisper, {arguments.runs} runs in turn", versions)
     print(f"{torch.get_num_threads()} threads, {json.dumps(versions)}")
     with tempfile.TemporaryDirectory() as scratch:
         for model in arguments.models:
             directory = checkpoint(model, Path(scratch))
             for folder, weights in product(arguments.sets, arguments.weights):
-                compare(model, directory, folder, weights, arguments.alone, arguments.runs)
+                compare(model, directory, folder, weights, arguments.alone, arguments.runs, record)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/authoring.md describes `transept.authoring`: all of its names and no other, with examples that run."""
+"""docs/authoring.md describes `transept.authoring`: all of its names and no other, with their signatures."""
 
 from __future__ import annotations
 
@@ -13,22 +13,11 @@ from transept import authoring
 
 REFERENCE = (Path(__file__).parents[1] / "docs" / "authoring.md").read_text(encoding="utf-8")
 HEADINGS = re.findall(r"^### `(.*)`$", REFERENCE, re.M)
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", REFERENCE, re.M | re.S)
 
 
 def test_every_name_has_a_heading_and_no_heading_names_another() -> None:
     assert sorted(HEADINGS) == sorted(authoring.__all__)
     assert len(re.findall("^###", REFERENCE, re.M)) == len(HEADINGS)
-
-
-def test_every_link_within_the_page_leads_to_a_heading() -> None:
-    anchors = {heading.lower() for heading in HEADINGS}
-    assert set(re.findall(r"\]\(#(.*?)\)", REFERENCE)) <= anchors
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: re.sub(r"\s+", " ", example)[-40:])
-def test_examples_run(example: str) -> None:
-    exec(compile(example, "docs/authoring.md", "exec"), {"__name__": "example"})
 
 
 @pytest.mark.parametrize("signature", re.findall(r"^### `\w+`\n\n`(\w+\(.*?\)(?: -> [^`]*)?)`", REFERENCE, re.M | re.S))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import subprocess
 import sys
@@ -11,17 +10,15 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-import torch
 
 from transept.cli import main
-from transept.core.kernels.cpu.library import level
 from transept.core.offload import OffloadPool
 
 
 def test_console_script_is_installed() -> None:
     script = Path(sysconfig.get_path("scripts"), "transept")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["transept", importlib.metadata.version("transept")]
+    assert done.stdout.startswith(f"transept {importlib.metadata.version('transept')}, ")
 
 
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,16 +91,3 @@ def test_an_interruption_ends_the_command_quietly(
     pool.submit(lambda: None).result()
     assert main(["plugins", "list"]) == 130
     assert capsys.readouterr().err == ""
-
-
-def test_env_says_what_a_bug_report_should(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["env", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["transept"] == importlib.metadata.version("transept")
-    assert found["torch"] == importlib.metadata.version("torch")
-    assert found["threads"] == torch.get_num_threads()
-    assert found["cpu kernels"] == level()
-    assert any(plugin.startswith("whisper ") and plugin.endswith("(ok)") for plugin in found["plugins"])
-    assert main(["env"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in lines] == list(found)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fresh_environment import FreshEnvironment, make_environment
 
-import transept
 from transept.cli import main
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "plugins.md"
@@ -99,36 +96,6 @@ def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvir
     assert "newsbart" in environment.transept("plugins", "check").stdout
     done = environment.run("-c", CHECK_NEWSBART, tmp_path / "checkpoint")
     assert done.returncode == 0, done.stderr
-
-
-def test_a_wheel_of_transept_carries_the_skeleton_and_the_kernels(tmp_path: Path) -> None:
-    root, project = Path(transept.__file__).parents[1], tmp_path / "project"
-    shutil.copytree(root / "transept", project / "transept", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "setup.py", "build_backend.py", "README.md", "LICENSE"):
-        shutil.copy(root / name, project)
-    if (root / "build" / "kernels").is_dir():  # objects, by the content that they were made of
-        shutil.copytree(root / "build" / "kernels", project / "build" / "kernels")
-    pip = [sys.executable, "-m", "pip"]
-    wheel = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path]
-    subprocess.run([*wheel, project], check=True)
-    (built,) = tmp_path.glob("*.whl")
-    target = tmp_path / "installed"
-    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", target]
-    subprocess.run([*install, built], check=True)
-    skeleton = target / "transept" / "cli" / "plugins" / "skeleton"
-    files = [str(path.relative_to(skeleton)) for path in skeleton.rglob("*") if path.suffix != ".pyc"]
-    assert set(files) >= {name.format(module="skeleton") for name in FILES}
-    assert built.name.startswith("transept-")
-    assert "-py3-none-" in built.name
-    kernels = target / "transept" / "core" / "kernels" / "cpu"
-    assert [*kernels.glob("lib/kernels_portable.so")]
-    assert not [*kernels.rglob("*.cpp"), *kernels.rglob("*.h")]
-    program = (
-        f"from transept.core.kernels.cpu import library; assert {str(target)!r} in library.__file__; library.level()"
-    )
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, cwd=target, env=os.environ | {"PYTHONPATH": str(target)}
-    )
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

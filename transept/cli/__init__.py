@@ -9,20 +9,19 @@ Nothing heavy is imported here or in the head of a command's module: torch and t
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import logging
 import os
 import sys
 import time
 from collections.abc import Sequence
 
-from transept.cli import environment, generate, plugins, summarize, transcribe, translate
+from transept.cli import env, generate, plugins, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
-COMMANDS = (transcribe, summarize, translate, generate, plugins, environment)  # in the order of --help
+COMMANDS = (transcribe, summarize, translate, generate, plugins, env)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="transept", description="Run encoder/decoder transformers: Whisper, BART, T5 and more.")
-    parser.add_argument("--version", action="version", version=f"transept {importlib.metadata.version('transept')}")
+    parser.add_argument("--version", action=env.VersionAction, help="say the version, and what it runs on")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(commands)

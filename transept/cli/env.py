@@ -1,0 +1,151 @@
+"""``transept env`` and ``transept --version``: what is installed and what it runs on, as a bug report needs it.
+
+Whatever cannot be found out is said in its place, since a broken installation is what such reports are about. torch
+loads when it is asked, and its absence is no error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transept.cli.plugins.reports import as_data, as_text, discover_quietly
+from transept.cli.printable import printable
+
+T = TypeVar("T")
+
+PACKAGES = ("transept", "torch", "transformers", "av")
+VARIABLES = ("TRANSEPT_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # starts of the names that are shown
+LABELS = {"cpu_level": "CPU level", "gpus": "GPUs", "memory_gib": "memory, GiB", "cache_folder": "cache folder"}
+GIB = 1 << 30
+
+
+class VersionAction(argparse.Action):
+    """Prints `version_line` and ends the program."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest=argparse.SUPPRESS, default=argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """As argparse's action for versions."""
+        print(printable(version_line()))
+        parser.exit()
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept env``."""
+    about = "show what is installed and what it runs on, for a bug report"
+    parser = commands.add_parser("env", help=about, description=about.capitalize() + ".")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.set_defaults(run=env)
+
+
+def env(arguments: argparse.Namespace) -> int:
+    """``transept env``."""
+    plugins = discover_quietly()
+    found = environment()
+    if arguments.json:
+        print(printable(json.dumps({**found, **as_data(plugins)}, indent=2)))
+        return 0
+    rows = {LABELS.get(name, name): _as_text(value) for name, value in found.items()}
+    width = max(map(len, rows))
+    for label, text in rows.items():
+        print(printable(f"{label.ljust(width)}  {text}"))
+    print(printable(f"\n{as_text(plugins)}"))
+    return 0
+
+
+def version_line() -> str:
+    """Transept's version and what it runs on: ``transept 0.1.0, torch 2.13.0, CPU level avx2, cuda:0 NVIDIA H200``."""
+    said = [f"{name} {_version(name)}" for name in ("transept", "torch")]
+    gpus = _found_out(_gpus)
+    names = [f"{gpu['device']} {gpu['name']}" for gpu in gpus] if isinstance(gpus, list) else []
+    return ", ".join([*said, f"CPU level {_found_out(_cpu_level)}", *names])
+
+
+def environment() -> dict[str, Any]:
+    """Name -> what is so here, in the order in which it is shown; of what fails, its error in a sentence."""
+    return {
+        **{name: _version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": _found_out(_processor),
+        "cores": os.cpu_count(),
+        "threads": _found_out(_threads),
+        "cpu_level": _found_out(_cpu_level),
+        "gpus": _found_out(_gpus),
+        "memory_gib": _found_out(_memory_gib),
+        "cache_folder": _found_out(_cache_folder),
+        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)},
+    }
+
+
+def _found_out(find: Callable[[], T]) -> T | str:
+    """What `find` returns, or what it raises in a sentence."""
+    try:
+        return find()
+    except Exception as error:  # torch's import alone can end in several
+        return f"unknown ({type(error).__name__}: {' '.join(str(error).split())})"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    """Its name as Linux tells it, else its kind."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _cpu_level() -> str:
+    from transept.core.kernels.cpu import library
+
+    return library.level()
+
+
+def _gpus() -> list[dict[str, Any]]:
+    import torch
+
+    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return [
+        {"device": f"cuda:{index}", "name": each.name, "memory_gib": round(each.total_memory / GIB, 1)}
+        for index, each in enumerate(properties)
+    ]
+
+
+def _memory_gib() -> float:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1)
+
+
+def _cache_folder() -> str:
+    """Where models of the hub are kept; the home folder, which often names its owner, as ``~``."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder, home = Path(HF_HUB_CACHE), Path.home()
+    return f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list):
+        value = "; ".join(f"{gpu['device']} {gpu['name']}, {gpu['memory_gib']} GiB" for gpu in value)
+    elif isinstance(value, dict):
+        value = " ".join(f"{name}={text}" for name, text in value.items())
+    return str(value) or "none"
