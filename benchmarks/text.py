@@ -4,7 +4,7 @@
         [--weights float32 int8] [--alone]
 
 Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
-different roundings do not change the likeliest token, and kept in the temporary directory. Each engine goes from token
+different roundings do not change the most likely token, and kept in the temporary directory. Each engine goes from token
 ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
 that all do equal work. --alone gives them one document after the other. In int8 CTranslate2 rounds activations, too;
 transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the

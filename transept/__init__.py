@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from transept.text.generator import TextGenerator
     from transept.text.tasks import generate, summarize, translate
 
-_HOMES = {
+_LAZY_IMPORTS = {
     "Engine": "transept.core.engine",
     "EngineConfig": "transept.core.config",
     "Gather": "transept.core.jobs",
@@ -136,9 +136,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("transept")
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'transept' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
 
 
 def __dir__() -> list[str]:

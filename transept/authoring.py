@@ -1,4 +1,4 @@
-"""The plugin author's door: all that a model plugin needs of Transept, besides `transept.multimodal`.
+"""The public plugin API: all that a model plugin needs of Transept, besides `transept.multimodal`.
 
 What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`) loads at once and without torch; the layers
 load on first use, so that listing plugins stays quick.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from transept.core.model_shape import ModelShape
     from transept.core.parallel_group import ParallelGroup
 
-_HOMES = {
+_LAZY_IMPORTS = {
     "Attention": "transept.core.attention.layer",
     "AttentionBias": "transept.core.attention.biases",
     "AttentionMetadata": "transept.core.attention.metadata",
@@ -109,9 +109,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'transept.authoring' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
 
 
 def __dir__() -> list[str]:

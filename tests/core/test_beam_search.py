@@ -48,10 +48,10 @@ def search(table: np.ndarray, num_steps_limit: int = 100, **options) -> tuple[li
         sampled = {}
         for beam in beams:
             logprobs = next_logprobs(table, beam.output_token_ids)
-            likeliest = [
+            best = [
                 token for token in np.argsort(-logprobs)[: state.num_candidates] if logprobs[token] > -math.inf
             ]
-            sampled[beam.seq_id] = [SampledToken(int(token), float(logprobs[token]), None) for token in likeliest]
+            sampled[beam.seq_id] = [SampledToken(int(token), float(logprobs[token]), None) for token in best]
         going_on = state.advance(beams, sampled, end)
         if not going_on:
             return state.hypotheses, step

@@ -136,7 +136,7 @@ def test_a_forced_bos_token_comes_first_and_begin_suppression_after_it(sampler, 
         torch.testing.assert_close(reported, expected.log_softmax(dim=-1), rtol=1e-5, atol=1e-5)
 
 
-def test_a_beams_candidates_are_the_likeliest_after_processors_on_log_probabilities(sampler):
+def test_a_beams_candidates_are_the_top_k_after_processors_on_log_probabilities(sampler):
     """In a beam search transformers processes log probabilities and does not normalise them again."""
     options = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "suppress_tokens": [11], "min_tokens": 8}
     params = SamplingParams(num_beams=4, logprobs=3, **options)
@@ -220,7 +220,7 @@ def test_end_and_stop_tokens_wait_for_min_tokens(sampler):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_greedy_takes_the_likeliest(sampler, dtype):
+def test_greedy_takes_the_argmax(sampler, dtype):
     logits = random_logits(8).to(dtype)
     expected = logits.argmax(dim=-1).tolist()
     drawn = sampler(logits.clone(), [row(SamplingParams(temperature=0), index) for index in range(8)])
@@ -238,14 +238,14 @@ def test_logprobs_are_the_log_softmax(sampler, temperature, spread):
     for index in range(4):
         (token,) = drawn[index]
         assert token.logprob == pytest.approx(expected[index, token.token_id].item(), rel=1e-5, abs=1e-5)
-        likeliest = expected[index].topk(4).indices.tolist()
-        assert set(token.top) == {*likeliest, token.token_id}
+        best = expected[index].topk(4).indices.tolist()
+        assert set(token.top) == {*best, token.token_id}
         assert token.top[token.token_id] == token.logprob
         for other, logprob in token.top.items():
             assert logprob == pytest.approx(expected[index, other].item(), rel=1e-5, abs=1e-5)
 
 
-def test_an_unlikely_draw_is_reported_beside_the_likeliest(sampler):
+def test_an_unlikely_draw_is_reported_beside_the_top_k(sampler):
     logits = torch.zeros(1, VOCAB_SIZE)
     logits[0, 7] = 0.1
     (draws,) = sampler(logits, [row(SamplingParams(temperature=1.0, seed=1, logprobs=1), num_samples=20)]).values()

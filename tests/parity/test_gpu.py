@@ -96,6 +96,6 @@ def ranks_of(ids: list[int], logits: Tensor) -> list[int]:
 
 
 def assert_likely(ranks: list[int], first: float = 0.85) -> None:
-    """All are among the reference's five likeliest, and this share of them the likeliest."""
+    """All are among the reference's five most likely, and this share of them the most likely."""
     assert max(ranks) < 5
     assert ranks.count(0) >= first * len(ranks)

@@ -160,7 +160,7 @@ def test_decoder_logits_equal_transformers(case: Case) -> None:
             block_tables=self_tables,
             cross_seq_lens=[length, length],
             cross_block_tables=cross_tables,
-            newcomers=[0, 1] if hidden is not None else [],
+            prefills=[0, 1] if hidden is not None else [],
         )
         metadata.cross_query_start_loc = metadata.query_start_loc
         model.context.attention_backend.plan(metadata)
@@ -299,7 +299,7 @@ def make_requests(case: Case) -> list[Request]:
     ]
 
 
-# Who takes part in each step, in order: (request, output tokens so far, newcomer). A request that is a newcomer with
+# Who takes part in each step, in order: (request, output tokens so far, prefill). A request that is a prefill with
 # output tokens was preempted and is recomputed.
 STEPS = {
     "alone": [[(0, 0, True)], [(0, 1, False)], [(0, 2, False)], [(0, 3, False)]],
@@ -314,13 +314,13 @@ STEPS = {
         [(0, 2, False), (1, 1, False), (2, 0, True)],
         [(0, 3, False), (1, 2, False), (2, 1, False)],
     ],
-    "the newcomer in front": [
+    "the prefill in front": [
         [(1, 0, True)],
         [(0, 0, True), (1, 1, False)],
         [(2, 0, True), (0, 1, False), (1, 2, False)],
         [(2, 1, False), (0, 2, False), (1, 3, False)],
     ],
-    "newcomers around a running request": [
+    "prefills around a running request": [
         [(1, 0, True)],
         [(0, 0, True), (1, 1, False), (2, 0, True)],
         [(0, 1, False), (1, 2, False), (2, 1, False)],
@@ -349,7 +349,7 @@ def test_steps_equal_transformers_whoever_shares_them(
         for sample, output in enumerate(request.sequences)
     }
     for step in steps:
-        metadata = [requests[index].metadata(index, outputs, newcomer) for index, outputs, newcomer in step]
+        metadata = [requests[index].metadata(index, outputs, prefill) for index, outputs, prefill in step]
         sampled = house.worker.issue(StepInput(metadata=metadata)).collect().sampled
         assert sampled.keys() == {seq_id for group in metadata for seq_id in group.seq_data}
         for index, outputs, _ in step:

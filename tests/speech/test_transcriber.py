@@ -95,11 +95,11 @@ def test_module_level_doors_tell_the_options_apart(clip: Path) -> None:
     assert transcript.options.temperature == 0.0
     segments = list(transept.stream_transcribe(clip, model=MODEL, temperature=0.0))
     assert [segment.text for segment in segments] == [segment.text for segment in transcript.segments]
-    for door in (transept.transcribe, transept.stream_transcribe):
+    for function in (transept.transcribe, transept.stream_transcribe):
         with pytest.raises(ParameterError, match="Did you mean 'beam_size'"):
-            door(clip, model=MODEL, beam_sizes=5)
+            function(clip, model=MODEL, beam_sizes=5)
         with pytest.raises(ParameterError, match="Did you mean 'max_num_seqs'"):
-            door(clip, model=MODEL, max_num_seq=5)
+            function(clip, model=MODEL, max_num_seq=5)
 
 
 def test_a_transcript_as_plain_data(transcriber: Transcriber, clip: Path) -> None:

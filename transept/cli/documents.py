@@ -32,8 +32,8 @@ DECODING = (  # option, type, help; each is a field of SamplingParams
     ("--min-tokens", int, "tokens of a text at least"),
     ("--length-penalty", float, "above 0 a beam search favours long texts, below 0 short ones"),
     ("--no-repeat-ngram-size", int, "let no run of so many tokens come twice in a text"),
-    ("--temperature", float, "0: the likeliest token each time, without beams; above 0: sample"),
-    ("--top-p", float, "sample from the likeliest tokens with that much probability together"),
+    ("--temperature", float, "0: the most likely token each time, without beams; above 0: sample"),
+    ("--top-p", float, "sample from the most likely tokens with that much probability together"),
     ("--seed", int, "makes samples reproducible"),
 )
 

@@ -114,14 +114,14 @@ TIMES = (
     Option("max_initial_timestamp", float, "S", "a window's first segment begins by then; None: anywhere (default: 1)"),
 )
 DECODING = (
-    Option("temperature", float, "T", "0 takes the likeliest token, more draws (default: 0)"),
+    Option("temperature", float, "T", "0 takes the most likely token, more draws (default: 0)"),
     Option(
         "temperature_increment_on_fallback",
         float,
         "T",
         "try again so much higher, up to 1, when a window's text fails a threshold; None: never (default: 0.2)",
     ),
-    Option("best_of", int, "N", "draws at a temperature above 0, of which the likeliest is taken (default: 5)"),
+    Option("best_of", int, "N", "draws at a temperature above 0, of which the most likely is taken (default: 5)"),
     Option("beam_size", int, "N", "width of a beam search at temperature 0 (default: none)"),
     Option("patience", float, "X", "a beam search goes on for so many times its width in results (default: 1)"),
     Option("length_penalty", float, "A", "rank results by length as Google does (default: the mean log probability)"),

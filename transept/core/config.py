@@ -26,7 +26,7 @@ INTEGERS = {  # of EngineConfig: at least, at most
     "max_encoder_tokens": (1, 1 << 31),
 }
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
-ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that newcomers delay running requests briefly
+ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class SchedulerConfig:
     """What one step may hold at most.
 
     max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
-    max_decoder_tokens: decoder tokens computed in one step: all of a newcomer's, one of each running sequence's.
-    max_encoder_tokens: encoder tokens computed in one step, which are the newcomers'.
+    max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
+    max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
 
     Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
     """

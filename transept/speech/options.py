@@ -69,11 +69,11 @@ class TranscriptionOptions:
 
     How it is decoded:
 
-    temperature: 0 takes the likeliest token, more draws; of several, the next one is tried when a window's result is
+    temperature: 0 takes the most likely token, more draws; of several, the next one is tried when a window's result is
         too repetitive (compression ratio above compression_ratio_threshold) or too unlikely (mean log probability
         below logprob_threshold). At most 101. None as threshold: never.
-    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the likeliest token.
-        best_of: draws at other temperatures, the likeliest of which is taken. length_penalty: None ranks by the mean
+    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the most likely token.
+        best_of: draws at other temperatures, the most likely of which is taken. length_penalty: None ranks by the mean
         log probability, a number by Google's formula (Wu et al. 2016, equation 14). seed: of the draws.
     repetition_penalty, no_repeat_ngram_size: see SamplingParams.
     no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than

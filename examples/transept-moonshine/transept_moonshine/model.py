@@ -48,12 +48,12 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     cosine, sine = rotation
     rotated = 2 * cosine.shape[-1]
     even, odd = x[..., 0:rotated:2], x[..., 1:rotated:2]
-    turned = torch.stack((even * cosine - odd * sine, odd * cosine + even * sine), dim=-1)
-    return torch.cat((turned.flatten(-2), x[..., rotated:]), dim=-1)
+    rotated_pairs = torch.stack((even * cosine - odd * sine, odd * cosine + even * sine), dim=-1)
+    return torch.cat((rotated_pairs.flatten(-2), x[..., rotated:]), dim=-1)
 
 
 class RotarySelfAttention(SelfAttention):
-    """Self-attention whose queries and keys are turned by their positions. Keys are turned before they are cached."""
+    """Self-attention whose queries and keys are rotated by their positions. Keys are rotated before they are cached."""
 
     def forward(  # type: ignore[override]
         self, x: Tensor, rotation: Rotation, kv_cache: Tensor | None, metadata: AttentionMetadata
@@ -119,7 +119,7 @@ class DecoderLayer(nn.Module):
         kv_cache: Tensor,
         metadata: AttentionMetadata,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills. Returns x's shape."""
         x = x + self.self_attn(self.input_layernorm(x), rotation, kv_cache, metadata)
         x = x + self.encoder_attn(self.post_attention_layernorm(x), encoder_hidden, kv_cache, metadata)
         return x + self.mlp(self.final_layernorm(x))
@@ -141,7 +141,7 @@ class Encoder(nn.Module):
         self.layer_norm = layer_norm(config)
 
     def forward(self, waveforms: list[Tensor], metadata: AttentionMetadata) -> Tensor:
-        """waveforms: [samples] of each newcomer, of any lengths. Returns [encoder_tokens, hidden]."""
+        """waveforms: [samples] of each prefill, of any lengths. Returns [encoder_tokens, hidden]."""
         parts = [self._stem(waveform) for waveform in waveforms]  # one by one: a norm is over a whole recording
         x = torch.cat(parts)
         positions = torch.cat([torch.arange(len(part), device=x.device) for part in parts])

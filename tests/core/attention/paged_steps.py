@@ -195,18 +195,18 @@ def run_decoder_step(
 class Request:
     length: int  # encoder tokens
     queries: int  # decoder tokens of all its sequences in this step
-    newcomer: bool
+    prefill: bool
 
 
 CROSS_STEPS = {
-    "one newcomer": [Request(50, 4, True)],
+    "one prefill": [Request(50, 4, True)],
     "one running": [Request(50, 1, False)],
-    "newcomers only": [Request(3, 2, True), Request(150, 4, True), Request(16, 1, True)],
+    "prefills only": [Request(3, 2, True), Request(150, 4, True), Request(16, 1, True)],
     "running only": [Request(3, 1, False), Request(150, 1, False), Request(64, 1, False)],
     "several sequences share a table": [Request(33, 5, False), Request(65, 3, False)],
-    "newcomers first": [Request(20, 3, True), Request(31, 2, True), Request(70, 1, False)],
-    "newcomers last": [Request(70, 1, False), Request(20, 3, True), Request(31, 2, True)],
-    "newcomers between": [Request(70, 2, False), Request(20, 3, True), Request(9, 1, False), Request(90, 2, True)],
+    "prefills first": [Request(20, 3, True), Request(31, 2, True), Request(70, 1, False)],
+    "prefills last": [Request(70, 1, False), Request(20, 3, True), Request(31, 2, True)],
+    "prefills between": [Request(70, 2, False), Request(20, 3, True), Request(9, 1, False), Request(90, 2, True)],
 }
 
 
@@ -218,7 +218,7 @@ def cross_metadata(backend: AttentionBackend, paged: Paged, step: list[Request])
             cross_query_start_loc=[0, *accumulate(request.queries for request in step)],
             cross_seq_lens=[request.length for request in step],
             cross_block_tables=paged.tables,
-            newcomers=[index for index, request in enumerate(step) if request.newcomer],
+            prefills=[index for index, request in enumerate(step) if request.prefill],
         ),
     )
 
@@ -226,7 +226,7 @@ def cross_metadata(backend: AttentionBackend, paged: Paged, step: list[Request])
 def run_cross_step(
     backend: AttentionBackend, paged: Paged, step: list[Request], query: Tensor, scale: float = SCALE
 ) -> Tensor:
-    new = [index for index, request in enumerate(step) if request.newcomer]
+    new = [index for index, request in enumerate(step) if request.prefill]
     key = torch.cat([paged.keys[index] for index in new]) if new else None
     value = torch.cat([paged.values[index] for index in new]) if new else None
     metadata = cross_metadata(backend, paged, step)

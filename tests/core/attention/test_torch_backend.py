@@ -199,12 +199,12 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     dtypes: tuple[torch.dtype, torch.dtype],
 ) -> None:
     dtype, lengths = dtypes[0], [request.length for request in step]
-    cached = [0 if request.newcomer else request.length for request in step]
+    cached = [0 if request.prefill else request.length for request in step]
     paged = Paged.make(lengths, cached, block_size, layout, kv_heads, *dtypes)
     after = paged.filled(lengths)
     query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM, dtype=dtype)
     out = run_cross_step(BACKEND, paged, step, query, scale)
-    assert_same(paged.cache, after)  # every newcomer's slots, and no other
+    assert_same(paged.cache, after)  # every prefill's slots, and no other
     assert_cross_attention(out, query, paged, step, scale)
 
     later = [Request(request.length, 1, False) for request in step]
@@ -216,7 +216,7 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
 
 @pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
 def test_results_do_not_depend_on_where_blocks_lie(heads: int, kv_heads: int) -> None:
-    cross_step, self_step = CROSS_STEPS["newcomers between"], DECODER_STEPS["all kinds at once"]
+    cross_step, self_step = CROSS_STEPS["prefills between"], DECODER_STEPS["all kinds at once"]
     cross_query, self_query = torch.randn(8, heads, HEAD_DIM), torch.randn(16, heads, HEAD_DIM)
     cross_results, self_results = [], []
     for block_size in BLOCK_SIZES:
@@ -226,7 +226,7 @@ def test_results_do_not_depend_on_where_blocks_lie(heads: int, kv_heads: int) ->
             torch.manual_seed(2)
             moved = Paged.make([r.length for r in cross_step], [0] * 4, block_size, layout, kv_heads)
             moved.keys, moved.values = paged.keys, paged.values
-            moved.cache = moved.filled([0 if r.newcomer else r.length for r in cross_step])
+            moved.cache = moved.filled([0 if r.prefill else r.length for r in cross_step])
             cross_results.append(run_cross_step(BACKEND, moved, cross_step, cross_query))
 
             torch.manual_seed(3)
@@ -263,8 +263,8 @@ def test_decode_makes_no_copy_of_the_cross_cache(heads: int, kv_heads: int, layo
 @pytest.mark.parametrize("bias_kind", BIASES)
 def test_half_precision_is_near(dtype: torch.dtype, layout: str, bias_kind: str) -> None:
     tolerance = {torch.float16: 5e-3, torch.bfloat16: 4e-2}[dtype]
-    cross_step, self_step = CROSS_STEPS["newcomers between"], DECODER_STEPS["all kinds at once"]
-    cached = [0 if request.newcomer else request.length for request in cross_step]
+    cross_step, self_step = CROSS_STEPS["prefills between"], DECODER_STEPS["all kinds at once"]
+    cached = [0 if request.prefill else request.length for request in cross_step]
     paged = Paged.make([request.length for request in cross_step], cached, 8, layout, 2, dtype)
     query = torch.randn(8, 4, HEAD_DIM, dtype=dtype)
     out = run_cross_step(BACKEND, paged, cross_step, query)

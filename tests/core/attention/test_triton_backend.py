@@ -107,7 +107,7 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     step: list[Request], block_size: int, dtype: torch.dtype
 ) -> None:
     lengths = [request.length for request in step]
-    cached = [0 if request.newcomer else request.length for request in step]
+    cached = [0 if request.prefill else request.length for request in step]
     paged = Paged.make(lengths, cached, block_size, "scattered", 2, dtype)
     after = paged.filled(lengths)
     query = torch.randn(sum(request.queries for request in step), 2, HEAD_DIM, dtype=dtype)

@@ -102,14 +102,14 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     backend: AttentionBackend, step: list[Request], heads: int, kv_heads: int, dtype: torch.dtype
 ) -> None:
     lengths = [request.length for request in step]
-    cache = paged(lengths, [0 if request.newcomer else request.length for request in step], kv_heads, dtype)
+    cache = paged(lengths, [0 if request.prefill else request.length for request in step], kv_heads, dtype)
     query = torch.randn(sum(request.queries for request in step), heads, HEAD_DIM, dtype=dtype)
     out = run_cross_step(backend, cache, step, query)
     assert_cross_attention(out, query, cache, step, SCALE, DTYPES[dtype])
 
 
 def test_a_step_so_large_that_keys_need_no_splitting(backend: AttentionBackend) -> None:
-    step = [Request(newcomer=False, queries=1, length=130) for _ in range(300)]
+    step = [Request(prefill=False, queries=1, length=130) for _ in range(300)]
     cache = paged([130] * len(step), [130] * len(step), 8, torch.float16)
     query = torch.randn(len(step), 8, HEAD_DIM, dtype=torch.float16)
     assert_cross_attention(

@@ -37,7 +37,7 @@ def planned(metadata: AttentionMetadata) -> AttentionMetadata:
 
 
 def decoder_metadata() -> AttentionMetadata:
-    """Whole prefills of newcomers: sequence i has block i for self-attention and block 3 + i for cross-attention."""
+    """Whole prefills of prefills: sequence i has block i for self-attention and block 3 + i for cross-attention."""
     starts = [0, 5, 6, 9]
     return planned(
         AttentionMetadata(
@@ -49,7 +49,7 @@ def decoder_metadata() -> AttentionMetadata:
             cross_query_start_loc=starts,
             cross_seq_lens=LENGTHS,
             cross_block_tables=[[3], [4], [5]],
-            newcomers=[0, 1, 2],
+            prefills=[0, 1, 2],
         )
     )
 

@@ -63,7 +63,7 @@ def steps(model: nn.Module, num_prompt: int) -> list[Tensor]:
             cross_query_start_loc=[0, length - cached],
             cross_seq_lens=[20],
             cross_block_tables=[[6, 7]],
-            newcomers=[] if cached else [0],
+            prefills=[] if cached else [0],
         )
         CONTEXT.attention_backend.plan(metadata)
         tokens, encoded = torch.arange(cached, length) % 50, torch.linspace(-1, 1, 20 * 32).view(20, 32)

@@ -38,7 +38,7 @@ def config(pre_norm: bool, **options: object) -> LayerConfig:
     return LayerConfig(HIDDEN, HEADS, INNER, pre_norm=pre_norm, **{"activation": "gelu", **options})
 
 
-def metadata(cached: list[int], newcomers: list[int]) -> AttentionMetadata:
+def metadata(cached: list[int], prefills: list[int]) -> AttentionMetadata:
     """What follows the cached tokens of two sequences in blocks 0 and 1, their encoders' in 2 to 5."""
     counts = [length - before for length, before in zip(LENGTHS, cached, strict=True)]
     starts = [0, counts[0], sum(counts)]
@@ -53,7 +53,7 @@ def metadata(cached: list[int], newcomers: list[int]) -> AttentionMetadata:
         cross_query_start_loc=starts,
         cross_seq_lens=ENCODED,
         cross_block_tables=[[5, 2, 3], [4]],
-        newcomers=newcomers,
+        prefills=prefills,
     )
     CONTEXT.attention_backend.plan(step)
     return step

@@ -44,7 +44,7 @@ class DoubledLogits(Right):
 
 
 class StuckPositions(Right):
-    """Counts the decoder's positions from the last newcomer's."""
+    """Counts the decoder's positions from the last prefill's."""
 
     def decode(self, input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata):
         if encoder_hidden_states is None:

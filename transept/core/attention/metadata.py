@@ -47,13 +47,13 @@ class AttentionMetadata:
         slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
         block_tables[i]: its blocks of the self-attention cache.
 
-    Encoder side, only this step's newcomers:
-        encoder_start_loc: newcomer i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
+    Encoder side, only this step's prefills:
+        encoder_start_loc: prefill i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
 
     Cross-attention, one entry a request (a request's sequences are adjacent and share one table):
         cross_query_start_loc: request i owns query rows ``cross_query_start_loc[i] : cross_query_start_loc[i + 1]``.
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
-        newcomers: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
+        prefills: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
         capture: where the attention layer leaves weights that requests ask for; None: nowhere.
     """
 
@@ -66,7 +66,7 @@ class AttentionMetadata:
     cross_query_start_loc: list[int] = field(default_factory=lambda: [0])
     cross_seq_lens: list[int] = field(default_factory=list)
     cross_block_tables: list[list[int]] = field(default_factory=list)
-    newcomers: list[int] = field(default_factory=list)
+    prefills: list[int] = field(default_factory=list)
     capture: CrossAttentionCapture | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 

@@ -183,7 +183,7 @@ class ModelRunner:
             metadata.cross_seq_lens.append(group.num_encoder_tokens)
             metadata.cross_block_tables.append(group.cross_block_table)
             if group.runs_encoder:
-                metadata.newcomers.append(index)
+                metadata.prefills.append(index)
         metadata.query_start_loc = [0, *accumulate(query_lens)]
         metadata.slot_mapping = self._tensor(slots)
         input_ids = self._tensor(token_ids)

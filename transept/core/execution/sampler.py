@@ -26,7 +26,7 @@ from transept.core.transfer import Download, upload
 
 
 class SamplingRow(NamedTuple):
-    """One row of logits: whose it is, and how many tokens to draw from it (of a beam: how many of the likeliest)."""
+    """One row of logits: whose it is, and how many tokens to draw from it (of a beam: how many of the most likely)."""
 
     seq_id: int
     data: SequenceData
@@ -37,7 +37,7 @@ class SamplingRow(NamedTuple):
 class Chosen(NamedTuple):
     """What was chosen for some rows, still on the device: tokens and their log probabilities, [rows, samples] each.
 
-    top: the same for the likeliest tokens, [rows, logprobs], where those were asked for. forbidden: whether tokens may
+    top: the same for the most likely tokens, [rows, logprobs], where those were asked for. forbidden: whether tokens may
     be among them whose log probability is minus infinity.
     """
 
@@ -94,7 +94,7 @@ class Drawn:
 
 
 class Sampler:
-    """Applies penalties, bias and suppression, then takes the likeliest token, draws, or lists a beam's candidates."""
+    """Applies penalties, bias and suppression, then takes the most likely token, draws, or lists a beam's candidates."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -127,7 +127,7 @@ class Sampler:
             return Chosen(*argmax(logits), None)
         drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
         logprobs = logits.log_softmax(dim=-1)
-        return Chosen(drawn, logprobs.gather(-1, drawn), _likeliest(logprobs, params.logprobs))
+        return Chosen(drawn, logprobs.gather(-1, drawn), _top_k(logprobs, params.logprobs))
 
     def _process(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
         """Penalties, bias, what forbids tokens, then what forces one. In place on [rows, vocabulary]."""
@@ -254,7 +254,7 @@ def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Te
     best tokens tie to within the rounding error: a sample survives another batch's order of summation.
     """
     assert params.temperature is not None
-    # The likeliest token moves to 0 first, and the divisor never vanishes: so a tiny temperature overflows nothing.
+    # The most likely token moves to 0 first, and the divisor never vanishes: so a tiny temperature overflows nothing.
     shifted = logits - logits.max(dim=-1, keepdim=True).values
     scaled = _truncate(shifted / max(params.temperature, torch.finfo(torch.float32).tiny), params)
     drawn = []
@@ -282,7 +282,7 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
     if params.top_p is not None and params.top_p < 1.0:
         values, order = logits.sort(dim=-1, descending=True)
         probabilities = values.softmax(dim=-1)
-        # keep a token when those before it have less than top_p together; the likeliest is always kept
+        # keep a token when those before it have less than top_p together; the most likely is always kept
         beyond = probabilities.cumsum(dim=-1) - probabilities >= params.top_p
         logits = logits.masked_fill(beyond.scatter(-1, order, beyond), hidden)
     if params.min_p:
@@ -292,13 +292,13 @@ def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
 
 
 def _candidates(logprobs: Tensor, params: SamplingParams, count: int) -> Chosen:
-    """The likeliest tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
+    """The most likely tokens of each beam, best first. logprobs: [rows, vocabulary], processed."""
     values, indices = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
-    return Chosen(indices, values, _likeliest(logprobs, params.logprobs), forbidden=True)
+    return Chosen(indices, values, _top_k(logprobs, params.logprobs), forbidden=True)
 
 
-def _likeliest(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | None:
-    """So many of the likeliest tokens of [rows, vocabulary], and their log probabilities, [rows, count] each."""
+def _top_k(logprobs: Tensor, count: int | None) -> tuple[Tensor, Tensor] | None:
+    """So many of the most likely tokens of [rows, vocabulary], and their log probabilities, [rows, count] each."""
     if not count:
         return None
     values, indices = logprobs.topk(count, dim=-1)

@@ -78,6 +78,6 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers, if any. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills, if any. Returns x's shape."""
         projected = self.qkv_proj(x, encoder_hidden)
         return self.out_proj(self.attn(*projected, kv_cache, metadata, AttentionType.ENCODER_DECODER))

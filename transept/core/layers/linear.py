@@ -119,7 +119,7 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
     def forward(  # type: ignore[override]
         self, decoder_input: Tensor, encoder_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Project the decoder's tokens and, if given, the newcomers' encoder tokens.
+        """Project the decoder's tokens and, if given, the prefills' encoder tokens.
 
         decoder_input: [tokens, hidden]; encoder_input: [encoder_tokens, hidden] or None.
         Returns query [tokens, heads, head_dim], key and value [encoder_tokens, kv_heads, head_dim] or None.

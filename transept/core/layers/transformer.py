@@ -156,7 +156,7 @@ class DecoderLayer(nn.Module):
         metadata: AttentionMetadata,
         attention_bias: AttentionBias | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of newcomers. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills. Returns x's shape."""
         if runs_on(x) and self._kernel is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:

@@ -35,8 +35,8 @@ class SamplingParams:
         for, or 256 where positions have no bound.
     min_tokens: new tokens before the end-of-sequence or a stop token may come (transformers' min_new_tokens).
     temperature: 0 is greedy. Default: greedy, unless generation_config.json says do_sample.
-    top_k: keep the k likeliest tokens (0: all); top_p: keep the smallest set with that much probability;
-        min_p: drop tokens below this fraction of the likeliest one's probability.
+    top_k: keep the k most likely tokens (0: all); top_p: keep the smallest set with that much probability;
+        min_p: drop tokens below this fraction of the most likely one's probability.
     num_beams: width of a beam search; 1 is none. Default: the checkpoint's, unless temperature or n is given.
         num_return_sequences: how many of the hypotheses are returned, best first.
     length_penalty: hypotheses are ranked by ``cumulative_logprob / length**length_penalty``: above 0 favours long ones.
@@ -63,7 +63,7 @@ class SamplingParams:
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
     eos_token_ids: the end-of-sequence tokens. Default: the checkpoint's. ignore_eos: go on after them.
     seed: makes samples reproducible, whatever else is in the batch.
-    logprobs: log probabilities of that many likeliest tokens, and the drawn one, at every position. They are taken
+    logprobs: log probabilities of that many most likely tokens, and the drawn one, at every position. They are taken
         after penalties, bias and suppression, before temperature and truncation; a beam search takes them before all
         of these, and adds penalties and bias to the log probabilities, as transformers does.
     prompt_probe: what to read from the pass over the decoder prompt; the answer is RequestOutput.prompt_probe.
@@ -134,7 +134,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken. Meaningful once the temperature is known."""
+        """Whether the most likely token is taken. Meaningful once the temperature is known."""
         return self.temperature == 0.0
 
     @property

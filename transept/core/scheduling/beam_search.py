@@ -55,7 +55,7 @@ class BeamSearch:
     ) -> list[Continuation]:
         """Take one step: keep what ended among the hypotheses, return how the search goes on, best first.
 
-        beams: the running ones, at first a single one. sampled: each beam's likeliest tokens, by sequence id.
+        beams: the running ones, at first a single one. sampled: each beam's most likely tokens, by sequence id.
         end: (token id, tokens with it) -> how it ends a sequence, or None. An empty list: the search is over.
         """
         continuations = [

@@ -34,7 +34,7 @@ class BlockSpaceManager:
     block_tables: by decoder sequence id, whose slots hold the sequence's tokens but for one that is still to be
         computed. cross_block_tables: by request id, whose slots are the encoder's output. All are live and for reading
         only; a table changes in calls to this class alone.
-    num_encoder_runs, num_encoder_hits: newcomers whose encoder had to run, and those whose input was in the cache.
+    num_encoder_runs, num_encoder_hits: prefills whose encoder had to run, and those whose input was in the cache.
     """
 
     def __init__(self, block_size: int, num_device_blocks: int, num_host_blocks: int) -> None:

@@ -14,7 +14,7 @@ from transept.core.request.inputs import EncoderDecoderInputs
 class SampledToken(NamedTuple):
     """A drawn token: what crosses back from the execution side.
 
-    top: log probabilities of the likeliest tokens and the drawn one, when the request asks for them.
+    top: log probabilities of the most likely tokens and the drawn one, when the request asks for them.
     """
 
     token_id: int

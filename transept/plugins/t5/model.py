@@ -104,7 +104,7 @@ class T5Decoder(T5Stack):
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_caches: list[Tensor], metadata: AttentionMetadata
     ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of newcomers. Returns x's shape."""
+        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of prefills. Returns x's shape."""
         for layer, bias, kv_cache in zip(self.layers, self.biases(), kv_caches, strict=True):
             x = layer(x, encoder_hidden, kv_cache, metadata, bias)
         return self.final_norm(x)

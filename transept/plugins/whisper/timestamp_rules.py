@@ -46,7 +46,7 @@ class TimestampRules:
         else:  # which reads the bounds when its turn has come
             bounds = torch.tensor(forbidden, pin_memory=logits.is_cuda)
             forbid_at_once(logits, bounds.to(logits.device, non_blocking=True))
-        # Text is out of the question where all timestamps together are likelier than the likeliest text token.
+        # Text is out of the question where all timestamps together are likelier than the most likely text token.
         begin = self.first_timestamp
         likelier = logits[:, begin:].logsumexp(dim=-1) > logits[:, :begin].amax(dim=-1)
         if likelier.is_cpu and not likelier.any():  # a GPU would have to be waited for

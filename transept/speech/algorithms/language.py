@@ -58,7 +58,7 @@ def recording_language(
 
 
 def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any, Language]:
-    """A job: the likeliest language of one window. features: [channels, up to window_frames]."""
+    """A job: the most likely language of one window. features: [channels, up to window_frames]."""
     params = SamplingParams(
         temperature=0.0,
         max_tokens=1,

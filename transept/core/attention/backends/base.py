@@ -41,13 +41,13 @@ class AttentionBackend(ABC):
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
         """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention.
 
-        Newcomers' keys and values are to be written before, by `write_cross`.
+        Prefills' keys and values are to be written before, by `write_cross`.
         """
         return None
 
     @abstractmethod
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
-        """Write newcomers' keys and values of cross-attention, [encoder_tokens, num_kv_heads, head_dim] each."""
+        """Write prefills' keys and values of cross-attention, [encoder_tokens, num_kv_heads, head_dim] each."""
 
     @abstractmethod
     def forward(

@@ -134,7 +134,7 @@ class TorchBackend(AttentionBackend):
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""
         cache, row = kv_cache.flatten(1, 2), 0
-        for request in metadata.newcomers:
+        for request in metadata.prefills:
             for run in metadata.plan.cross_runs[request]:
                 end = row + run.stop - run.start
                 cache[0, run] = _as_in(cache, key[row:end])

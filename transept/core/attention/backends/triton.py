@@ -75,10 +75,10 @@ class TritonPlan:
 
     @cached_property
     def cross_slots(self) -> Tensor:
-        """Where the newcomers' encoder tokens go, [encoder_tokens] int64."""
+        """Where the prefills' encoder tokens go, [encoder_tokens] int64."""
         metadata, size = self.metadata, self.metadata.block_size
         slots: list[int] = []
-        for request in metadata.newcomers:
+        for request in metadata.prefills:
             blocks = metadata.cross_block_tables[request]
             own = [slot for block in blocks for slot in range(block * size, (block + 1) * size)]
             slots += own[: metadata.cross_seq_lens[request]]

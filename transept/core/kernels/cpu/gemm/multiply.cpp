@@ -1,4 +1,4 @@
-// The door to products: which of them a weight is multiplied by.
+// Products: which of them a weight is multiplied by.
 #include "../export.h"
 #include "amx.h"
 #include "weight.h"
