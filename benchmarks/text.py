@@ -4,7 +4,7 @@
         [--weights float32 int8] [--alone]
 
 Models of the shape of facebook/bart-large-cnn and t5-base with random weights, drawn so wide that the engines'
-different roundings do not change the most likely token, and kept in the temporary directory. Each engine goes from token
+different roundings do not change the argmax, and kept in the temporary directory. Each engine goes from token
 ids to token ids, greedily: documents of 64 to 1000 tokens, 128 new tokens each, the end-of-sequence token forbidden, so
 that all do equal work. --alone gives them one document after the other. In int8 CTranslate2 rounds activations, too;
 transformers has no int8 on CPUs. The engines take turns, each in a process of its own; ratios are medians over the
@@ -104,7 +104,7 @@ def checkpoint(name: str) -> Path:
     return directory
 
 
-def spread(name: str, parameter: torch.Tensor) -> float:
+def standard_deviation(name: str, parameter: torch.Tensor) -> float:
     """The standard deviation to draw a matrix with, so that attention picks some tokens and ignores others."""
     if "relative_attention_bias" in name:
         return 1.0
@@ -121,7 +121,7 @@ def draw(network: torch.nn.Module) -> None:
     """Weights under which the next token depends on all before it."""
     for name, parameter in network.named_parameters():
         if parameter.dim() == 2:
-            parameter.normal_(0.0, spread(name, parameter))
+            parameter.normal_(0.0, standard_deviation(name, parameter))
         elif name.endswith("weight"):
             parameter.bernoulli_().mul_(2).sub_(1)  # a norm's: signs, else tied embeddings repeat the token before
 
@@ -144,7 +144,7 @@ def texts(model: Model) -> list[str]:
 
 
 def documents(name: str, count: int) -> list[list[int]]:
-    """Random token ids with an end-of-sequence token, of lengths spread evenly between the shortest and the longest."""
+    """Random token ids with an end-of-sequence token, of lengths evenly distributed over LENGTHS."""
     model, draws = MODELS[name], random.Random(0)
     low, high = LENGTHS
     lengths = [low + (high - low) * index // max(count - 1, 1) for index in range(count)]

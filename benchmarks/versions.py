@@ -1,6 +1,6 @@
 """The checkout at hand against another one of the project: same machine, inputs and weights, on a CPU.
 
-    python -m benchmarks.versions OTHER_CHECKOUT [--runs 7] [--cases tiny.en-windows base-windows ...]
+    python -m benchmarks.versions OTHER_CHECKOUT [--runs 7] [--cases tiny.en-windows base-windows ...] [--set librivox]
 
 The two take turns, each in a process of its own, so that a noisy machine is noisy for both; ratios are medians over the
 turns: above 1 the one at hand is faster.
@@ -40,16 +40,16 @@ def of_checkout(checkout: str, load: Callable[[], Runner]) -> Runner:
     return load()
 
 
-def case(name: str, scratch: Path) -> tuple[Callable[[], Runner], list[Any]]:
-    """How an engine is loaded, and its inputs."""
+def case(name: str, clips: str, scratch: Path) -> tuple[Callable[[], Runner], list[Any]]:
+    """How an engine is loaded, and its inputs. clips: the folder of recordings."""
     model, _, kind = name.rpartition("-")
     if kind == "cnn":
         return partial(text.transept_runner, name, text.checkpoint(name), "float32"), text.documents(name, DOCUMENTS)
     directory = whisper.checkpoint(model, scratch)
     if kind == "windows":
-        return partial(whisper.transept_runner, directory, "float32"), whisper.windows("prompts-en")
+        return partial(whisper.transept_runner, directory, "float32"), whisper.windows(clips)
     options = {"batched": kind == "batched"}
-    return partial(transcription.transept_runner, directory, options), [joined("prompts-en")[0]]
+    return partial(transcription.transept_runner, directory, options), [joined(clips)[0]]
 
 
 def main() -> None:
@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("other", help="folder of the other checkout")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--cases", nargs="+", default=CASES, choices=CASES)
+    parser.add_argument("--set", default="prompts-en", choices=("librivox", "prompts-en"), help="of recordings")
     add_json_option(parser)
     arguments = parser.parse_args()
     checkouts = {"this": str(whisper.REPOSITORY), "other": str(Path(arguments.other).resolve())}
@@ -65,7 +66,7 @@ def main() -> None:
     print(f"{torch.get_num_threads()} threads")
     with tempfile.TemporaryDirectory() as scratch:
         for name in arguments.cases:
-            load, inputs = case(name, Path(scratch))
+            load, inputs = case(name, arguments.set, Path(scratch))
             engines = {version: partial(of_checkout, checkout, load) for version, checkout in checkouts.items()}
             print(f"\n{name}\n")
             rows = print_table(take_turns(engines, inputs, arguments.runs), len(inputs), "inputs")

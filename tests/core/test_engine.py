@@ -87,13 +87,13 @@ def test_several_parameters_in_one_batch_equal_each_alone(engine: Engine) -> Non
         SamplingParams(temperature=0.7, seed=8, max_tokens=20, top_p=0.9, n=3),
         SamplingParams(temperature=0.0, max_tokens=12, repetition_penalty=1.3, logprobs=4),
     ]
-    together = engine.generate([prompt(index) for index in range(5)], many)
+    batched = engine.generate([prompt(index) for index in range(5)], many)
     alone = [engine.generate(prompt(index), params)[0] for index, params in enumerate(many)]
-    assert [ids(output) for output in together] == [ids(output) for output in alone]
-    assert [len(output.outputs) for output in together] == [1, 1, 1, 3, 1]
-    assert all(len(entry) in (4, 5) for entry in together[4].outputs[0].logprobs)
-    chosen = [entry[token] for entry, token in zip(together[4].outputs[0].logprobs, ids(together[4])[0], strict=True)]
-    assert sum(chosen) == pytest.approx(together[4].outputs[0].cumulative_logprob, abs=1e-4)
+    assert [ids(output) for output in batched] == [ids(output) for output in alone]
+    assert [len(output.outputs) for output in batched] == [1, 1, 1, 3, 1]
+    assert all(len(entry) in (4, 5) for entry in batched[4].outputs[0].logprobs)
+    chosen = [entry[token] for entry, token in zip(batched[4].outputs[0].logprobs, ids(batched[4])[0], strict=True)]
+    assert sum(chosen) == pytest.approx(batched[4].outputs[0].cumulative_logprob, abs=1e-4)
 
 
 def test_samples_share_one_cross_table_and_one_encoder_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

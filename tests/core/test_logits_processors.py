@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.sampler import Drawn, Sampler, SamplingRow
-from transept.core.request.generation_defaults import resolve
+from transept.core.request.generation_defaults import complete
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.step import SequenceData
 
@@ -36,7 +36,7 @@ class AfterLast:
 def params(**options: object) -> SamplingParams:
     from transformers import GenerationConfig
 
-    return resolve(
+    return complete(
         SamplingParams(**options), GenerationConfig(), prompt_token_ids=[0], max_positions=20, vocab_size=VOCABULARY
     )
 

@@ -8,7 +8,7 @@ import pytest
 from transformers import GenerationConfig
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
-from transept.core.request.generation_defaults import resolve as resolve_params
+from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import tokenize_bad_words, warn_of_unsupported
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
@@ -19,7 +19,7 @@ PROMPT_LENGTH = 3
 
 
 def resolve(params, **generation):
-    return resolve_params(
+    return complete_params(
         params,
         GenerationConfig(**generation),
         prompt_token_ids=range(PROMPT_LENGTH),
@@ -348,7 +348,7 @@ def test_a_bos_token_in_the_prompt_counts_as_new_in_the_checkpoints_lengths():
     generation = {"forced_bos_token_id": 0, "max_new_tokens": 10, "min_new_tokens": 4}
 
     def lengths(prompt_token_ids, **own):
-        params = resolve_params(
+        params = complete_params(
             SamplingParams(**own),
             GenerationConfig(**generation),
             prompt_token_ids=prompt_token_ids,

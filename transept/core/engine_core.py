@@ -35,7 +35,7 @@ class Participant(NamedTuple):
         return not self.group.finished and self.group.num_restarts == self.num_restarts
 
 
-class IssuedStep:
+class StepInFlight:
     """A step that the executor was given.
 
     waiting: requests whose tokens have not been appended. error: why the executor could not take it.
@@ -69,7 +69,7 @@ class EngineCore:
         self.scheduler = scheduler
         self.stop_checker = stop_checker
         self._seq_ids = seq_ids
-        self.in_flight: deque[IssuedStep] = deque()  # issued and not collected; two at most
+        self.in_flight: deque[StepInFlight] = deque()  # issued and not collected; two at most
         self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
 
     @property
@@ -131,7 +131,7 @@ class EngineCore:
     def _issue(self) -> None:
         """Schedule a step and give it to the executor."""
         scheduled = self.scheduler.schedule()
-        step = IssuedStep(scheduled)
+        step = StepInFlight(scheduled)
         self.in_flight.append(step)
         try:
             step.number = self.executor.issue(scheduled.step)
@@ -140,14 +140,14 @@ class EngineCore:
             if scheduled.step.blocks_to_swap_out:
                 self.scheduler.restart_swapped()
 
-    def _issue_ahead(self, step: IssuedStep) -> None:
+    def _issue_ahead(self, step: StepInFlight) -> None:
         """Issue the step after one that is under way, if it can be known."""
         groups = step.groups
         if len(self.in_flight) == 1 and can_look_ahead(groups, self.scheduler):
             with pending(groups):
                 self._issue()
 
-    def _collect(self, step: IssuedStep) -> StepOutput:
+    def _collect(self, step: StepInFlight) -> StepOutput:
         """A step's output. Where the executor failed, as it does when a worker dies, everybody in the step did."""
         try:
             if step.error is not None:
@@ -156,7 +156,7 @@ class EngineCore:
         except Exception as error:
             return StepOutput(failures={each.group.request_id: error for each in step.waiting})
 
-    def _append_all(self, step: IssuedStep, output: StepOutput) -> None:
+    def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
         """Give every group of a step what came of it, or its failure."""
         while step.waiting:
             group, metadata, _ = step.waiting[0]

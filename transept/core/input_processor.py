@@ -12,8 +12,8 @@ from typing import Any
 
 from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.model_shape import ModelShape
+from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import num_forced_tokens, tokenize_bad_words
-from transept.core.request.generation_defaults import resolve as resolve_params
 from transept.core.request.inputs import EncoderDecoderInputs
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt
@@ -100,7 +100,7 @@ class InputProcessor:
         """The request's parameters with nothing left open, and possible with this model."""
         shape, tokenizer = self.shape, self.preprocess.tokenizer
         try:
-            params = resolve_params(
+            params = complete_params(
                 request.sampling_params or SamplingParams(),
                 request.generation_config or self.generation_config,
                 prompt_token_ids=prompt_token_ids,

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 from transept.core.kernels.openmp import end_openmp_threads
 
-LONGEST_WAIT = 5.0  # seconds that the end of the process waits for what is being computed
+GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
 
-Work: TypeAlias = tuple[Future[Any], Callable[[], Any]] | None  # None ends a thread
+Offloaded: TypeAlias = tuple[Future[Any], Callable[[], Any]] | None  # None ends a thread
 
 
 def has_threads() -> bool:
@@ -29,12 +29,12 @@ class OffloadPool:
     """Calls functions in threads, which start as they are needed and end with the pool.
 
     They are daemons, unlike those of ThreadPoolExecutor: a function that waits for ever, such as for a pipe that nobody
-    writes to, keeps no process from ending, though for LONGEST_WAIT.
+    writes to, keeps no process from ending, but for GRACE_SECONDS.
     """
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
-        self._queue: SimpleQueue[Work] = SimpleQueue()
+        self._queue: SimpleQueue[Offloaded] = SimpleQueue()
         self.threads: list[threading.Thread] = []
         self.end = weakref.finalize(self, _end, self._queue, self.threads)
         _pools.add(self)
@@ -54,7 +54,7 @@ class OffloadPool:
         return future
 
 
-def _work(queue: SimpleQueue[Work]) -> None:
+def _work(queue: SimpleQueue[Offloaded]) -> None:
     while (work := queue.get()) is not None:
         future, function = work
         del work
@@ -71,7 +71,7 @@ def _work(queue: SimpleQueue[Work]) -> None:
         del future, function  # what they hold is not kept while the thread waits
 
 
-def _end(queue: SimpleQueue[Work], threads: list[threading.Thread]) -> None:
+def _end(queue: SimpleQueue[Offloaded], threads: list[threading.Thread]) -> None:
     for _ in threads:
         queue.put(None)
 
@@ -79,7 +79,7 @@ def _end(queue: SimpleQueue[Work], threads: list[threading.Thread]) -> None:
 @atexit.register
 def _end_all() -> None:
     """Let what is being computed come to its end with the process: a thread that dies in native code aborts it."""
-    deadline = time.monotonic() + LONGEST_WAIT
+    deadline = time.monotonic() + GRACE_SECONDS
     pools = list(_pools)
     for pool in pools:
         pool.end()

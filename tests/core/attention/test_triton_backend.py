@@ -175,7 +175,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours() -> None:
     lengths = [40, 700, 130]
     paged = Paged.make(lengths, lengths, 16, "scattered", 2)
     query = torch.randn(3 + 70, 2, HEAD_DIM)
-    together = run_decoder_step(BACKEND, paged, [(40, 1), (700, 70), (130, 2)], query, SCALE, bias)
+    batched = run_decoder_step(BACKEND, paged, [(40, 1), (700, 70), (130, 2)], query, SCALE, bias)
     start = 0
     for index, (length, queries) in enumerate([(40, 1), (700, 70), (130, 2)]):
         alone = Paged(
@@ -183,7 +183,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours() -> None:
         )
         rows = slice(start, start + queries)
         out = run_decoder_step(BACKEND, alone, [(length, queries)], query[rows], SCALE, bias)
-        assert torch.equal(out, together[rows])
+        assert torch.equal(out, batched[rows])
         start += queries
 
 

@@ -52,8 +52,8 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
 def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
     params = SamplingParams(temperature=0.0, max_tokens=6)
     engine = replaying("bart-g2p")
-    together = engine.generate(WORDS, params, progress=False)
-    for word, output in zip(WORDS, together, strict=True):
+    batched = engine.generate(WORDS, params, progress=False)
+    for word, output in zip(WORDS, batched, strict=True):
         (alone,) = engine.generate(word, params, progress=False)
         assert alone.outputs[0].token_ids == output.outputs[0].token_ids
         assert alone.outputs[0].cumulative_logprob == pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-5)

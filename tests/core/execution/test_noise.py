@@ -38,9 +38,9 @@ def test_keys_differ_in_every_number_and_their_order() -> None:
 
 def test_a_row_is_the_same_alone_and_beside_others() -> None:
     keys = keys_of([(seed,) for seed in range(5)])
-    together = gumbel(keys, COUNT, CPU)
+    batched = gumbel(keys, COUNT, CPU)
     for row in range(5):
-        assert torch.equal(gumbel(keys[row : row + 1], COUNT, CPU)[0], together[row])
+        assert torch.equal(gumbel(keys[row : row + 1], COUNT, CPU)[0], batched[row])
 
 
 def test_noise_is_distributed_as_gumbel_s_and_rows_are_independent() -> None:

@@ -51,11 +51,11 @@ def test_a_sequence_has_the_same_bits_alone_and_among_others() -> None:
     cache, tables, _ = paged(16, 4)
     query = torch.randn(len(LENGTHS), 4, DIM)
     rows = [(i, i + 1) for i in range(len(LENGTHS))]
-    together, alone = torch.empty_like(query), torch.empty_like(query)
-    attend(query, cache, PagedWork(16, tables, LENGTHS, rows), 1.0, NO_BIAS, together)
+    batched, alone = torch.empty_like(query), torch.empty_like(query)
+    attend(query, cache, PagedWork(16, tables, LENGTHS, rows), 1.0, NO_BIAS, batched)
     for i, row in enumerate(rows):
         attend(query, cache, PagedWork(16, [tables[i]], [LENGTHS[i]], [row]), 1.0, NO_BIAS, alone)
-    assert torch.equal(together, alone)
+    assert torch.equal(batched, alone)
 
 
 def test_other_rows_are_left_alone() -> None:

@@ -28,11 +28,11 @@ from torch import Tensor
 from transept.core.checkpoints.checkpoint import Checkpoint, read_json
 from transept.errors import CheckpointError, suggest
 
-WEIGHTS = "model.bin"
+MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
 MAX_RANK = 8  # of variables; weights have 3 at most
 SCALE = "_scale"
-DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
+VARIABLE_DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class CTranslate2Checkpoint(Checkpoint):
         """
         self.path = path
         self.config_dict: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
-        self._data = _map(path / WEIGHTS)
-        table = _Table(self._data, path / WEIGHTS)
+        self._data = _map(path / MODEL_BIN)
+        table = _Table(self._data, path / MODEL_BIN)
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
         self.variables = table.variables()
@@ -77,7 +77,7 @@ class CTranslate2Checkpoint(Checkpoint):
     @property
     def config_file(self) -> Path:
         """See Checkpoint.config_file: weight maps derive the config from the shapes of weights."""
-        return self.path / WEIGHTS
+        return self.path / MODEL_BIN
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """See Checkpoint.shapes."""
@@ -106,7 +106,7 @@ class CTranslate2Checkpoint(Checkpoint):
         scale = self._stored(scale_name).float()
         if scale.numel() not in (1, *tensor.shape[:1]):
             raise CheckpointError(
-                f'"{scale_name}" in "{self.path / WEIGHTS}" has shape {list(scale.shape)}, which does not fit '
+                f'"{scale_name}" in "{self.path / MODEL_BIN}" has shape {list(scale.shape)}, which does not fit '
                 f"{list(tensor.shape)} of {name}"
             )
         return tensor.float() / scale.view(-1, *[1] * (tensor.dim() - 1))  # what the numbers were multiplied by
@@ -132,7 +132,7 @@ class CTranslate2Checkpoint(Checkpoint):
     def scalar(self, name: str) -> int | float:
         """Value of a scalar such as ``"decoder/num_heads"``. Raises CheckpointError when there is none."""
         if shape := self.shape_of(name):
-            raise CheckpointError(f'"{name}" in "{self.path / WEIGHTS}" has shape {list(shape)}; it is no scalar')
+            raise CheckpointError(f'"{name}" in "{self.path / MODEL_BIN}" has shape {list(shape)}; it is no scalar')
         return self.tensor(name).item()
 
     def _variable(self, name: str) -> Variable:
@@ -140,7 +140,7 @@ class CTranslate2Checkpoint(Checkpoint):
             return self.variables[name]
         except KeyError:
             hint = suggest(name, self.variables)
-            raise CheckpointError(f'"{self.path / WEIGHTS}" holds no variable "{name}".{hint}') from None
+            raise CheckpointError(f'"{self.path / MODEL_BIN}" holds no variable "{name}".{hint}') from None
 
 
 def _map(file: Path) -> mmap.mmap:
@@ -197,9 +197,9 @@ class _Table:
             raise self._corrupt(f"it has {rank} dimensions")
         shape = tuple(self._number("I") for _ in range(rank))
         type_id, size = self._number("B"), self._number("I")
-        if type_id >= len(DTYPES):
-            raise self._corrupt(f"its type id is {type_id}, beyond {len(DTYPES) - 1}")
-        dtype = DTYPES[type_id]
+        if type_id >= len(VARIABLE_DTYPES):
+            raise self._corrupt(f"its type id is {type_id}, beyond {len(VARIABLE_DTYPES) - 1}")
+        dtype = VARIABLE_DTYPES[type_id]
         if prod(shape) * dtype.itemsize != size or prod(max(1, dim) for dim in shape) >= 1 << 62:
             raise self._corrupt(f"shape {list(shape)} of {dtype} does not take {size} bytes")
         return Variable(shape, dtype, self._advance(size))

@@ -24,10 +24,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def _open(path: Path) -> Checkpoint:
     if huggingface.find_weights(path) is not None:
         return huggingface.HuggingFaceCheckpoint(path)
-    if (path / ctranslate2.WEIGHTS).is_file():
+    if (path / ctranslate2.MODEL_BIN).is_file():
         return ctranslate2.CTranslate2Checkpoint(path)
     if not path.is_dir():
         raise CheckpointError(f'no checkpoint in "{path}": no such directory')
     found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
-    wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.WEIGHTS} (CTranslate2)"))
+    wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.MODEL_BIN} (CTranslate2)"))
     raise CheckpointError(f'no checkpoint in "{path}": it holds {found}. Wanted one of {wanted}')

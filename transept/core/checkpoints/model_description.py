@@ -29,7 +29,7 @@ from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
 
 VALUES_SHOWN = 12
-LONGEST_SHOWN = 60  # characters of a value
+LONGEST_VALUE = 60  # characters of a value
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class _ReadValues:
 
 def _shortened(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def _undescribed(model_class: type, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:

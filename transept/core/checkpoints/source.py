@@ -31,7 +31,7 @@ WEIGHT_SETS = (  # in order of preference; the last is CTranslate2's
 )
 TOKENIZERS = re.compile(r"tokenizer(_config)?\.json|.+\.(model|tiktoken)|vocab.*")
 FOLDERS_LISTED = 20
-LONGEST_SHOWN = 200  # characters of a name in a message
+LONGEST_NAME = 200  # characters of a name in a message
 
 
 def locate(model: str | os.PathLike[str]) -> Path:
@@ -47,8 +47,8 @@ def locate(model: str | os.PathLike[str]) -> Path:
     try:
         return _locate(model)
     except (OSError, RuntimeError, ValueError) as error:  # too long, a NUL, surrogates, a user without a home, ...
-        shown = repr(model) if len(repr(model)) <= LONGEST_SHOWN else repr(model)[:LONGEST_SHOWN] + "..."
-        raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_SHOWN]}") from None
+        shown = repr(model) if len(repr(model)) <= LONGEST_NAME else repr(model)[:LONGEST_NAME] + "..."
+        raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_NAME]}") from None
 
 
 def _locate(model: str | os.PathLike[str]) -> Path:

@@ -88,15 +88,15 @@ class ModelRunner:
         drawn = set() if last is None else set(last.drawn.seq_ids)
         waiting = [[group for group in step if _tokens_are_known(group, drawn)]]
         while waiting:
-            together = waiting.pop()
+            batch = waiting.pop()
             try:
-                parts += self._compute(together, last)
+                parts += self._compute(batch, last)
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
-                if len(together) == 1:
-                    failures[together[0].request_id] = error
+                if len(batch) == 1:
+                    failures[batch[0].request_id] = error
                 else:
-                    middle = len(together) // 2
-                    waiting += [together[middle:], together[:middle]]
+                    middle = len(batch) // 2
+                    waiting += [batch[middle:], batch[:middle]]
         return IssuedStep(parts, failures)
 
     @torch.inference_mode()

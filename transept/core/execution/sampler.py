@@ -37,7 +37,7 @@ class SamplingRow(NamedTuple):
 class Chosen(NamedTuple):
     """What was chosen for some rows, still on the device: tokens and their log probabilities, [rows, samples] each.
 
-    top: the same for the most likely tokens, [rows, logprobs], where those were asked for. forbidden: whether tokens may
+    top: the same for the top k, [rows, logprobs], where those were asked for. forbidden: whether tokens may
     be among them whose log probability is minus infinity.
     """
 
@@ -94,7 +94,7 @@ class Drawn:
 
 
 class Sampler:
-    """Applies penalties, bias and suppression, then takes the most likely token, draws, or lists a beam's candidates."""
+    """Applies penalties, bias and suppression, then takes the argmax, draws, or lists a beam's candidates."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

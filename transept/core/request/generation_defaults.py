@@ -38,7 +38,7 @@ UNSUPPORTED = {
 UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
 
 
-def resolve(
+def complete(
     params: SamplingParams,
     generation_config: Any,
     *,

@@ -1,6 +1,6 @@
 """SamplingParams: how the tokens of one request are chosen and when it ends.
 
-Made by the user, completed once by `generation_defaults.resolve` with the checkpoint's own settings, read by the
+Made by the user, completed once by `generation_defaults.complete` with the checkpoint's own settings, read by the
 sampler, the beam search and the stop check. No torch here.
 """
 
@@ -158,7 +158,7 @@ class SamplingParams:
     def _check_ranges(self) -> None:
         open_names = [
             each.name for each in dataclasses.fields(self) if each.default is None
-        ]  # None waits for `resolve`
+        ]  # None waits for `complete`
         unset = {name for name in open_names if getattr(self, name) is None}
         at_least_one = ("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences")
         from_zero = ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")

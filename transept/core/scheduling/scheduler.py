@@ -270,7 +270,7 @@ class Scheduler:
         """
         manager, config, params = self.block_manager, self.config, group.sampling_params
         if params.max_tokens is None:
-            raise ParameterError(f"request {group.request_id!r} has no max_tokens; resolve its SamplingParams first")
+            raise ParameterError(f"request {group.request_id!r} has no max_tokens; complete its SamplingParams first")
         samples = group.max_num_seqs
         prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
         length = prompt_tokens + params.max_tokens

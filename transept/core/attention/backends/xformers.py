@@ -30,7 +30,7 @@ from transept.core.attention.metadata import AttentionMetadata, AttentionType, D
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
 FLASH_DIMS = 8  # flash attention takes multiples
-DTYPES = (torch.float16, torch.bfloat16)
+XFORMERS_DTYPES = (torch.float16, torch.bfloat16)
 NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
 
 
@@ -211,7 +211,7 @@ def _of_flash(device: torch.device, dtype: torch.dtype) -> list[str]:
     reasons = []
     if device.type != "cuda":
         reasons.append("it runs on GPUs")
-    if dtype not in DTYPES:
+    if dtype not in XFORMERS_DTYPES:
         reasons.append("it computes in float16 and bfloat16")
     if find_spec("xformers") is None or find_spec("triton") is None:
         return [*reasons, "xFormers and Triton are not both installed (pip install 'transept[gpu]')"]
