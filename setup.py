@@ -101,8 +101,8 @@ class BuildKernels(build_ext):
         """One library of them, which replaces an older one at once, also where that is in use."""
         partial = library.with_suffix(f".{os.getpid()}.part")
         command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
-        if sys.platform == "linux" and "ziglang" not in command:
-            command += ["-static-libstdc++", "-static-libgcc", "-Wl,--strip-all"]
+        if sys.platform == "linux":
+            command += ["-s"] if "ziglang" in command else ["-static-libstdc++", "-static-libgcc", "-Wl,--strip-all"]
         subprocess.run(command, check=True)
         partial.replace(library)
 

@@ -1,6 +1,7 @@
 """Kernels and PyTorch share their threads, which the first engine starts; levels; libraries of other sources."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,21 @@ def test_every_level_passes_the_kernels_tests(lower: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-x", *tests]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {LEVEL_VARIABLE: lower})
     assert done.returncode == 0, done.stdout
+
+
+AVX2 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "abm"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+VNNI = AVX512 | {"avx512_vnni"}
+FLAGS = {"avx2": AVX2, "avx512": AVX512, "avx512_vnni": VNNI, "amx": VNNI | {"avx512_bf16", "amx_tile", "amx_int8"}}
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or LEVEL_VARIABLE in os.environ, reason="not the processor's own level"
+)
+def test_the_level_is_the_highest_that_the_system_lists() -> None:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    flags = set(next(line for line in lines if line.startswith("flags")).partition(":")[2].split())
+    assert level() == max((name for name in FLAGS if flags >= FLAGS[name]), key=LEVELS.index, default="portable")
 
 
 def test_a_level_that_is_none_is_refused() -> None:
