@@ -1,4 +1,4 @@
-"""Silence is left out: of a whole recording before sequential mode hears it, or between and in batched mode's windows.
+"""What is left of a recording without its silence: one waveform for sequential mode, or the windows of batched mode.
 
 Called by `transept.speech.recording`; both functions read the whole recording, so they run beside the engine.
 """
