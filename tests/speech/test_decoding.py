@@ -13,7 +13,7 @@ from whisper.utils import compression_ratio as openai_compression_ratio
 
 from transept import Transcriber, TranscriptionOptions
 from transept.core.jobs import Submit
-from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window, is_silent
+from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window
 
 TOKENIZER = get_tokenizer(multilingual=False)
 
@@ -79,10 +79,10 @@ def test_likely_silence_is_no_reason_to_fall_back(transcriber: Transcriber, feat
     options = {"temperature": (0.0, 0.5), "logprob_threshold": -0.01, "no_speech_threshold": 0.0}
     decoded, requests = decode(transcriber, features, options)
     assert len(requests) == 1
-    assert is_silent(decoded, TranscriptionOptions(**options))
-    assert not is_silent(decoded, TranscriptionOptions(no_speech_threshold=0.0))
-    assert is_silent(decoded, TranscriptionOptions(no_speech_threshold=0.0, logprob_threshold=None))
-    assert not is_silent(decoded, TranscriptionOptions(no_speech_threshold=None))
+    assert decoded.is_silent(TranscriptionOptions(**options))
+    assert not decoded.is_silent(TranscriptionOptions(no_speech_threshold=0.0))
+    assert decoded.is_silent(TranscriptionOptions(no_speech_threshold=0.0, logprob_threshold=None))
+    assert not decoded.is_silent(TranscriptionOptions(no_speech_threshold=None))
 
 
 def test_samples_are_reproducible(transcriber: Transcriber, features: torch.Tensor) -> None:

@@ -55,11 +55,11 @@ def test_the_end_of_a_text_that_takes_two_requests_is_timed_as_in_one(
     model = transcriber.model
     waveform = joined(speech_dir / "librivox", 3)
     features = model.window_features(waveform)
-    text = model.encode_prompt(transcriber.transcribe((waveform, RATE)).text)
+    text = model.tokenizer.encode_prompt(transcriber.transcribe((waveform, RATE)).text)
 
     def timings() -> tuple[int, list[WordTiming]]:
         options = TranscriptionOptions(word_timestamps=True)
-        job = time_words(model, features, features.shape[1], text, options, language="en")
+        job = time_words(model, features, text, options, language="en")
         requests = next(job).requests
         prompts, params = [each.prompt for each in requests], [each.sampling_params for each in requests]
         outputs = transcriber.engine.generate(prompts, params)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transept.speech.timing.sentences import LONG_PAUSE, LONGEST, sentences
+from transept.speech.timing.sentences import LONG_PAUSE, LONGEST_SEGMENT, sentences
 from transept.speech.timing.words import WordTiming
 
 
@@ -48,4 +48,4 @@ def test_no_word_is_lost_and_no_part_is_too_long(drawn: list[tuple[str, float]])
     words = timed(" ".join(word for word, _ in drawn))
     parts = list(sentences(words, [pause for _, pause in drawn[1:]]))
     assert [word for part in parts for word in part] == words
-    assert all(part and part[-1].end - part[0].start <= LONGEST for part in parts)
+    assert all(part and part[-1].end - part[0].start <= LONGEST_SEGMENT for part in parts)

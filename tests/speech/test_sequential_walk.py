@@ -23,8 +23,10 @@ from whisper.utils import compression_ratio
 
 from transept import Engine, TranscriptionOptions, Word
 from transept.core.jobs import Offload, Submit
+from transept.core.request.limits import DEFAULT_LIMITS
+from transept.speech import recording
 from transept.speech.algorithms import sequential
-from transept.speech.events import Found
+from transept.speech.events import Found, Opened
 from transept.speech.speech_model import SpeechModel
 
 TOKENIZER = get_tokenizer(multilingual=False)
@@ -70,14 +72,14 @@ def model(tiny_en_dir: Path) -> SpeechModel:
 def ours(model: SpeechModel, script: list[Answer], options: TranscriptionOptions) -> tuple[list[Any], list[list[int]]]:
     """Our segments, and the decoder prompt of every window."""
     prompts: list[list[int]] = []
-    job = sequential.transcribe(model, NOISE, options)
+    job = recording.transcribe(model, (NOISE, RATE), DEFAULT_LIMITS, options)
     reply = None
     while True:
         try:
             event = job.send(reply)
         except StopIteration as end:
-            return end.value[1], prompts
-        if isinstance(event, Found | Offload):
+            return end.value.segments, prompts
+        if isinstance(event, Opened | Found | Offload):
             reply = event.function() if isinstance(event, Offload) else None
             continue
         assert isinstance(event, Submit)
@@ -174,11 +176,11 @@ def invented(seed: int, seek: int, index: int) -> list[Word]:
 def test_the_same_way_when_words_are_known(model, script, seed, threshold, condition):
     seen: dict[str, list[float]] = {"ours": [], "theirs": []}
 
-    def add_words(model, features, window, segments, options, *, language, last_speech):
+    def add_words(model, features, segments, options, *, language, time_offset, last_speech):
         seen["ours"].append(last_speech)
         placed = []
         for index, segment in enumerate(segments):
-            words = invented(seed, window.start, index)
+            words = invented(seed, round(100 * time_offset), index)
             times = {"start": words[0].start, "end": words[-1].end} if words else {}
             placed.append(dataclasses.replace(segment, words=words, **times))
         return placed

@@ -148,6 +148,13 @@ class TranscriptionOptions:
         """The temperatures in the order in which they are tried."""
         return self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
 
+    def clips(self, length: int, per_second: int) -> list[tuple[int, int]]:
+        """The stretches to transcribe as (begin, end), of a recording with so many frames, or samples, in all."""
+        points = [min(round(time * per_second), length) for time in self.clip_timestamps] or [0]
+        if len(points) % 2:
+            points.append(length)
+        return list(zip(points[::2], points[1::2], strict=True))
+
     def __post_init__(self) -> None:
         freeze = object.__setattr__
         if not isinstance(self.temperature, int | float):

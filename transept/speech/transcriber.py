@@ -1,8 +1,7 @@
 """Transcriber: audio of any length to text, with a model that stays loaded.
 
-The two modes are jobs (`transept.core.jobs`): `sequential`, window after window, and `batched`, windows beside each
-other. Windows of all recordings, of all calls, share the engine's batch. What is a family's own (control tokens,
-languages, timestamps) comes from its plugin's SpeechSpec.
+Each recording is a job, `transept.speech.recording`. Here options are checked, the jobs are run over one engine, whose
+batch the windows of all recordings and of all calls share, and results are handed over.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ import dataclasses
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from functools import partial
 from itertools import count
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,21 +21,19 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Offload
 from transept.errors import ParameterError, TranseptError
-from transept.multimodal.audio import NO_SAMPLES
 from transept.option_names import refuse_unknown, shows_options
-from transept.speech.algorithms import batched, sequential, speech_only
+from transept.speech import recording
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.events import Found, Opened
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
+from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-AudioInput: TypeAlias = str | Path | bytes | BinaryIO | tuple[Any, int]  # path, contents, open file, (waveform, rate)
 
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 
@@ -180,7 +176,8 @@ class Transcriber:
         self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
     ) -> Generator[tuple[int, Any], None, None]:
         """All that comes up, with the index of the recording; the bar follows it."""
-        jobs = (self._job(audio, options) for audio in audios)
+        limits = self.engine.config.limits
+        jobs = (recording.transcribe(self.model, audio, limits, options) for audio in audios)
         runner, max_jobs = self.engine.runner, min(MAX_RECORDINGS, self.engine.config.max_num_seqs)
         with (
             AudioProgress(progress) as bar,
@@ -194,20 +191,6 @@ class Transcriber:
                 elif isinstance(event, Transcript):
                     bar.reached(index, event.duration)
                 yield index, event
-
-    def _job(self, audio: AudioInput, options: TranscriptionOptions) -> Generator[Any, Any, Transcript]:
-        """One recording, from its file to its transcript."""
-        rate = self.model.spec.sample_rate
-        load = self.engine.config.limits.load_audio
-        waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(load, audio, rate)))
-        duration = len(waveform) / rate
-        yield Opened(duration)
-        mode = batched if options.batched else speech_only if options.vad else sequential
-        job = mode.transcribe(self.model, waveform, options)
-        del waveform  # the mode lets go of it as soon as it has the features
-        language, segments = yield from job
-        text = self.model.decode([token for segment in segments for token in segment.tokens]).strip()
-        return Transcript(text, language.code, language.probability, duration, segments, options)
 
 
 def _in_order(
@@ -229,14 +212,6 @@ def _is_one_recording(audios: Any) -> bool:
     if isinstance(audios, tuple):  # (waveform, sample rate), or a tuple of recordings
         return len(audios) == 2 and isinstance(audios[1], Real)
     return isinstance(audios, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(audios, "read")
-
-
-def _has_no_samples(audio: AudioInput) -> bool:
-    """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
-    if not isinstance(audio, tuple) or len(audio) != 2:
-        return False
-    waveform = audio[0]
-    return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
 
 
 @shows_options(TranscriptionOptions, EngineConfig)

@@ -7,31 +7,21 @@ writes words that are improbable, very short or very long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from transept.speech.algorithms.segmentation import CutWindow, Window
 from transept.speech.options import APPEND_PUNCTUATIONS, PREPEND_PUNCTUATIONS
 from transept.speech.segments import Segment, Word
+from transept.speech.speech_model import SpeechModel
 
 PUNCTUATION = PREPEND_PUNCTUATIONS + APPEND_PUNCTUATIONS
 WORDS_JUDGED = 8  # of a segment, its first
 IMPROBABLE = 0.15
-SHORTEST, LONGEST = 0.133, 2.0  # seconds of a word that nobody doubts
+SHORTEST_CREDIBLE, LONGEST_CREDIBLE = 0.133, 2.0  # seconds of a word that nobody doubts
 SHORTNESS_WEIGHT = 15  # per second
 DOUBTFUL = 3.0  # score of a segment; where there are fewer words, their number
 SCORE_TOLERANCE = 0.01
 NEAR = 2.0  # seconds from the edge of a window within which silence is taken for granted
 SMALLEST_STEP = 1.0  # seconds that the next window begins later at least
-
-
-@dataclass(frozen=True)
-class Recording:
-    """What the rule looks at beside the window. num_frames, fps: of the recording's features."""
-
-    num_frames: int
-    fps: int
-    window_frames: int
-    last_speech: float  # seconds at which the last word before this window ends
 
 
 def last_word_end(segments: Sequence[Segment]) -> float | None:
@@ -43,35 +33,29 @@ def last_word_end(segments: Sequence[Segment]) -> float | None:
 
 
 def skip_hallucinations(
-    cut: CutWindow, window: Window, recording: Recording, threshold: float
+    cut: CutWindow, window: Window, model: SpeechModel, *, threshold: float, num_frames: int, last_speech: float
 ) -> tuple[list[Segment] | None, int]:
     """The segments to keep and the frame of the next window.
 
-    cut: the window with its words, next_start as they say. threshold: seconds of silence that are long.
+    cut: the window with its words, next_start as they say. threshold: seconds of silence that are long. num_frames: of
+    the recording. last_speech: seconds at which the last word before this window ends.
     None for segments: the window begins with silence and words made up from it, and counts for nothing.
     """
-    offset = window.start / recording.fps
-    window_end = (window.start + recording.window_frames) / recording.fps
-    next_start = cut.next_start
-    if not cut.ends_in_silence:
-        spoken = last_word_end(cut.segments)
-        if spoken is not None and spoken > offset:
-            rest_is_long = window_end - spoken > threshold
-            next_start = round(spoken * recording.fps) if rest_is_long else window.start + window.size
-
+    offset = window.start / model.fps
+    window_end = (window.start + model.window_frames) / model.fps
     first = _with_words(cut.segments)
     if first is not None and _is_anomalous(first):
         gap = first.start - offset
         if gap > threshold:
-            return None, window.start + round(gap * recording.fps)
+            return None, window.start + round(gap * model.fps)
 
-    last_end = recording.last_speech
+    last_end = last_speech
     for index, segment in enumerate(cut.segments):
         if not segment.words:
             continue
         if _is_anomalous(segment):
             following = _with_words(cut.segments[index + 1 :])
-            following_start = offset + window.size / recording.fps
+            following_start = offset + window.size / model.fps
             if following is not None and following.words:
                 following_start = following.words[0].start
             silence_before = (
@@ -81,12 +65,12 @@ def skip_hallucinations(
                 following_start - segment.end > threshold or _is_anomalous(following) or window_end - segment.end < NEAR
             )
             if silence_before and silence_after:
-                next_start = round(max(offset + SMALLEST_STEP, segment.start) * recording.fps)
-                if recording.num_frames / recording.fps - segment.end < threshold:
-                    next_start = recording.num_frames
+                next_start = round(max(offset + SMALLEST_STEP, segment.start) * model.fps)
+                if num_frames / model.fps - segment.end < threshold:
+                    next_start = num_frames
                 return cut.segments[:index], next_start
         last_end = segment.end
-    return cut.segments, next_start
+    return cut.segments, cut.next_start
 
 
 def _with_words(segments: Sequence[Segment]) -> Segment | None:
@@ -105,8 +89,8 @@ def _is_anomalous(segment: Segment | None) -> bool:
 def _strangeness(word: Word) -> float:
     duration = word.end - word.start
     score = 1.0 if word.probability < IMPROBABLE else 0.0
-    if duration < SHORTEST:
-        score += (SHORTEST - duration) * SHORTNESS_WEIGHT
-    if duration > LONGEST:
-        score += duration - LONGEST
+    if duration < SHORTEST_CREDIBLE:
+        score += (SHORTEST_CREDIBLE - duration) * SHORTNESS_WEIGHT
+    if duration > LONGEST_CREDIBLE:
+        score += duration - LONGEST_CREDIBLE
     return score

@@ -1,6 +1,7 @@
 """From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
 
-Both modes call `cut_segments` and, once times and words are settled, `cleared`.
+Sequential mode calls `cut_segments` and, once times and words are settled, `cleared`; batched mode, whose windows are
+cut between sentences, begins with `whole_segment`.
 """
 
 from __future__ import annotations
@@ -45,46 +46,51 @@ def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, lan
     A window without such a pair is one segment. The segments' ids are 0: only the recording's loop knows how many came
     before. language: for their field of that name.
     """
-    offset = window.start / model.fps
-    tokens = decoded.tokens
-    is_time = [model.is_timestamp(token) for token in tokens]
+    tokenizer, tokens = model.tokenizer, decoded.tokens
+    offset, window_end = window.start / model.fps, window.start + window.size
+    is_time = [tokenizer.is_timestamp(token) for token in tokens]
     cuts = [index for index in range(1, len(tokens)) if is_time[index - 1] and is_time[index]]
     ends_in_silence = is_time[-2:] == [False, True]
     step = model.spec.seconds_per_timestamp
 
     def position(token: int) -> int:
-        assert model.tokens.first_timestamp is not None
-        return token - model.tokens.first_timestamp
+        assert tokenizer.control.first_timestamp is not None
+        return token - tokenizer.control.first_timestamp
 
-    def segment(start: float, end: float, own_tokens: list[int]) -> Segment:
-        return Segment(
-            id=0,
-            seek=window.start,
-            start=start,
-            end=end,
-            text=model.decode(own_tokens),
-            tokens=own_tokens,
-            temperature=decoded.temperature,
-            avg_logprob=decoded.avg_logprob,
-            compression_ratio=decoded.compression_ratio,
-            no_speech_prob=decoded.no_speech_prob,
-            language=language,
-        )
-
-    window_end = window.start + window.size
+    whole = whole_segment(model, decoded, seek=window.start, start=offset, end=offset, language=language)
     if not cuts:
         times = [position(token) for token, timed in zip(tokens, is_time, strict=True) if timed]
         duration = times[-1] * step if times and times[-1] else window.size / model.fps
-        return CutWindow([segment(offset, offset + duration, tokens)], window_end, ends_in_silence)
+        return CutWindow([dataclasses.replace(whole, end=offset + duration)], window_end, ends_in_silence)
     bounds = [0, *cuts, *([len(tokens)] if ends_in_silence else [])]
     segments = []
     for begin, end in pairwise(bounds):
         own = tokens[begin:end]
-        segments.append(segment(offset + position(own[0]) * step, offset + position(own[-1]) * step, own))
+        start, stop = offset + position(own[0]) * step, offset + position(own[-1]) * step
+        segments.append(dataclasses.replace(whole, start=start, end=stop, text=tokenizer.decode(own), tokens=own))
     if ends_in_silence:
         return CutWindow(segments, window_end, ends_in_silence)
     heard = position(tokens[bounds[-1] - 1]) * round(step * model.fps)
     return CutWindow(segments, window.start + max(heard, 1), ends_in_silence)
+
+
+def whole_segment(
+    model: SpeechModel, decoded: DecodedWindow, *, seek: int, start: float, end: float, language: str | None
+) -> Segment:
+    """All of a window's text as one segment, with id 0. seek: frame. start, end: seconds. language: see Segment."""
+    return Segment(
+        id=0,
+        seek=seek,
+        start=start,
+        end=end,
+        text=model.tokenizer.decode(decoded.tokens),
+        tokens=decoded.tokens,
+        temperature=decoded.temperature,
+        avg_logprob=decoded.avg_logprob,
+        compression_ratio=decoded.compression_ratio,
+        no_speech_prob=decoded.no_speech_prob,
+        language=language,
+    )
 
 
 def cleared(segments: Sequence[Segment]) -> list[Segment]:

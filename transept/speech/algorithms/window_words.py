@@ -16,7 +16,6 @@ from transept.core.input_processor import Request
 from transept.core.jobs import Submit
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import SamplingParams
-from transept.speech.algorithms.segmentation import Window
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
@@ -29,26 +28,26 @@ if TYPE_CHECKING:
 def add_words(
     model: SpeechModel,
     features: Tensor,
-    window: Window,
     segments: Sequence[Segment],
     options: TranscriptionOptions,
     *,
     language: str,
+    time_offset: float,
     last_speech: float,
 ) -> Generator[Any, Any, list[Segment]]:
     """A job: the segments of one window with their words, and with start and end as the words say.
 
-    features: of the window, [channels, up to window_frames]. language: code. last_speech: seconds at which the last
-    word before this window ends.
+    features: of the window, [channels, up to window_frames]. language: code. time_offset, last_speech: seconds at which
+    the window begins, and at which the last word before it ends.
     """
-    texts = [[token for token in segment.tokens if token in model.text_tokens] for segment in segments]
+    texts = [[token for token in segment.tokens if token in model.tokenizer.text_tokens] for segment in segments]
     text = [token for tokens in texts for token in tokens]
-    timings = yield from time_words(model, features, window.size, text, options, language=language)
+    timings = yield from time_words(model, features, text, options, language=language)
     return place_words(
         segments,
         timings,
         num_text_tokens=[len(tokens) for tokens in texts],
-        time_offset=window.start / model.fps,
+        time_offset=time_offset,
         last_speech_timestamp=last_speech,
         prepend_punctuations=options.prepend_punctuations,
         append_punctuations=options.append_punctuations,
@@ -56,25 +55,19 @@ def add_words(
 
 
 def time_words(
-    model: SpeechModel,
-    features: Tensor,
-    num_frames: int,
-    text: Sequence[int],
-    options: TranscriptionOptions,
-    *,
-    language: str,
+    model: SpeechModel, features: Tensor, text: Sequence[int], options: TranscriptionOptions, *, language: str
 ) -> Generator[Any, Any, list[WordTiming]]:
     """A job: the words of one window's text with their times, and with their probabilities if those are asked for.
 
-    features: of the window, [channels, up to window_frames]. num_frames: of them that are recording. text: tokens,
-    without timestamps. language: code. Without word_timestamps every probability is 1, for which nothing is computed.
+    features: of the window, [channels, up to window_frames]. text: tokens, without timestamps. language: code.
+    Without word_timestamps every probability is 1, for which nothing is computed.
 
     Of a text that is too long for one request, the last tokens are timed by a second one, whose decoder prompt leaves
     out the text's begin instead of its end. They never begin before those of the first.
     """
     if not text:
         return []
-    opening = model.spec.decoder_prompt(model.config, language=language, task=options.task, timestamps=False)
+    opening = model.tokenizer.opening_tokens(language, options.task, timestamps=False)
     room = model.max_positions - len(opening) - 2  # beside the end of the text and the token that a request gives
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]
@@ -86,7 +79,7 @@ def time_words(
         part_times = token_times(
             weights,
             len(part),
-            num_frames=num_frames,
+            num_frames=features.shape[1],
             frames_per_position=model.window_frames // weights.shape[-1],
             frames_per_second=model.fps,
         )
@@ -97,7 +90,7 @@ def time_words(
         text,
         logprobs,
         np.maximum.accumulate(times),
-        tokenizer=model.tokenizer,
+        tokenizer=model.tokenizer.tokenizer,
         language=language if model.languages else None,
     )
 
@@ -109,8 +102,8 @@ def _timing_request(
     first = len(opening) - 1  # position after which the first text token comes
     probe = PromptProbe(
         logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
-        vocab_limit=model.text_tokens.stop,
+        vocab_limit=model.tokenizer.text_tokens.stop,
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-    return model.request(features, [*opening, *text, model.tokens.end_of_text], params)
+    return model.request(features, [*opening, *text, model.tokenizer.control.end_of_text], params)

@@ -14,7 +14,7 @@ from transept.errors import ParameterError, suggest
 from transept.speech.segments import Segment, Word
 
 UNBOUNDED = 1000  # characters a line, words a subtitle, where the layout leaves them open
-LONG_PAUSE = 3.0  # seconds between the starts of two words after which subtitles that are filled up are cut
+CUE_PAUSE = 3.0  # seconds between the starts of two words after which subtitles that are filled up are cut
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iter
     lines = 1
     last_start = next((word.start for segment in segments for word in segment.words or ()), 0.0)
     for word, begins_group in _grouped(segments, layout.max_words_per_line or UNBOUNDED):
-        pause = layout.fills_up and word.start - last_start > LONG_PAUSE
+        pause = layout.fills_up and word.start - last_start > CUE_PAUSE
         next_group = begins_group and bool(subtitle) and not layout.fills_up
         text = word.word
         if length and length + len(text) <= width and not pause and not next_group:

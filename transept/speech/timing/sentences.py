@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from transept.speech.timing.words import SENTENCE_ENDS, WordTiming
 
 LONG_PAUSE = 1.0  # seconds between two words that end a segment, whatever was said
-LONGEST = 10.0  # seconds; what is longer is cut in the middle of a sentence, as subtitles must be
+LONGEST_SEGMENT = 10.0  # seconds; what is longer is cut in the middle of a sentence, as subtitles must be
 
 
 def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[Sequence[WordTiming]]:
@@ -28,8 +28,8 @@ def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[
 
 
 def _short_enough(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[Sequence[WordTiming]]:
-    """The words, cut at the longest pause, one not near the ends if there is any, until no part is over LONGEST."""
-    if len(words) < 2 or words[-1].end - words[0].start <= LONGEST:
+    """The words, cut at the longest pause, not near the ends if it can be, until no part is over LONGEST_SEGMENT."""
+    if len(words) < 2 or words[-1].end - words[0].start <= LONGEST_SEGMENT:
         yield words
         return
 

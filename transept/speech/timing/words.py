@@ -20,7 +20,7 @@ from transept.speech.timing.word_tokens import split_words
 
 SENTENCE_ENDS = ".。!！?？"  # noqa: RUF001  full-width marks are meant
 LONGEST_MEDIAN = 0.7  # seconds; a median word longer than this is no measure of the others
-LONG_PAUSE = 4  # median words
+PAUSE_MEDIANS = 4  # a pause as long as so many median words is a long one
 CLEAR_DIFFERENCE = 0.5  # seconds between a segment's time and its word's from which the segment's is believed
 
 
@@ -127,13 +127,8 @@ def place_words(
             covered += len(timings[end].tokens)
             end += 1
         words = [
-            Word(
-                start=round(time_offset + timing.start, 2),
-                end=round(time_offset + timing.end, 2),
-                word=timing.word,
-                probability=timing.probability,
-            )
-            for timing in timings[begin:end]
+            Word(round(time_offset + each.start, 2), round(time_offset + each.end, 2), each.word, each.probability)
+            for each in timings[begin:end]
         ]
         begin = end
         segment = _settle(segment, words, median, last_speech_timestamp)
@@ -208,7 +203,7 @@ def _shorten_after_pause(words: list[Word], median: float, last_speech_timestamp
     longest = 2 * median
     first, *others = words
     second = others[0] if others else None
-    if first.end - last_speech_timestamp <= LONG_PAUSE * median:
+    if first.end - last_speech_timestamp <= PAUSE_MEDIANS * median:
         return words
     if first.end - first.start <= longest and (second is None or second.end - first.start <= 2 * longest):
         return words

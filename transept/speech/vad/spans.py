@@ -24,7 +24,7 @@ from transept.speech.vad.network import FRAME, speech_probabilities
 SAMPLE_RATE = 16_000  # Hz
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
 
-LONG_PAUSE = 16_000  # samples; a pause of a second is as good as a longer one
+LONGEST_PAUSE = 16_000  # samples that count when windows are packed; a pause of a second is as good as a longer one
 
 BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
@@ -136,7 +136,7 @@ def pack(spans: Sequence[Span], kept: Sequence[Span], max_samples: int) -> list[
             length += kept[first].end - kept[first].start
             if length > max_samples:
                 break
-            pause = min(spans[first].start - spans[first - 1].end, LONG_PAUSE) if first else 0
+            pause = min(spans[first].start - spans[first - 1].end, LONGEST_PAUSE) if first else 0
             num_windows, pauses = best[first]
             choices.append((num_windows + 1, pauses - pause, first))
         num_windows, pauses, first = min(choices)

@@ -1,0 +1,92 @@
+"""What is left of a recording without its silence: one waveform for sequential mode, or the windows of batched mode.
+
+Called by `transept.speech.recording`; both functions read the whole recording, so they run beside the engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from transept.errors import ParameterError
+from transept.multimodal.audio import Waveform
+from transept.speech.options import TranscriptionOptions
+from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.timeline import Timeline
+from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, padded, speech_spans
+
+
+def speech_only(waveform: Waveform, rate: int, options: TranscriptionOptions) -> tuple[Waveform, Timeline]:
+    """What is spoken within clip_timestamps, joined, and the times that its parts have in the recording.
+
+    waveform: float32 [samples]. rate: in a second.
+    """
+    spoken, clips = speech_spans(waveform, options.vad_options), options.clips(len(waveform), rate)
+    cut = [Span(max(span.start, begin), min(span.end, end)) for begin, end in clips for span in spoken]
+    spans = [span for span in cut if span.start < span.end]
+    return _joined(waveform, spans), Timeline(spans, rate)
+
+
+@dataclass(frozen=True)
+class SpokenWindow:
+    """Stretches of speech that are decoded as one, at most the model's window together.
+
+    recording: all of it, float32 [samples]. spans: samples at which someone speaks. kept: the same with some of the
+    silence around them. prefix: how its text begins.
+    """
+
+    recording: Waveform = field(repr=False, compare=False)
+    spans: tuple[Span, ...]
+    kept: tuple[Span, ...]
+    prefix: str | None
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """From times in the window to times in the recording."""
+        return Timeline(self.kept, SAMPLE_RATE)
+
+    def sound(self) -> Waveform:
+        """What is heard of it."""
+        return _joined(self.recording, self.kept)
+
+
+def spoken_windows(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[SpokenWindow]:
+    """The windows of a recording, in order of time; none reaches from one of clip_timestamps' stretches into the next.
+
+    waveform: float32 [samples]. Raises ParameterError for a family that takes sound at another rate than 16 kHz.
+    """
+    if model.spec.sample_rate != SAMPLE_RATE:
+        raise ParameterError(
+            f"voice activity is found at {SAMPLE_RATE} Hz, and this model takes {model.spec.sample_rate} Hz; "
+            "leave batched False"
+        )
+    frame = SAMPLE_RATE // model.fps  # samples
+    room = model.window_frames * frame  # samples
+    given, min_silence = options.vad_options, options.vad_options.min_silence_duration_ms
+    pad = min(round(given.speech_pad_ms * SAMPLE_RATE / 1000), room // 4)  # samples
+    vad_options = dataclasses.replace(
+        given,
+        min_silence_duration_ms=BATCHED_MIN_SILENCE_MS if min_silence is None else min_silence,
+        max_speech_duration_s=min(given.max_speech_duration_s, (room - 2 * pad) / SAMPLE_RATE),
+        speech_pad_ms=0,
+    )
+    windows: list[SpokenWindow] = []
+    for begin, end in options.clips(len(waveform) // frame, model.fps):
+        clip = waveform[begin * frame : end * frame]
+        spans = speech_spans(clip, vad_options)
+        kept = padded(spans, pad, len(clip))
+        for first, last in pack(spans, kept, room):
+            own, around = (
+                tuple(Span(start + begin * frame, stop + begin * frame) for start, stop in each[first:last])
+                for each in (spans, kept)
+            )
+            windows.append(SpokenWindow(waveform, own, around, None if windows else options.prefix))
+    return windows
+
+
+def _joined(waveform: Waveform, spans: Sequence[Span]) -> Waveform:
+    return np.concatenate([waveform[span.start : span.end] for span in spans] or [waveform[:0]])

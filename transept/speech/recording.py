@@ -1,0 +1,83 @@
+"""The way of one recording, from its audio to its transcript: the whole recipe, top-down.
+
+    load ─▶ [speech only] ─▶ features ─▶ language ─▶ window after window ──┐
+       └──▶ windows of speech ─────────▶ language ─▶ windows side by side ─┴─▶ segments ─▶ transcript
+
+    a window: [its language] ─▶ prompt ─▶ decode, with fallback ─▶ segments ─▶ [words] ─▶ the recording's times
+
+`transept.speech.transcriber` runs these jobs (`transept.core.jobs`). What is a family's own (control tokens, languages,
+timestamps) comes through its SpeechModel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from transept.core.jobs import Offload
+from transept.core.request.limits import Limits
+from transept.multimodal.audio import NO_SAMPLES
+from transept.speech.algorithms import batched, sequential
+from transept.speech.algorithms.language import recording_language
+from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
+from transept.speech.events import Opened
+from transept.speech.options import TranscriptionOptions
+from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.timeline import Timeline
+from transept.speech.transcript import Transcript
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AudioInput: TypeAlias = str | Path | bytes | BinaryIO | tuple[Any, int]  # path, contents, open file, (waveform, rate)
+
+
+def transcribe(
+    model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
+) -> Generator[Any, Any, Transcript]:
+    """A job: one recording. Its events are one Opened, then a Found for each window.
+
+    Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a rate of which
+    batched mode cannot find the silence.
+    """
+    rate = model.spec.sample_rate
+    waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(limits.load_audio, audio, rate)))
+    duration = len(waveform) / rate
+    yield Opened(duration)
+    if options.batched:
+        windows = yield Offload(partial(spoken_windows, model, waveform, options))
+        first = windows[: options.language_detection_segments]
+        language = yield from recording_language(model, _features(model, first), options)
+        segments = yield from batched.decode_windows(model, windows, language.code, options)
+    else:
+        timeline, in_speech = Timeline([], rate), options
+        if options.vad:
+            waveform, timeline = yield Offload(partial(speech_only, waveform, rate, options))
+            in_speech = dataclasses.replace(options, clip_timestamps=())  # nothing but them is left
+        features = yield Offload(partial(model.features, waveform))  # [channels, frames]
+        del waveform  # hours of it would stay in memory, with their features
+        language = yield from recording_language(model, features, options)
+        segments = yield from sequential.decode_windows(model, features, language.code, in_speech, timeline)
+    text = model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
+    return Transcript(text, language.code, language.probability, duration, segments, options)
+
+
+def _features(model: SpeechModel, windows: Sequence[SpokenWindow]) -> Tensor:
+    """What is heard of windows of a recording, one after the other: [channels, frames], each padded to a whole one."""
+    import torch
+
+    if not windows:
+        return model.features(NO_SAMPLES)
+    each = [model.window_features(window.sound()) for window in windows]
+    return torch.cat([torch.nn.functional.pad(one, (0, model.window_frames - one.shape[1])) for one in each], dim=1)
+
+
+def _has_no_samples(audio: AudioInput) -> bool:
+    """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
+    if not isinstance(audio, tuple) or len(audio) != 2:
+        return False
+    waveform = audio[0]
+    return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)
