@@ -1,8 +1,10 @@
 """What importing Transept does not import, and the names that its two public modules offer."""
 
 import importlib
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,28 @@ def test_what_needs_no_tensors_loads_none(statement):
     code = f"{statement}\nimport sys\nprint(*{HEAVY} & sys.modules.keys())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == []
+
+
+CLIP = Path(__file__).parent / "data" / "speech" / "librivox" / "austen-0880.flac"
+SLOW_TO_IMPORT = {"transformers", "huggingface_hub", "librosa", "numba", "scipy", "sklearn", "pandas", "matplotlib"}
+TRANSCRIBES = """
+import json, sys
+from transept.cli import main
+code = main(sys.argv[1:])
+print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--quantization", "int8"], ["--word-timestamps"]], ids=" ".join)
+def test_a_ctranslate2_checkpoint_transcribes_without_transformers(options, tiny_en_dir):
+    command = ["transcribe", str(CLIP), "--model", str(tiny_en_dir), *options]
+    ran = subprocess.run([sys.executable, "-c", TRANSCRIBES, *command], capture_output=True, text=True, check=True)
+    text, imported = ran.stdout.splitlines()
+    code, packages = json.loads(imported)
+    assert code == 0
+    assert "young man" in text
+    assert not SLOW_TO_IMPORT & set(packages)
+    assert "tokenizers" in packages
 
 
 @pytest.mark.parametrize("public", ["transept", "transept.authoring"])

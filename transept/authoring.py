@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transept.core.attention.metadata import AttentionMetadata, AttentionType
     from transept.core.checkpoints.checkpoint import Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config
+    from transept.core.checkpoints.plain_config import PlainConfig
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -53,6 +54,7 @@ _LAZY_IMPORTS = {
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.parallel_group",
+    "PlainConfig": "transept.core.checkpoints.plain_config",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",
     "RelativePositionBias": "transept.core.attention.biases",
@@ -86,6 +88,7 @@ __all__ = [
     "ModelSpec",
     "ParallelGroup",
     "ParameterError",
+    "PlainConfig",
     "PluginError",
     "QKVParallelLinear",
     "RMSNorm",

@@ -17,6 +17,7 @@ import soundfile
 import torch
 from media_files import SPEECH, media_file, sound_file
 from transformers import WhisperFeatureExtractor
+from transformers.audio_utils import mel_filter_bank
 
 from transept.multimodal.audio import SAMPLE_RATE, load_audio
 from transept.multimodal.log_mel import log_mel_spectrogram, mel_filters
@@ -415,6 +416,13 @@ def test_features_of_another_window():
 def test_filters_are_those_of_librosa(num_mels):
     expected = librosa.filters.mel(sr=SAMPLE_RATE, n_fft=400, n_mels=num_mels)
     np.testing.assert_allclose(mel_filters(num_mels).numpy(), expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("num_mels", [40, 64, 80, 96, 128])
+def test_filters_are_those_of_transformers_to_the_last_bit(num_mels):
+    scale = {"norm": "slaney", "mel_scale": "slaney"}
+    expected = mel_filter_bank(201, num_mels, 0.0, 8000.0, SAMPLE_RATE, **scale).T.astype(np.float32)
+    assert np.array_equal(mel_filters(num_mels).numpy(), expected)
 
 
 def test_features_never_cut():

@@ -47,7 +47,9 @@ class Engine:
     unfinished, every other thread gets a ParameterError. Transcriber and TextGenerator may be called from several
     threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
 
-    spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare.
+    spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare. Those of a Hugging
+        Face checkpoint are transformers' classes; of a CTranslate2 checkpoint PlainConfig and LoneTokenizer, which
+        have the same names but no other methods than Transept calls.
     runner: runs jobs; see docs/jobs.md.
     """
 
@@ -139,8 +141,8 @@ class Engine:
     ) -> None:
         """Queue a request; it joins the running batch as soon as it fits.
 
-        generation_config: a transformers GenerationConfig to take instead of the checkpoint's, for what sampling_params
-        leaves open.
+        generation_config: a transformers GenerationConfig or a PlainConfig, to take instead of the checkpoint's, for
+        what sampling_params leaves open.
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters or a request id in use,
         CapacityError when the request could never fit, QueueFullError when limits.max_queue_length requests wait
         already, RequestFailedError for what a mapper or a tokenizer raises.
@@ -222,7 +224,7 @@ def _output_of(request: Request) -> Job:
 
 def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
     """What ends a sequence by the checkpoint's settings; ids beyond the vocabulary never come."""
-    eos = generation_config.eos_token_id
+    eos = getattr(generation_config, "eos_token_id", None)
     eos = getattr(model_config, "eos_token_id", None) if eos is None else eos
     eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
     return tuple(token for token in eos if 0 <= token < vocab_size)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transept.core.checkpoints.generation_settings import check_generation_settings
+from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.model_shape import ModelShape
 from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import num_forced_tokens, tokenize_bad_words
@@ -24,7 +25,7 @@ from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
-NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers, not {}"
+NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers or a PlainConfig, not {}"
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Request:
     """What the engine is asked for.
 
     prompt: of any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
-    generation_config: a transformers GenerationConfig to take instead of the checkpoint's, for what sampling_params
-        leaves open.
+    generation_config: a transformers GenerationConfig or a PlainConfig, to take instead of the checkpoint's, for what
+        sampling_params leaves open.
     """
 
     prompt: Prompt | EncoderDecoderInputs
@@ -69,8 +70,9 @@ class InputProcessor:
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
             raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
-        if request.generation_config is not None and not hasattr(request.generation_config, "eos_token_id"):
-            raise ParameterError(NO_GENERATION_CONFIG.format(type(request.generation_config).__name__))
+        given = request.generation_config
+        if not (given is None or isinstance(given, PlainConfig) or hasattr(given, "eos_token_id")):
+            raise ParameterError(NO_GENERATION_CONFIG.format(type(given).__name__))
         inputs = self.inputs(request.prompt)
         prompt_token_ids = inputs.decoder.token_ids
         params = self._params(request, prompt_token_ids)

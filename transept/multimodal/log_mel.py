@@ -21,6 +21,7 @@ N_FFT = 400  # samples; 25 ms at 16 kHz
 HOP_LENGTH = 160  # samples; 10 ms at 16 kHz, so 100 frames a second
 CHUNK_FRAMES = 6000  # of a long recording that are computed at a time; one minute, about 30 MB of spectrum
 LOWEST = -10.0  # the log of the smallest power that counts, which silence comes to
+LOG_HZ, LOG_MEL, LOG_STEP = 1000.0, 15.0, np.log(6.4) / 27.0  # Slaney's scale: linear up to 1 kHz, which is 15 mels
 DECADES = 8.0  # below the loudest value, beyond which everything is as quiet
 
 
@@ -76,13 +77,17 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
 def mel_filters(num_mels: int, device: torch.device | str = "cpu") -> Tensor:
     """Triangular filters of equal area on Slaney's mel scale, 0 to 8 kHz: [num_mels, N_FFT // 2 + 1] float32.
 
-    Those of ``librosa.filters.mel``, by way of transformers, which an engine has loaded anyway.
+    Those of ``librosa.filters.mel`` but for the last bits, and of transformers' ``mel_filter_bank`` to the last bit.
     """
     import torch
-    from transformers.audio_utils import mel_filter_bank
 
-    slaney = {"norm": "slaney", "mel_scale": "slaney"}
-    filters = mel_filter_bank(N_FFT // 2 + 1, num_mels, 0.0, SAMPLE_RATE / 2, SAMPLE_RATE, **slaney)
+    top = LOG_MEL + np.log(SAMPLE_RATE / 2 / LOG_HZ) / LOG_STEP
+    mels = np.linspace(0.0, top, num_mels + 2)
+    edges = np.where(mels < LOG_MEL, 200.0 * mels / 3.0, LOG_HZ * np.exp(LOG_STEP * (mels - LOG_MEL)))  # Hz
+    distances = edges - np.linspace(0.0, SAMPLE_RATE / 2, N_FFT // 2 + 1)[:, None]  # [bins, num_mels + 2]
+    widths = np.diff(edges)
+    triangles = np.minimum(-distances[:, :-2] / widths[:-1], distances[:, 2:] / widths[1:]).clip(min=0.0)
+    filters = triangles * (2.0 / (edges[2:] - edges[:-2]))
     return torch.from_numpy(np.ascontiguousarray(filters.T, dtype=np.float32)).to(device)
 
 

@@ -1,6 +1,7 @@
-"""Config, generation config and tokenizer of a checkpoint, as transformers' classes. Never runs a checkpoint's code.
+"""Config, generation config and tokenizer of a checkpoint. Never runs a checkpoint's code.
 
-transformers is imported when one of them is asked for, not before: its import is slow.
+Those of a Hugging Face checkpoint are transformers' classes. What a weight map derives, and a lone tokenizer.json, need
+no transformers, and then it is not imported: that is slow.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from transept.errors import CheckpointError, PluginError, TranseptError
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedTokenizerBase
 
+    from transept.core.checkpoints.lone_tokenizer import LoneTokenizer
+    from transept.core.checkpoints.plain_config import PlainConfig
+
 MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
 
 
-def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConfig:
+def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConfig | PlainConfig:
     """The model's config: from the weight map where it derives one, else from config.json.
 
     Raises CheckpointError when config.json does not fit its class, or weights and other values do not fit the weight
@@ -63,7 +67,9 @@ def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
         raise CheckpointError(f'cannot make a config of "{checkpoint.config_file}": {cause_of(error)}') from error
 
 
-def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig) -> GenerationConfig:
+def load_generation_config(
+    checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig | PlainConfig
+) -> GenerationConfig | PlainConfig:
     """The model's generation config: from the weight map, generation_config.json, or the config's generation keys.
 
     Raises CheckpointError when generation_config.json cannot be read, or holds what no request could decode with.
@@ -80,17 +86,19 @@ def load_generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config
     if not hasattr(settings, "to_dict"):
         raise PluginError(
             f'the weight map of "{file}" made a generation config of type {type(settings).__name__}; it must return a '
-            "GenerationConfig of transformers"
+            "GenerationConfig of transformers, or a PlainConfig"
         )
     check_generation_settings(settings.to_dict(), file)
     return settings
 
 
-def _generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig) -> GenerationConfig:
-    from transformers import GenerationConfig
-
+def _generation_config(
+    checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig | PlainConfig
+) -> GenerationConfig | PlainConfig:
     if weight_map.generation_config is not None:
         return weight_map.generation_config(checkpoint, config)
+    from transformers import GenerationConfig
+
     file = checkpoint.path / "generation_config.json"
     if file.is_file():
         settings = read_json(file)
@@ -103,7 +111,7 @@ def _generation_config(checkpoint: Checkpoint, weight_map: WeightMap, config: Pr
     return GenerationConfig.from_model_config(settings)
 
 
-def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
+def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | LoneTokenizer | None:
     """The tokenizer beside the weights, or None when there is none.
 
     With tokenizer_config.json it is what AutoTokenizer makes of it; a lone tokenizer.json gives a tokenizer without
@@ -124,11 +132,13 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
     return tokenizer
 
 
-def _tokenizer(path: Path) -> PreTrainedTokenizerBase | None:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
+def _tokenizer(path: Path) -> PreTrainedTokenizerBase | LoneTokenizer | None:
     if (path / "tokenizer_config.json").is_file():
+        from transformers import AutoTokenizer
+
         return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     if (path / "tokenizer.json").is_file():
-        return PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"), clean_up_tokenization_spaces=False)
+        from transept.core.checkpoints.lone_tokenizer import LoneTokenizer
+
+        return LoneTokenizer(path / "tokenizer.json")
     return None

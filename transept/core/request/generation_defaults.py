@@ -49,8 +49,8 @@ def complete(
 ) -> SamplingParams:
     """The same parameters with nothing left None that the checkpoint could fill.
 
-    generation_config: a transformers GenerationConfig. prompt_token_ids: the decoder prompt. max_positions: how many
-        the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
+    generation_config: a transformers GenerationConfig or a PlainConfig. prompt_token_ids: the decoder prompt.
+    max_positions: how many the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
     vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
     eos_token_ids: what ends a sequence where neither params nor generation_config say.
     A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
@@ -171,7 +171,7 @@ def _temperature(params: SamplingParams, generation_config: Any) -> float:
     temperature = params.temperature
     if temperature is None:
         sampled = bool(getattr(generation_config, "do_sample", False))
-        temperature = float(generation_config.temperature or 1.0) if sampled else 0.0
+        temperature = float(getattr(generation_config, "temperature", None) or 1.0) if sampled else 0.0
     if temperature == 0.0 and (params.top_k or (params.top_p or 1.0) < 1.0 or params.min_p or params.n > 1):
         raise ParameterError(
             "top_k, top_p, min_p and n > 1 need sampling, but this model decodes greedily by default; "

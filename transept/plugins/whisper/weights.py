@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transept.authoring import CheckpointError, WeightMap
+from transept.authoring import CheckpointError, PlainConfig, WeightMap
 from transept.plugins.whisper.control_tokens import MULTILINGUAL_VOCABULARY, ControlTokens
-
-if TYPE_CHECKING:
-    from transformers import GenerationConfig, WhisperConfig
 
 HUGGINGFACE = WeightMap(
     rules=(
@@ -53,15 +50,14 @@ def _ctranslate2_rules() -> tuple[tuple[str, str], ...]:
     )
 
 
-def whisper_config(checkpoint: Any) -> WhisperConfig:
-    """The transformers config of a CTranslate2 checkpoint, from the shapes of its weights."""
-    from transformers import WhisperConfig
-
+def whisper_config(checkpoint: Any) -> PlainConfig:
+    """The config of a CTranslate2 checkpoint, from the shapes of its weights, under WhisperConfig's names."""
     vocab_size, d_model = checkpoint.shape_of("decoder/embeddings/weight")
     multilingual = vocab_size >= MULTILINGUAL_VOCABULARY
     end_of_text = 50257 if multilingual else 50256
     encoder_layers, decoder_layers = (_count_layers(checkpoint, side) for side in ("encoder", "decoder"))
-    return WhisperConfig(
+    return PlainConfig(
+        activation_function="gelu",
         vocab_size=vocab_size,
         d_model=d_model,
         num_mel_bins=checkpoint.shape_of("encoder/conv1/weight")[1],
@@ -81,12 +77,10 @@ def whisper_config(checkpoint: Any) -> WhisperConfig:
     )
 
 
-def whisper_generation_config(checkpoint: Any, config: Any) -> GenerationConfig:
+def whisper_generation_config(checkpoint: Any, config: Any) -> PlainConfig:
     """Suppressed tokens and alignment heads of a CTranslate2 checkpoint, under the names that transformers uses."""
-    from transformers import GenerationConfig
-
     given = checkpoint.config_dict
-    return GenerationConfig(
+    return PlainConfig(
         eos_token_id=config.eos_token_id,
         pad_token_id=config.pad_token_id,
         decoder_start_token_id=config.decoder_start_token_id,
