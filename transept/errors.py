@@ -6,9 +6,13 @@ A message says what was asked, why it cannot be, and what would work.
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Iterable
+from typing import Any
 
 MOST_NAMES = 60  # that a message lists
+LONGEST_MESSAGE = 1000  # characters of a foreign exception's that an error of ours repeats
+LONGEST_REPR = 100  # characters of a value
 
 
 class TranseptError(Exception):
@@ -56,7 +60,7 @@ class RequestFailedError(TranseptError):
     @classmethod
     def of(cls, cause: BaseException) -> RequestFailedError:
         """The error of a request that a foreign exception ended."""
-        error = cls(f"the request failed while it was computed: {type(cause).__name__}: {cause}")
+        error = cls(f"the request failed while it was computed: {type(cause).__name__}: {message_of(cause)}")
         error.__cause__ = cause
         return error
 
@@ -67,6 +71,29 @@ class KernelsNotBuiltError(TranseptError):
 
 class ForkedProcessError(TranseptError):
     """An engine is made or used in a process forked from one that had started the kernels' threads: spawn it."""
+
+
+def message_of(error: BaseException) -> str:
+    """A foreign exception's message, as far as it has one that can be shown: LONGEST_MESSAGE characters at most."""
+    try:
+        text = str(error)
+    except Exception as failure:  # of its __str__, which is a stranger's
+        return f"(its message cannot be shown: {type(failure).__name__})"
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
+
+
+def shown(value: Any) -> str:
+    """A value for a message: its repr, or where that fails its type; LONGEST_REPR characters at most."""
+    try:
+        text = repr(value)
+    except Exception:  # of its __repr__, or of an integer with thousands of digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether it may come from a signal, such as KeyboardInterrupt: signals reach the main thread only."""
+    return not isinstance(error, Exception) and threading.current_thread() is threading.main_thread()
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -31,6 +31,16 @@ SOUND = (np.zeros(800, np.float32), RATE)
 LONG = 10**400  # beyond any float
 
 
+class Unshown:
+    """A value that cannot be shown, nor iterated over."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+    def __iter__(self) -> Iterator[int]:
+        raise ValueError("no iterator")
+
+
 class Given:
     """What rows call: one engine, or task, of each kind, made once."""
 
@@ -223,6 +233,20 @@ PARAMETERS: Table = {
     "min_p in text": (lambda it: it.sample(min_p="0.5", temperature=1.0), "0.5"),
     "several samples, greedily": (lambda it: it.sample(n=2, temperature=0.0), "n=2"),
     "beams of 0": (lambda it: it.sample(num_beams=0), "num_beams"),
+    "beams beyond any integer": (lambda it: it.sample(num_beams=LONG), "num_beams must be at most"),
+    "samples beyond any integer": (lambda it: it.sample(n=LONG, temperature=1.0), "n must be at most"),
+    "a patience beyond any number of beams": (lambda it: it.sample(patience=1e308), "patience"),
+    "a number that cannot be shown": (lambda it: it.sample(top_p=Unshown()), "a value of type Unshown"),
+    "token ids that cannot be iterated over": (lambda it: it.sample(suppress_tokens=Unshown()), "suppress_tokens"),
+    "allowed tokens without end": (
+        lambda it: it.sample(allowed_token_ids=range(10**8)),
+        "allowed_token_ids holds more",
+    ),
+    "suppressed tokens without end": (lambda it: it.sample(suppress_tokens=range(10**8)), "suppress_tokens holds more"),
+    "first tokens without end": (
+        lambda it: it.sample(begin_suppress_tokens=iter(int, 1)),
+        "begin_suppress_tokens holds more",
+    ),
     "beams beyond any memory": (lambda it: it.sample(num_beams=10**9), "1000000000"),
     "beams with a temperature": (lambda it: it.sample(num_beams=2, temperature=0.5), "num_beams=2"),
     "beams with samples": (lambda it: it.sample(num_beams=2, n=2), "num_return_sequences"),

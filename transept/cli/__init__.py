@@ -9,6 +9,9 @@ Nothing heavy is imported here or in the head of a command's module: torch and t
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import io
 import logging
 import os
 import sys
@@ -31,11 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     usage, a ParameterError included, exits with 2.
     """
     begin = time.perf_counter()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
         logging.lastResort.setFormatter(PrintableFormatter())
     arguments = _parser().parse_args(argv)
     arguments.begin = begin  # what reports times counts imports and loading from here on
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "standard output is closed; > /dev/null drops it")
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except ParameterError as error:
@@ -48,6 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the interpreter flushes at its end
         return 141
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # of standard output: a full disk, say
+        print(printable(f"transept: cannot write the output: {error.strerror or error}"), file=sys.stderr)
+        with contextlib.suppress(OSError):  # no second error where the interpreter flushes at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     return code
 
 

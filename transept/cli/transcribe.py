@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import json
 import sys
 import time
@@ -80,8 +79,6 @@ def transcribe(arguments: argparse.Namespace) -> int:
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **engine_options(arguments))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     begin = time.perf_counter()
     seconds_of_audio, num_failed = 0.0, 0
     printer = _SegmentPrinter(arguments.files) if arguments.verbose else None
@@ -98,7 +95,8 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 error = result if isinstance(result, TranseptError) else _write(arguments, file, outputs[index], result)
                 if error is not None:
                     num_failed += 1
-                    print(printable(f"transept: {printable_name(file)}: {error}"), file=sys.stderr, flush=True)
+                    reason = str(error).replace(file, printable_name(file))
+                    print(printable(f"transept: {printable_name(file)}: {reason}"), file=sys.stderr, flush=True)
                 while turn in done:
                     _print(arguments, arguments.files[turn], done.pop(turn))
                     if printer is not None:

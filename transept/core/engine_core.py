@@ -109,11 +109,14 @@ class EngineCore:
             step = self.in_flight[0]
             if self.executor.capacity.asynchronous and step.error is None:
                 self._issue_ahead(step)
-            self._append_all(step, self._collect(step))
+            output = self._collect(step)
+            self._append_all(step, output)
             self.in_flight.popleft()
             if not any(ahead.groups for ahead in self.in_flight):
                 self.in_flight.clear()  # nobody waits for it
             self.scheduler.free_finished_seq_groups()
+            if output.interruption is not None:
+                raise output.interruption
         except BaseException:
             self.in_flight.clear()
             self.scheduler.restart_all()

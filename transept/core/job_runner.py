@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
-from transept.core.job_tasks import JobTasks
+from transept.core.job_tasks import NO_JOB, JobTasks
 from transept.core.jobs import Channel, Crash, Job, check_job
 from transept.core.offload import OffloadPool
-from transept.errors import ForkedProcessError, ParameterError, QueueFullError
+from transept.errors import ForkedProcessError, ParameterError, QueueFullError, shown
 
 LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, should an interruption have cost it the news
 
@@ -61,8 +61,11 @@ class JobRunner:
         Closing the iterator, or an exception that is no TranseptError, closes these jobs and aborts their requests.
         Raises QueueFullError before anything is read.
         """
-        if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
-            raise ParameterError(f"max_jobs must be an integer of at least 1, not {max_jobs!r}")
+        for name, bound in (("max_jobs", max_jobs), ("max_requests", 1 if max_requests is None else max_requests)):
+            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+                raise ParameterError(f"{name} must be an integer of at least 1, not {shown(bound)}")
+        if not isinstance(jobs, Iterable):
+            raise ParameterError(f"run takes jobs, a list or what yields them, not {shown(jobs)}")
         self.check_queue()
         channel = Channel()
         remaining = enumerate(jobs)
@@ -71,8 +74,8 @@ class JobRunner:
                 while len(channel.unfinished) < max_jobs and not (
                     channel.unfinished and max_requests is not None and channel.num_requests >= max_requests
                 ):
-                    index, job = next(remaining, (-1, None))
-                    if job is None:
+                    index, job = next(remaining, (-1, NO_JOB))
+                    if job is NO_JOB:
                         break
                     self.submit(job, channel, index)
                 if not channel.unfinished and not channel.events:
@@ -96,6 +99,7 @@ class JobRunner:
         """Start a job. channel: where its events go, with its index; None: a new one. Returns the channel."""
         check_job(job)
         channel = Channel() if channel is None else channel
+        _check_channel(channel)
         channel.unfinished.add(index)
         self._put(partial(self.tasks.start, job, channel, index))
         self._drain_unless_driven()
@@ -107,6 +111,7 @@ class JobRunner:
         Each job's last event is its result, its TranseptError, or a Crash with any other exception. Raises
         ParameterError when no job is left that could have another one.
         """
+        _check_channel(channel)
         self._check_may_wait()
         while not channel.events:
             channel.expect()
@@ -129,6 +134,7 @@ class JobRunner:
 
     def close(self, channel: Channel) -> None:
         """Close what is left of a channel's jobs and abort their requests, before the engine's next step."""
+        _check_channel(channel)
         if channel.unfinished:
             self._put(partial(self.tasks.drop, channel))
             self._drain_unless_driven()
@@ -174,13 +180,16 @@ class JobRunner:
     def _turn(self, channel: Channel) -> None:
         """Do what waits in the inbox and, unless that was for this channel, step the engine once."""
         self._drain()
-        self.tasks.start_children()
+        more = self.tasks.start_children()
         if channel.events or not channel.unfinished:
             return
+        self._pool.relieve()
         if self.tasks.core.has_unfinished:
             self.tasks.step()
+        elif more:
+            return
         elif self._offloaded:
-            self._news.wait()
+            self._news.wait(LONGEST_WAIT)
         elif not self._inbox and not channel.events:
             raise RuntimeError("nothing is under way that could end the wait for a job")
 
@@ -237,3 +246,8 @@ class JobRunner:
         self._offloaded.add(future)
         future.add_done_callback(lambda future: self._put(partial(take_back, future)))
         return future
+
+
+def _check_channel(channel: Any) -> None:
+    if not isinstance(channel, Channel):
+        raise ParameterError(f"a channel is what submit returned, or a Channel(), not {shown(channel)}")

@@ -17,11 +17,15 @@ from transept.core.input_processor import InputProcessor
 from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.errors import RequestFailedError, TranseptError
+from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
 
 logger = logging.getLogger(__name__)
 
 MAX_GATHERED = 16  # jobs of one Gather at work: enough for a batch, few enough that events come out all along
+MAX_DEPTH = 64  # of jobs that gather jobs: each level takes some frames of Python's stack
+STARTED_A_TURN = 64  # jobs of Gathers, so that the engine steps however many there are
+
+NO_JOB: Any = object()  # the end of an iterator, whatever that yields
 
 OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Future[Any]], None]], Future[Any]]
 
@@ -34,6 +38,7 @@ class Task:
     channel: Channel
     index: int  # of the job in its channel; a child has its parent's
     parent: Task | None = None
+    depth: int = 0  # parents above it
     requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
     streams: bool = False  # whether that Submit does
     offloaded: Future[Any] | None = None
@@ -124,31 +129,32 @@ class JobTasks:
                 self._answer(task)
             self._answered.pop(task, None)
 
-    def start_children(self) -> None:
-        """Start jobs of `Gather` while there is room, those of the oldest first."""
-        while True:
+    def start_children(self) -> bool:
+        """Start jobs of `Gather` while there is room, those of the oldest first. Returns whether more could start."""
+        for _ in range(STARTED_A_TURN):
             parent = next((each for each in self._parents if self._has_room(each)), None)
             if parent is None:
-                return
+                return False
             with self._working_on(parent):
                 self._start_child(parent)
+        return True
 
     def _start_child(self, parent: Task) -> None:
         assert parent.waiting_children is not None
         try:
-            job = next(parent.waiting_children, None)
-            if job is not None:
+            job = next(parent.waiting_children, NO_JOB)
+            if job is not NO_JOB:
                 check_job(job)
         except Exception as error:  # of what makes the jobs
             self._close_children(parent)
             self._advance(parent, error=error)
             return
-        if job is None:
+        if job is NO_JOB:
             self._parents.remove(parent)
             parent.waiting_children = None
             self._join(parent)
             return
-        child = Task(job, parent.channel, parent.index, parent)
+        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1)
         parent.children.append(child)
         self._advance(child)
 
@@ -189,47 +195,50 @@ class JobTasks:
                 event = task.job.send(answer) if error is None else task.job.throw(error)
             except StopIteration as end:
                 return self._end(task, end.value)
-            except Exception as failure:
+            except BaseException as failure:
+                if is_interruption(failure):
+                    raise
                 return self._fail(task, failure)
             answer = error = None
-            if isinstance(event, Wait):
-                if not task.is_answered:
-                    return None
-                answer = list(task.requests.values())
-                continue
-            if isinstance(event, Gather | Offload | Submit):
-                self._abort(task)  # a stream that the job reads no further
-            if isinstance(event, Gather):
-                task.waiting_children = iter(event.jobs)
-                self._parents.append(task)
-                return None
-            if isinstance(event, Offload):
-                task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future))
-                return None
-            if not isinstance(event, Submit):
+            if type(event) not in (Wait, Gather, Offload, Submit):
                 task.held.append(event)
                 self._release(task)
-            elif event.requests:
-                error = self._submit(task, event)
-                if error is None:
-                    return None
-            else:
-                answer = []
-
-    def _submit(self, task: Task, submitted: Submit) -> TranseptError | None:
-        """Give the engine a job's requests, all or, when one is refused, none. Returns the refusal."""
-        task.streams = submitted.stream
-        for request in submitted.requests:
-            request_id = self._new_id()
+                continue
             try:
-                self.core.add(self.inputs(request_id, request))
-            except TranseptError as refusal:
+                if self._waits_for(task, event):
+                    return None
+                answer = []  # of no requests
+            except Exception as refusal:  # whatever it is, it is this job's
                 self._abort(task)
-                return refusal
+                error = refusal
+
+    def _waits_for(self, task: Task, event: Wait | Gather | Offload | Submit) -> bool:
+        """Begin what a job waits for; False for a Submit of nothing. Raises what it is refused with."""
+        if type(event) is Wait:
+            if task.is_answered:
+                raise ParameterError(
+                    "nothing is left to wait for: Wait() follows a streaming Submit until all finished"
+                )
+            return True
+        self._abort(task)  # a stream that the job reads no further
+        if type(event) is Gather:
+            if task.depth >= MAX_DEPTH:
+                raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
+            task.waiting_children = iter(event.jobs)
+            self._parents.append(task)
+            return True
+        if type(event) is Offload:
+            task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future))
+            return True
+        assert type(event) is Submit
+        task.streams = event.stream
+        for request in event.requests:
+            request_id = self._new_id()
+            self.core.add(self.inputs(request_id, request))
             task.requests[request_id] = None
             task.channel.num_requests += 1
             self._owners[request_id] = task
-        return None
+        return bool(event.requests)
 
     def _new_id(self) -> str:
         """An id that no request of the engine's user has."""
@@ -278,7 +287,8 @@ class JobTasks:
                 self._release(sibling)
         self._join(task.parent)
 
-    def _fail(self, task: Task, error: Exception) -> None:
+    def _fail(self, task: Task, failure: BaseException) -> None:
+        error = failure if isinstance(failure, Exception) else RequestFailedError.of(failure)
         task.ended = True
         self._abort(task)
         parent = task.parent

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from transept.core.input_processor import Request
-from transept.errors import ParameterError
+from transept.errors import ParameterError, shown
 
 Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
 
@@ -39,14 +39,16 @@ class Submit:
     stream: bool = False
 
     def __post_init__(self) -> None:
-        requests: Any = self.requests
-        if not isinstance(requests, Sequence) or not all(isinstance(each, Request) for each in requests):
-            raise ParameterError(f"Submit takes a list of Requests, not {requests!r:.100}")
+        given: Any = self.requests
+        requests = tuple(given) if isinstance(given, Sequence) else (given,)
+        if not all(isinstance(each, Request) for each in requests) or isinstance(given, Request):
+            raise ParameterError(f"Submit takes a list of Requests, not {shown(given)}")
+        object.__setattr__(self, "requests", requests)  # a copy: who made the list may change it
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on waiting for the requests of a streaming Submit."""
+    """Go on waiting for the requests of a streaming Submit. A ParameterError where all are finished."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Offload:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise ParameterError(f"Offload takes a function without arguments, not {self.function!r:.100}")
+            raise ParameterError(f"Offload takes a function without arguments, not {shown(self.function)}")
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,16 @@ class Gather:
 
     jobs: Iterable[Job]
 
+    def __post_init__(self) -> None:
+        jobs: Any = self.jobs
+        if not isinstance(jobs, Iterable):
+            raise ParameterError(f"Gather takes jobs, a list or what yields them, not {shown(jobs)}")
+
 
 def check_job(job: Any) -> None:
     """Raise ParameterError for what is no job, or has been started."""
     if not isinstance(job, Generator):
-        raise ParameterError(f"a job is a generator, such as `work()` of `def work(): yield ...`, not {job!r:.100}")
+        raise ParameterError(f"a job is a generator, such as `work()` of `def work(): yield ...`, not {shown(job)}")
     started = getattr(job, "gi_suspended", False) or getattr(job, "gi_running", False)
     if started or getattr(job, "gi_frame", job) is None:
         raise ParameterError("a job runs once, and this one has been started, or closed, before")

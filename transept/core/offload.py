@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
 import weakref
@@ -13,6 +14,8 @@ from typing import Any, TypeAlias
 
 from transept.core.kernels.openmp import end_openmp_threads
 
+MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
+STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
 GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
@@ -28,6 +31,9 @@ def has_threads() -> bool:
 class OffloadPool:
     """Calls functions in threads, which start as they are needed and end with the pool.
 
+    num_threads: how many compute at a time. Of those that only wait, as for a pipe that nobody writes to, there may be
+    MOST_THREADS, on systems that tell a thread's processor time.
+
     They are daemons, unlike those of ThreadPoolExecutor: a function that waits for ever, such as for a pipe that nobody
     writes to, keeps no process from ending, but for GRACE_SECONDS.
     """
@@ -36,6 +42,8 @@ class OffloadPool:
         self.num_threads = num_threads
         self._queue: SimpleQueue[Offloaded] = SimpleQueue()
         self.threads: list[threading.Thread] = []
+        self._looked = 0.0  # when `relieve` looked at them, in seconds of time.monotonic
+        self._seconds: dict[threading.Thread, float] = {}  # processor time of each then
         self.end = weakref.finalize(self, _end, self._queue, self.threads)
         _pools.add(self)
 
@@ -48,10 +56,32 @@ class OffloadPool:
         future = Future[Any]()
         self._queue.put((future, function))
         if len(self.threads) < self.num_threads:
-            name = f"transept-offload-{len(self.threads) + 1}"
-            self.threads.append(threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True))
-            self.threads[-1].start()
+            self._start_thread()
         return future
+
+    def relieve(self) -> None:
+        """Start another thread where functions wait for threads that wait themselves. Called again and again."""
+        now = time.monotonic()
+        if self._queue.empty() or now - self._looked < STUCK_SECONDS:
+            return
+        seconds = {thread: _processor_seconds(thread) for thread in self.threads}
+        num_stuck = sum(seconds[thread] == self._seconds.get(thread) for thread in self.threads)
+        self._looked, self._seconds = now, seconds
+        if len(self.threads) - num_stuck < self.num_threads and len(self.threads) < MOST_THREADS:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        name = f"transept-offload-{len(self.threads) + 1}"
+        self.threads.append(threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True))
+        self.threads[-1].start()
+
+
+def _processor_seconds(thread: threading.Thread) -> float:
+    """How long a thread has computed so far; NaN, which equals nothing, where the system does not tell."""
+    clock_of = getattr(time, "pthread_getcpuclockid", None)
+    if clock_of is None or thread.ident is None or not thread.is_alive():
+        return math.nan
+    return time.clock_gettime(clock_of(thread.ident))
 
 
 def _work(queue: SimpleQueue[Offloaded]) -> None:

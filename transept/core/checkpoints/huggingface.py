@@ -18,6 +18,7 @@ from torch import Tensor
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, read_json
 from transept.errors import CheckpointError
 
+READ_AT_ONCE = 32 << 20  # bytes of a file's pages that stay in memory until it is opened anew
 WEIGHTS = (  # in order of preference
     "model.safetensors",
     "model.safetensors.index.json",
@@ -93,9 +94,14 @@ def _shards(index: Path) -> list[Path]:
 def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     from safetensors import safe_open
 
-    for name, _ in _safetensors_shapes(file):
-        with _reading(file), safe_open(file, framework="pt") as opened:  # anew, to give back pages that were read
-            tensor = opened.get_tensor(name)
+    names = [name for name, _ in _safetensors_shapes(file)]
+    num_bytes = READ_AT_ONCE
+    for name in names:
+        with _reading(file):
+            if num_bytes >= READ_AT_ONCE:  # anew, to give back pages that were read
+                opened, num_bytes = safe_open(file, framework="pt"), 0
+            tensor: Tensor = opened.get_tensor(name)  # type: ignore[no-untyped-call]
+        num_bytes += tensor.nbytes
         yield name, tensor
 
 

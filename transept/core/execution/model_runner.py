@@ -17,13 +17,13 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
-from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
+from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
 from transept.core.kernels.cpu.library import share_num_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
-from transept.errors import PluginError
+from transept.errors import PluginError, is_interruption
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -33,18 +33,24 @@ CPU_ENCODER_CHUNK = 2048
 class IssuedStep:
     """A step that the device was given, and may still compute.
 
-    failures: by request id, what was raised while that request was computed.
+    failures: by request id, what was raised while that request was computed. interruption: see StepOutput.
     """
 
-    def __init__(self, parts: Sequence[Part] = (), failures: Mapping[str, Exception] | None = None) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part] = (),
+        failures: Mapping[str, Exception] | None = None,
+        interruption: BaseException | None = None,
+    ) -> None:
         self.drawn = Drawn([part.choices for part in parts])
         self.probes = [part.probes for part in parts if part.probes is not None]
         self.failures = dict(failures or {})
+        self.interruption = interruption
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        return StepOutput(self.drawn.collect(), probes, self.failures)
+        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption)
 
 
 class Part(NamedTuple):
@@ -85,6 +91,7 @@ class ModelRunner:
         share_num_threads()
         parts: list[Part] = []
         failures: dict[str, Exception] = {}
+        interruption: BaseException | None = None
         drawn = set() if last is None else set(last.drawn.seq_ids)
         waiting = [[group for group in step if _tokens_are_known(group, drawn)]]
         while waiting:
@@ -92,12 +99,14 @@ class ModelRunner:
             try:
                 parts += self._compute(batch, last)
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
+                if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
+                    interruption = error.interruption  # raised once all others have their tokens
                 if len(batch) == 1:
                     failures[batch[0].request_id] = error
                 else:
                     middle = len(batch) // 2
                     waiting += [batch[middle:], batch[:middle]]
-        return IssuedStep(parts, failures)
+        return IssuedStep(parts, failures, interruption)
 
     @torch.inference_mode()
     def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:

@@ -23,6 +23,15 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
 from transept.core.transfer import Download, upload
+from transept.errors import RequestFailedError, message_of, shown
+
+
+class ProcessorInterruptedError(RequestFailedError):
+    """A logits processor raised what is no Exception, of its own or as a signal struck."""
+
+    def __init__(self, interruption: BaseException) -> None:
+        super().__init__(f"a logits processor raised {type(interruption).__name__}: {message_of(interruption)}")
+        self.interruption = interruption
 
 
 class SamplingRow(NamedTuple):
@@ -177,16 +186,24 @@ class Sampler:
 def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
     """Let a request's processors change [rows, vocabulary] in place.
 
-    They are a user's: what they get besides the numbers are copies. Raises ValueError for a changed shape.
+    They are a user's: what they get besides the numbers are copies. Raises ValueError for a changed shape or memory,
+    and ProcessorInterruptedError for what is no Exception.
     """
+    num_bytes = logits.untyped_storage().nbytes()
     data = [
         SequenceData([*row.data.prompt_token_ids], [*row.data.output_token_ids], row.data.sample_index) for row in rows
     ]
     for processor in params.logits_processors:
         given = logits.view_as(logits)
-        processor(given, data)
-        if given.shape != logits.shape or given.data_ptr() != logits.data_ptr():
-            raise ValueError(f"{processor!r} changed the logits' shape or memory; it must change numbers in place")
+        try:
+            processor(given, data)
+        except Exception:
+            raise
+        except BaseException as error:  # sys.exit(), or a signal
+            raise ProcessorInterruptedError(error) from error
+        same = given.shape == logits.shape and given.data_ptr() == logits.data_ptr()
+        if not same or logits.untyped_storage().nbytes() != num_bytes:
+            raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
 
 
 def _alike(kinds: list[tuple[SamplingParams, int]]) -> list[list[int]]:

@@ -11,17 +11,21 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 from transept.core.request.limits import LONE_SURROGATE
 from transept.core.request.prompt_probe import PromptProbe
-from transept.errors import ParameterError
+from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
 
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
+MAX_PATIENCE = 1e6  # so that num_beams times it is a number
+MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
+MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
@@ -56,10 +60,11 @@ class SamplingParams:
         of several, that comes as the last one when max_tokens is reached.
     logits_processors: called in turn as ``processor(logits, rows)`` after the suppressions above, to change logits in
         place: float32 [rows, vocabulary], and each row's SequenceData with its prompt_token_ids and output_token_ids.
-        Requests with equal ones share a call, so let them be hashable and equal where they do the same. The lists are
-        copies; the tensor keeps its shape and memory. One that raises ends its request. NaN is not looked for; where
-        nothing but minus infinity is left, any token may come. A beam search
-        normalises what they leave.
+        Requests with equal ones share a call, so let them be hashable and equal where they do the same. What they do
+        is to depend on their arguments alone: after a failure in the batch, or a preemption, they are called again for
+        the same tokens. The lists are copies; the tensor keeps its shape and memory. One that raises ends its request.
+        NaN is not looked for; where nothing but minus infinity is left, any token may come. A beam search normalises
+        what they leave.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
     eos_token_ids: the end-of-sequence tokens. Default: the checkpoint's. ignore_eos: go on after them.
     seed: makes samples reproducible, whatever else is in the batch.
@@ -151,7 +156,7 @@ class SamplingParams:
     def _check_types(self) -> None:
         for name in ("ignore_eos", "detokenize", "skip_special_tokens"):
             if not isinstance(getattr(self, name), bool):
-                raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
+                raise ParameterError(f"{name} must be True or False, not {shown(getattr(self, name))}")
         if not isinstance(self.prompt_probe, PromptProbe | None):
             raise ParameterError(f"prompt_probe must be a PromptProbe, not {type(self.prompt_probe).__name__}")
 
@@ -168,13 +173,15 @@ class SamplingParams:
             if name in unset:
                 continue
             if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
-                raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
+                raise ParameterError(f"{name} must be an integer of at least {low}, not {shown(value)}")
+            if int(value) > MAX_INTEGER and name != "seed":
+                raise ParameterError(f"{name} must be at most {MAX_INTEGER}, not {shown(value)}")
         ranges = {
             "temperature": (0.0, math.inf),
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
             "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
-            "patience": (0.0, math.inf),
+            "patience": (0.0, MAX_PATIENCE),
             "repetition_penalty": (0.0, math.inf),
             "presence_penalty": (-2.0, 2.0),
             "frequency_penalty": (-2.0, 2.0),
@@ -186,10 +193,10 @@ class SamplingParams:
             number = _float(value)
             if not math.isfinite(number) or not low_value <= number <= high:
                 end = "inf)" if high == math.inf else f"{high:g}]"
-                raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {value!r}")
+                raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {shown(value)}")
             object.__setattr__(self, name, number)
         if not isinstance(self.early_stopping, bool | None) and str(self.early_stopping) != "never":
-            raise ParameterError(f'early_stopping must be True, False or "never", not {self.early_stopping!r}')
+            raise ParameterError(f'early_stopping must be True, False or "never", not {shown(self.early_stopping)}')
         for name in ("top_p", "repetition_penalty", "patience"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
@@ -256,9 +263,11 @@ def _float(value: Any) -> float:
 
 def _token_ids(name: str, given: Iterable[int]) -> tuple[int, ...]:
     try:
-        tokens = tuple(operator.index(token) for token in given)
-    except TypeError:
-        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
+        tokens = tuple(operator.index(token) for token in islice(given, MAX_TOKEN_IDS + 1))
+    except Exception:  # of whatever is iterated over
+        raise ParameterError(f"{name} must be a list of token ids, not {shown(given)}") from None
+    if len(tokens) > MAX_TOKEN_IDS:
+        raise ParameterError(f"{name} holds more than {MAX_TOKEN_IDS} token ids")
     if tokens and min(tokens) < 0:
         raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
     return tokens
@@ -271,7 +280,7 @@ def _bias(given: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> tuple[tup
             for token, value in dict(given).items()
         }
     except (OverflowError, TypeError, ValueError):
-        raise ParameterError(f"logit_bias must be {{token id: number}}, not {given!r}") from None
+        raise ParameterError(f"logit_bias must be {{token id: number}}, not {shown(given)}") from None
     for token, value in bias.items():
         if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
             raise ParameterError(
@@ -294,7 +303,7 @@ def _processors(given: Iterable[LogitsProcessor]) -> tuple[LogitsProcessor, ...]
     for processor in processors:
         if not (callable(processor) and isinstance(processor, Hashable)):
             raise ParameterError(
-                f"logits_processors holds {processor!r}; each must be hashable and callable as (logits, rows)"
+                f"logits_processors holds {shown(processor)}; each must be hashable and callable as (logits, rows)"
             )
     return processors
 
@@ -302,7 +311,7 @@ def _processors(given: Iterable[LogitsProcessor]) -> tuple[LogitsProcessor, ...]
 def _strings(name: str, given: str | Iterable[str]) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if any(not isinstance(text, str) or not text for text in texts):
-        raise ParameterError(f"{name} must be a non-empty string or a list of them, not {given!r}")
+        raise ParameterError(f"{name} must be a non-empty string or a list of them, not {shown(given)}")
     if any(LONE_SURROGATE.search(text) for text in texts):
-        raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {given!r}")
+        raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {shown(given)}")
     return texts

@@ -95,8 +95,10 @@ class StepOutput:
 
     sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
     failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
+    interruption: what struck meanwhile and is nobody's failure, such as KeyboardInterrupt: to be raised afterwards.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
     probes: dict[str, ProbeResult] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
+    interruption: BaseException | None = None
