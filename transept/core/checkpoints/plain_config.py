@@ -14,9 +14,6 @@ class PlainConfig(SimpleNamespace):
     generation config may leave out whatever it does not set.
     """
 
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-
     def to_dict(self) -> dict[str, Any]:
         """Name -> value."""
         return dict(vars(self))

@@ -1,0 +1,56 @@
+"""How the process of a command ends: nothing is lost, and where torch is loaded the interpreter is not taken down."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = """
+import atexit, sys, threading
+
+class Left:
+    def __del__(self):
+        print("taken down")
+
+left = Left()
+atexit.register(print, "registered")
+{more}
+sys.argv = ["transept", *{arguments}]
+from transept.__main__ import run
+run()
+"""
+THREAD = "threading.Thread(target=lambda: (threading.main_thread().join(), print('waited for'))).start()"
+
+
+def end_of(arguments: list[str], more: str = "") -> tuple[int, list[str]]:
+    command = COMMAND.format(arguments=arguments, more=more)
+    ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout.splitlines()
+
+
+def test_what_is_registered_for_the_end_is_called_and_no_more_is_done() -> None:
+    code, lines = end_of(["env"])  # which loads torch
+    assert code == 0
+    assert any(line.startswith("cores") for line in lines)
+    assert lines[-1] == "registered"
+
+
+def test_a_profiler_says_what_it_found() -> None:
+    command = [sys.executable, "-m", "cProfile", "-m", "transept", "env"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "function calls" in ran.stdout
+
+
+def test_threads_that_python_waits_for_are_waited_for() -> None:
+    assert end_of(["env"], THREAD)[1][-3:] == ["waited for", "registered", "taken down"]
+
+
+def test_without_torch_python_ends_as_ever() -> None:
+    code, lines = end_of(["plugins", "list"])
+    assert code == 0
+    assert lines[-2:] == ["registered", "taken down"]
+
+
+def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    code, lines = end_of(["transcribe", "x.flac", "--model", missing])  # torch is loaded before the model is looked for
+    assert (code, lines[-1]) == (1, "registered")
