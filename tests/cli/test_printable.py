@@ -10,6 +10,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from command_line import Command
 
 from transept.cli import documents, main
 from transept.cli.printable import PrintableFormatter, printable
@@ -52,18 +53,14 @@ def clip(speech_dir: Path, tmp_path: Path) -> str:
     return name
 
 
-def transept(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "transept", *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=300, check=False)
-    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
 @pytest.mark.parametrize("form", [[], ["--verbose"], ["-f", "srt", "-o", "OUT"], ["--json"]], ids=str)
-def test_a_transcript_and_its_file_do_not_steer_the_terminal(clip: str, tmp_path: Path, form: list[str]) -> None:
+def test_a_transcript_and_its_file_do_not_steer_the_terminal(
+    command: Command, clip: str, tmp_path: Path, form: list[str]
+) -> None:
     options = ["--model", WHISPER, "--prefix", f"He{ATTACK}said", "--temperature", "0"]
     form = [part.replace("OUT", str(tmp_path / "out")) for part in form]
     bad = str(tmp_path / f"absent{ATTACK}.wav")
-    done = transept("transcribe", clip, bad, *options, *form)
+    done = command("transcribe", clip, bad, *options, *form)
     assert done.returncode == 1
     assert is_plain(done.stdout)
     assert is_plain(done.stderr)

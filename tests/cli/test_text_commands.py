@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import Command
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from transept.cli import main
@@ -56,11 +57,13 @@ def transept(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def test_files_are_translated_and_bad_ones_reported(files: list[str], phonemes: dict[str, str]) -> None:
+def test_files_are_translated_and_bad_ones_reported(
+    command: Command, files: list[str], phonemes: dict[str, str]
+) -> None:
     Path("latin1.txt").write_bytes("caf\xe9".encode("latin-1"))
     Path("empty.txt").write_text(" \n")
     bad = ["latin1.txt", "empty.txt", "no-such.txt", "."]
-    done = transept("translate", files[0], *bad, *files[1:], *TO_PHONEMES)
+    done = command("translate", files[0], *bad, *files[1:], *TO_PHONEMES)
     assert done.returncode == 1
     assert done.stdout == "".join(f"{word}.txt: {phonemes[word]}\n" for word in WORDS)
     assert "transept: latin1.txt: cannot read it: it is not UTF-8 text" in done.stderr

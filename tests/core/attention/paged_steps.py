@@ -138,9 +138,8 @@ class Paged:
         cache = self.cache.clone()
         flat = cache.flatten(1, 2)
         for keys, values, slots, count in zip(self.keys, self.values, self.slots, counts, strict=True):
-            for token in range(count):
-                flat[0, slots[token]] = keys[token]
-                flat[1, slots[token]] = values[token]
+            flat[0, slots[:count]] = keys[:count].to(cache.dtype)
+            flat[1, slots[:count]] = values[:count].to(cache.dtype)
         return cache
 
 

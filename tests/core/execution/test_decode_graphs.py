@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from one_head import with_one_head
 
 from transept import Engine, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
@@ -23,13 +24,28 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # One sequence ends at each step, so that the steps have 5 rows (padded to 8), 4, 3 (padded to 4), 2 and 1.
 ONE_AFTER_ANOTHER = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (2, 6, 4, 5, 3)]
 HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a GPU each takes a part only
-pytestmark = pytest.mark.skipif(
-    bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
+        reason="Triton is not installed",
+    ),
+    pytest.mark.usefixtures("triton_looks_once"),
+]
 
 
-def replaying(name: str, **options: object) -> Engine:
-    engine = Engine(CHECKPOINTS / name, attention_backend="triton", block_size=16, **HERE, **options)
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained checkpoints, with one head where an interpreter computes them."""
+    if DEVICE == "cuda":
+        return CHECKPOINTS
+    folder = tmp_path_factory.mktemp("one-head")
+    for name in ("bart-g2p", "t5-g2p"):
+        with_one_head(name, folder / name)
+    return folder
+
+
+def replaying(directory: Path, **options: object) -> Engine:
+    engine = Engine(directory, attention_backend="triton", block_size=16, **HERE, **options)
     runner = engine.executor.worker.runner
     runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
     return engine
@@ -37,10 +53,10 @@ def replaying(name: str, **options: object) -> Engine:
 
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 @pytest.mark.parametrize("beams", [1, 3])
-def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -> None:
+def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int, checkpoints: Path) -> None:
     params = SamplingParams(temperature=0.0, num_beams=beams, max_tokens=6)
-    expected = Engine(CHECKPOINTS / name, attention_backend="torch", **HERE).generate(WORDS, params, progress=False)
-    engine = replaying(name, max_num_seqs=6)  # some wait, so the steps change their shape
+    expected = Engine(checkpoints / name, attention_backend="torch", **HERE).generate(WORDS, params, progress=False)
+    engine = replaying(checkpoints / name, max_num_seqs=6)  # some wait, so the steps change their shape
     for ours, theirs in zip(engine.generate(WORDS, params, progress=False), expected, strict=True):
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
             assert one.token_ids == other.token_ids
@@ -49,9 +65,9 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int) -
     engine.block_manager.check_integrity()
 
 
-def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
+def test_a_sequence_is_the_same_alone_and_beside_others(checkpoints: Path) -> None:
     params = SamplingParams(temperature=0.0, max_tokens=6)
-    engine = replaying("bart-g2p")
+    engine = replaying(checkpoints / "bart-g2p")
     batched = engine.generate(WORDS, params, progress=False)
     for word, output in zip(WORDS, batched, strict=True):
         (alone,) = engine.generate(word, params, progress=False)
@@ -60,23 +76,25 @@ def test_a_sequence_is_the_same_alone_and_beside_others() -> None:
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["in turn", "ahead"])
-def test_lengths_and_tables_change_between_replays(ahead: bool) -> None:
+def test_lengths_and_tables_change_between_replays(ahead: bool, checkpoints: Path) -> None:
     counts = (3, 18, 5, 9, 4)  # the longest enters its second block
     params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in counts]
-    engine, fresh = replaying("t5-g2p", max_num_seqs=3), Engine(CHECKPOINTS / "t5-g2p", **HERE)
+    engine, fresh = replaying(checkpoints / "t5-g2p", max_num_seqs=3), Engine(checkpoints / "t5-g2p", **HERE)
     # a step is issued before the tokens of the last one are known
     engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=ahead)
     ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
 
 
-def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_cannot_be_recorded_decodes_without_graphs(
+    caplog: pytest.LogCaptureFixture, checkpoints: Path
+) -> None:
     class ReadsLists(BartForConditionalGeneration):
         def decode(self, *inputs: Any) -> torch.Tensor:
             assert inputs[-1].seq_lens
             return super().decode(*inputs)
 
-    engine = replaying("bart-g2p")
+    engine = replaying(checkpoints / "bart-g2p")
     params = ONE_AFTER_ANOTHER
     expected = engine.generate(WORDS, params, progress=False)
     engine.executor.worker.runner.model.__class__ = ReadsLists
@@ -91,7 +109,9 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(caplog: pytest.L
     assert all(re.match(r"ReadsLists decodes \d .* without CUDA graphs", line) for line in caplog.messages)
 
 
-def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(
+    caplog: pytest.LogCaptureFixture, checkpoints: Path
+) -> None:
     attempts = []
 
     class FailsOnFour(BartForConditionalGeneration):
@@ -102,7 +122,7 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(caplog: 
             return super().decode(input_ids, *rest)
 
     params = ONE_AFTER_ANOTHER
-    engine = replaying("bart-g2p")
+    engine = replaying(checkpoints / "bart-g2p")
     expected = engine.generate(WORDS, params, progress=False)
     graphs = engine.executor.worker.runner.graphs = DecodeGraphs(
         engine.executor.worker.runner.model, engine.executor.worker.cache, 16
@@ -118,7 +138,7 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(caplog: 
 def test_a_cache_in_fp8_says_much_the_same() -> None:
     params = SamplingParams(temperature=0.0, max_tokens=9)
     expected = Engine(CHECKPOINTS / "bart-g2p", **HERE).generate(WORDS, params)
-    ours = replaying("bart-g2p", kv_cache_dtype="fp8").generate(WORDS, params)
+    ours = replaying(CHECKPOINTS / "bart-g2p", kv_cache_dtype="fp8").generate(WORDS, params)
     same = sum(
         one.outputs[0].token_ids == other.outputs[0].token_ids for one, other in zip(ours, expected, strict=True)
     )
