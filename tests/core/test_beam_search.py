@@ -48,9 +48,7 @@ def search(table: np.ndarray, num_steps_limit: int = 100, **options) -> tuple[li
         sampled = {}
         for beam in beams:
             logprobs = next_logprobs(table, beam.output_token_ids)
-            best = [
-                token for token in np.argsort(-logprobs)[: state.num_candidates] if logprobs[token] > -math.inf
-            ]
+            best = [token for token in np.argsort(-logprobs)[: state.num_candidates] if logprobs[token] > -math.inf]
             sampled[beam.seq_id] = [SampledToken(int(token), float(logprobs[token]), None) for token in best]
         going_on = state.advance(beams, sampled, end)
         if not going_on:
