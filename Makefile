@@ -36,7 +36,7 @@ HAS_GPU = $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available(
 GPU_SETUP = if [ -d gpu-wheels ]; then $(PYTHON) -m pip install --quiet --no-index --no-deps gpu-wheels/*.whl; \
 	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .; fi
 GPU_TESTS := tests/core/attention tests/core/execution tests/core/layers/test_norm.py \
-	tests/core/layers/test_stored_weights.py tests/core/test_look_ahead.py tests/multimodal/test_log_mel.py \
+	tests/core/layers/test_packed_weights.py tests/core/test_look_ahead.py tests/multimodal/test_log_mel.py \
 	tests/parity/test_triton.py tests/parity/test_gpu.py
 
 test-gpu:

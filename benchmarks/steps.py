@@ -26,7 +26,7 @@ from benchmarks import text, whisper
 from benchmarks.machine import gemm_rate, read_bandwidth
 from transept import Engine, SamplingParams
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
-from transept.core.layers.stored_weights import CpuInt8
+from transept.core.layers.packed_weights import CpuInt8
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer
 
 DOCUMENT = 512  # tokens of BART's and T5's inputs
@@ -93,9 +93,10 @@ def drop_requests(engine: Engine, count: int) -> None:
         engine.abort_request(str(index))
 
 
-def stored_bytes(weight: Any, outputs: int | None = None) -> int:
-    """Of a weight, or of its first outputs."""
-    return weight.packed.values.dtype.itemsize * (weight.shape[0] if outputs is None else outputs) * weight.shape[1]
+def packed_bytes(layer: Any, outputs: int | None = None) -> int:
+    """Of a layer's weight, or of its first outputs."""
+    rows, columns = layer.weight.shape
+    return layer.packed.panels.values.dtype.itemsize * (rows if outputs is None else outputs) * columns
 
 
 def encoder(engine: Engine, runs: int, rate: float) -> None:
@@ -117,7 +118,7 @@ def encoder(engine: Engine, runs: int, rate: float) -> None:
             clock.now.clear()
     drop_requests(engine, 1)
     tokens, layer = inputs.num_tokens, layers[0]
-    times = 2 if isinstance(layer.ffn.fc1.weight, CpuInt8) else 1
+    times = 2 if isinstance(layer.ffn.fc1.packed, CpuInt8) else 1
     inner = layer.self_attn.out_proj.in_features
     projections, network = (
         sum(
@@ -176,12 +177,12 @@ def decoder(engine: Engine, count: int, runs: int, bandwidth: float) -> None:
         for module in layer.modules():
             if isinstance(module, Linear):
                 cross = isinstance(module, EncoderDecoderQKVParallelLinear)
-                read += stored_bytes(module.weight, module.q_size if cross else None)
+                read += packed_bytes(module, module.q_size if cross else None)
     size = engine.executor.worker.cache.layers[0].itemsize
     keys = 2 * shape.num_decoder_layers * shape.num_kv_heads * shape.head_dim * size * (encoder_tokens + self_tokens)
     bounds = {
         "layers": (read + keys) / bandwidth,
-        "vocabulary": stored_bytes(runner.model.head.weight) / bandwidth,
+        "vocabulary": packed_bytes(runner.model.head) / bandwidth,
     }
     title = f"a step of {count} sequences ({(read + keys) / 1e6 + bounds['vocabulary'] * bandwidth / 1e6:.0f} MB)"
     print_parts(title, parts, {**bounds, "in all": sum(bounds.values())})

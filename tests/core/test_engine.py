@@ -12,7 +12,7 @@ from transformers import GenerationMixin, WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
 from transept.core.layers.linear import Linear
-from transept.core.layers.stored_weights import CpuFloat, CpuFloatOfMany
+from transept.core.layers.packed_weights import CpuFloat, CpuFloatOfMany
 from transept.errors import CapacityError, MediaError, ParameterError, PromptError, RequestFailedError
 
 SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32
@@ -61,7 +61,7 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
 def test_an_encoder_of_sound_has_products_for_many_rows(engine: Engine) -> None:
     model = engine.executor.worker.runner.model
     encoder, decoder = (
-        {type(module.weight) for module in side.modules() if isinstance(module, Linear)}
+        {type(module.packed) for module in side.modules() if isinstance(module, Linear)}
         for side in (model.encoder, model.decoder)
     )
     assert encoder == {CpuFloatOfMany}

@@ -102,11 +102,11 @@ def test_a_ctranslate2_checkpoint_in_int8_is_taken_as_it_is(
 
     engine = Engine(directory)
     assert engine.config.quantization == "int8"
-    weight = engine.executor.worker.runner.model.decoder.layers[1].ffn.fc1.weight
+    weight = engine.executor.worker.runner.model.decoder.layers[1].ffn.fc1.packed
     place = CTranslate2Checkpoint(directory).variables["decoder/layer_1/ffn/linear_0/weight"]
     count = place.shape[0] * place.shape[1]
     stored = np.frombuffer((directory / "model.bin").read_bytes(), np.int8, count, place.offset).reshape(place.shape)
-    assert np.array_equal(weight.packed.values.transpose(1, 2).reshape(place.shape).numpy(), stored)
+    assert np.array_equal(weight.panels.values.transpose(1, 2).reshape(place.shape).numpy(), stored)
     ours = heard(Engine(tiny_en_dir, quantization="int8"), clips[:5])
     assert [each.token_ids for each in heard(engine, clips[:5])] == [each.token_ids for each in ours]
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 import transept.core.kernels.cpu as cpu
 from transept.core.kernels.cpu.gemm import product
-from transept.core.kernels.cpu.gemm.packed import PackedWeight, pack_floats, pack_int8
+from transept.core.kernels.cpu.gemm.panels import WeightPanels, pack_floats, pack_int8
 from transept.core.kernels.cpu.library import level, library
 
 # Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
@@ -27,9 +27,9 @@ BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
-SOURCES = ("library.cpp", *(f"gemm/{name}.cpp" for name in ("amx", "float_gemm", "int8_gemm", "multiply")))
+SOURCES = ("library.cpp", *(f"gemm/{name}.cpp" for name in ("amx", "float_gemm", "int8_gemm", "product")))
 
-Product = Callable[[Tensor, PackedWeight, Tensor | None], Tensor]
+Product = Callable[[Tensor, WeightPanels, Tensor | None], Tensor]
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +48,17 @@ def amx(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def bound(library: ctypes.CDLL, name: str) -> Product:
     kernel = library[name]
     kernel.argtypes, kernel.restype = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3], None
-    return lambda x, weight, bias: product._multiplied(kernel, x, weight, bias)
+    return lambda x, weight, bias: product._run(kernel, x, weight, bias)
 
 
 @pytest.fixture(scope="module")
-def multiply_floats(amx: ctypes.CDLL) -> Product:
-    return bound(amx, "transept_multiply_floats_by_amx")
+def float_product(amx: ctypes.CDLL) -> Product:
+    return bound(amx, "transept_float_product_by_amx")
 
 
 @pytest.fixture(scope="module")
-def multiply_int8(amx: ctypes.CDLL) -> Product:
-    return bound(amx, "transept_multiply")
+def int8_product(amx: ctypes.CDLL) -> Product:
+    return bound(amx, "transept_product")
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def root_mean_square(x: Tensor) -> float:
 @pytest.mark.parametrize("num_in", DEPTHS)
 @pytest.mark.parametrize("num_out", [5, BLOCK, 100])
 def test_float32_is_no_less_exact_than_pytorch(
-    multiply_floats: Product, num_rows: int, num_in: int, num_out: int
+    float_product: Product, num_rows: int, num_in: int, num_out: int
 ) -> None:
     x = torch.randn(num_rows, num_in) * torch.logspace(-3, 3, num_rows)[:, None]
     weight, bias = torch.randn(num_out, num_in).half().float(), torch.randn(num_out)
@@ -82,7 +82,7 @@ def test_float32_is_no_less_exact_than_pytorch(
     expected = x.double() @ weight.double().T
     for added in (None, bias):
         exact = expected if added is None else expected + added.double()
-        error = multiply_floats(x, packed, added).double() - exact
+        error = float_product(x, packed, added).double() - exact
         assert root_mean_square(error / exact.norm(dim=1, keepdim=True)) < 1e-6
         if num_rows * num_out > 1000:  # enough for a mean
             theirs = F.linear(x, weight, added).double() - exact
@@ -90,21 +90,21 @@ def test_float32_is_no_less_exact_than_pytorch(
 
 
 @pytest.mark.parametrize("num_in", DEPTHS)
-def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(multiply_floats: Product, num_in: int) -> None:
+def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(float_product: Product, num_in: int) -> None:
     x, bias = torch.randn(ROWS + 70, num_in), torch.randn(150)
     packed = pack_floats(torch.randn(150, num_in).half(), torch.float16)
-    together = multiply_floats(x, packed, bias)
+    together = float_product(x, packed, bias)
     for rows in (slice(0, 1), slice(3, 40), slice(ROWS - 1, ROWS + 1), slice(ROWS + 69, None)):
-        assert torch.equal(multiply_floats(x[rows], packed, bias), together[rows])
+        assert torch.equal(float_product(x[rows], packed, bias), together[rows])
 
 
-def test_numbers_of_all_sizes(multiply_floats: Product) -> None:
+def test_numbers_of_all_sizes(float_product: Product) -> None:
     weight = torch.tensor([[1.0], [-65504.0], [6e-8], [0.0]]).half().float().repeat(1, DEPTH)
     x = torch.tensor([[0.0], [1e30], [-3.0], [1e-20]]).repeat(1, DEPTH)
-    out = multiply_floats(x, pack_floats(weight, torch.float16), None)
+    out = float_product(x, pack_floats(weight, torch.float16), None)
     torch.testing.assert_close(out.double(), x.double() @ weight.double().T, rtol=1e-6, atol=0)
     x[1, 3], x[2, 5] = float("inf"), float("nan")
-    out = multiply_floats(x, pack_floats(weight, torch.float16), None)
+    out = float_product(x, pack_floats(weight, torch.float16), None)
     assert out.isfinite().all(1).tolist() == [True, False, False, True]
 
 
@@ -112,19 +112,19 @@ def test_numbers_of_all_sizes(multiply_floats: Product) -> None:
 @pytest.mark.parametrize("num_in", [BYTES_DEEP, 5 * BYTES_DEEP, 512])
 @pytest.mark.parametrize("num_out", [5, BLOCK, 333])
 def test_int8_gives_the_same_bits_as_the_tiles_for_few_rows(
-    multiply_int8: Product, num_rows: int, num_in: int, num_out: int
+    int8_product: Product, num_rows: int, num_in: int, num_out: int
 ) -> None:
     x, bias = torch.randn(num_rows, num_in) * torch.logspace(-3, 3, num_rows)[:, None], torch.randn(num_out)
     x[5] = 0
     packed = pack_int8(torch.randn(num_out, num_in))
     for added in (None, bias):
-        few = torch.cat([product.multiply(part, packed, added) for part in x.split(50)])
-        assert torch.equal(multiply_int8(x, packed, added), few)
+        few = torch.cat([product.product(part, packed, added) for part in x.split(50)])
+        assert torch.equal(int8_product(x, packed, added), few)
 
 
-def test_int8_of_the_largest_numbers(multiply_int8: Product) -> None:
+def test_int8_of_the_largest_numbers(int8_product: Product) -> None:
     x = torch.cat([torch.ones(60, 1024), -torch.ones(60, 1024)])
     packed = pack_int8(torch.cat([torch.ones(40, 1024), -torch.ones(40, 1024)]))
-    few = torch.cat([product.multiply(part, packed, None) for part in x.split(50)])
-    assert torch.equal(multiply_int8(x, packed, None), few)
+    few = torch.cat([product.product(part, packed, None) for part in x.split(50)])
+    assert torch.equal(int8_product(x, packed, None), few)
     torch.testing.assert_close(few.abs(), torch.full((120, 80), 1024.0), rtol=1e-3, atol=0)

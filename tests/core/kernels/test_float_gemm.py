@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transept.core.kernels.cpu.gemm.packed import PANEL, pack_floats
-from transept.core.kernels.cpu.gemm.product import multiply
+from transept.core.kernels.cpu.gemm.panels import PANEL, pack_floats
+from transept.core.kernels.cpu.gemm.product import product
 
 DTYPES = [torch.float32, torch.float16]
 SUMMED, PIECE_ROWS = 64, 96  # inputs that are summed by themselves and rows of a piece of work, in gemm/*.cpp and *.h
@@ -21,7 +21,7 @@ def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: 
     x, weight = torch.randn(num_rows, num_in), torch.randn(num_out, num_in).to(dtype)
     bias = torch.randn(num_out) if with_bias else None
     expected = x.double() @ weight.double().T + (0 if bias is None else bias.double())
-    torch.testing.assert_close(multiply(x, pack_floats(weight, dtype), bias).double(), expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(product(x, pack_floats(weight, dtype), bias).double(), expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("num_rows", [1, 30, PIECE_ROWS + 50])
@@ -31,7 +31,7 @@ def test_long_rows(num_rows: int, num_in: int) -> None:
     x, weight, bias = torch.randn(num_rows, num_in), torch.randn(300, num_in), torch.randn(300)
     expected = x.double() @ weight.double().T + bias
     torch.testing.assert_close(
-        multiply(x, pack_floats(weight, torch.float32), bias).double(), expected, rtol=1e-4, atol=1e-3
+        product(x, pack_floats(weight, torch.float32), bias).double(), expected, rtol=1e-4, atol=1e-3
     )
 
 
@@ -47,8 +47,8 @@ def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(
         pack_floats(torch.randn(150, num_in).to(dtype), dtype),
         torch.randn(150),
     )
-    alone = torch.cat([multiply(row[None], weight, bias) for row in x])
-    assert torch.equal(multiply(x, weight, bias), alone)
+    alone = torch.cat([product(row[None], weight, bias) for row in x])
+    assert torch.equal(product(x, weight, bias), alone)
 
 
 def test_a_float16_weight_gives_what_it_gives_in_float32() -> None:
@@ -56,20 +56,20 @@ def test_a_float16_weight_gives_what_it_gives_in_float32() -> None:
     x, weight = torch.randn(70, 40), torch.randn(100, 40).half()
     weight[0] = torch.finfo(torch.float16).smallest_normal / 8  # subnormal
     weight[-1, -1] = torch.finfo(torch.float16).max
-    narrow, wide = (multiply(x, pack_floats(weight.float(), dtype), None) for dtype in (torch.float16, torch.float32))
+    narrow, wide = (product(x, pack_floats(weight.float(), dtype), None) for dtype in (torch.float16, torch.float32))
     assert torch.equal(narrow, wide)
 
 
 def test_rows_may_lie_apart() -> None:
     x, weight = torch.randn(5, 3, 48), torch.randn(30, 48)
-    out = multiply(x[:, 1], pack_floats(weight, torch.float32), None)
+    out = product(x[:, 1], pack_floats(weight, torch.float32), None)
     torch.testing.assert_close(out, x[:, 1] @ weight.T, rtol=1e-5, atol=1e-4)
 
 
 def test_what_is_not_finite_stays_so() -> None:
     x, weight = torch.zeros(8, 16), torch.ones(20, 16)
     x[1, 3], x[2, 3] = float("inf"), float("nan")
-    out = multiply(x, pack_floats(weight, torch.float32), None)
+    out = product(x, pack_floats(weight, torch.float32), None)
     assert out[0].tolist() == out[3].tolist() == [0.0] * 20
     assert torch.isposinf(out[1]).all()
     assert torch.isnan(out[2]).all()
@@ -78,8 +78,8 @@ def test_what_is_not_finite_stays_so() -> None:
 def test_some_outputs() -> None:
     torch.manual_seed(0)
     x, packed = torch.randn(3, 40), pack_floats(torch.randn(100, 40), torch.float32)
-    assert torch.equal(multiply(x, packed.outputs(32, 70), None), multiply(x, packed, None)[:, 32:70])
-    assert multiply(x, packed.outputs(0, 0), None).shape == (3, 0)
+    assert torch.equal(product(x, packed.outputs(32, 70), None), product(x, packed, None)[:, 32:70])
+    assert product(x, packed.outputs(0, 0), None).shape == (3, 0)
     with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {PANEL}$"):
         packed.outputs(33, 70)
 
@@ -126,9 +126,9 @@ def test_what_float16_does_not_hold_is_packed_in_float32(number: float, place: t
 def test_other_shapes_are_refused() -> None:
     packed = pack_floats(torch.zeros(30, 8))
     with pytest.raises(IndexError, match=r"rows of 7 numbers cannot be multiplied with a weight of \[30, 8\]"):
-        multiply(torch.zeros(2, 7), packed, None)
+        product(torch.zeros(2, 7), packed, None)
     with pytest.raises(IndexError, match=r"a bias of \[29\] cannot be added"):
-        multiply(torch.zeros(2, 8), packed, torch.zeros(29))
+        product(torch.zeros(2, 8), packed, torch.zeros(29))
     with pytest.raises(ValueError, match=r"a matrix on the CPU can be packed, not \[8\]"):
         pack_floats(torch.zeros(8))
     with pytest.raises(TypeError, match="pack it where it is used"):

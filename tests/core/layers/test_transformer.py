@@ -17,8 +17,8 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
-from transept.core.layers.stored_weights import CpuFloat
-from transept.core.layers.storing import store_weights
+from transept.core.layers.packed_weights import CpuFloat
+from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
 
@@ -132,11 +132,13 @@ CONFIGS = {
 }
 
 
-def stored(layer: DecoderLayer) -> DecoderLayer:
+def packed(layer: DecoderLayer) -> DecoderLayer:
     """With its weights as kernels read them."""
-    loaded = store_weights(layer, CpuFloat)
-    for parameter in list(layer.parameters()):
-        loaded(parameter)
+    weights = {name: weight.detach() for name, weight in layer.named_parameters()}
+    packer = WeightPacker(layer, CpuFloat)
+    for name, parameter in layer.named_parameters():
+        if parameter.is_meta:
+            packer.pack(parameter, weights[name])
     return layer
 
 
@@ -154,7 +156,7 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
     exact = deepcopy(layer).double()(x.double(), None, exact_cache, step, exact_bias)
 
     step = metadata([length - 1 for length in LENGTHS], [])
-    stored(layer)
+    packed(layer)
     assert layer._kernel is not None
     actual = layer(x, None, cache, step, bias)
     torch.testing.assert_close(actual.double(), exact, rtol=1e-4, atol=1e-4)
@@ -162,7 +164,7 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
 
 
 def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
-    layer = stored(filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT)))
+    layer = packed(filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT)))
     assert layer._kernel is None
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
@@ -181,7 +183,7 @@ def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     ],
 )
 def test_a_step_that_reaches_beyond_the_cache_is_refused(field: str, value: list, message: str) -> None:
-    layer = stored(filled(DecoderLayer(config(True), CONTEXT)))
+    layer = packed(filled(DecoderLayer(config(True), CONTEXT)))
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     before, step = cache.clone(), metadata([length - 1 for length in LENGTHS], [])
     setattr(step, field, torch.tensor(value) if field == "slot_mapping" else value)
@@ -191,7 +193,7 @@ def test_a_step_that_reaches_beyond_the_cache_is_refused(field: str, value: list
 
 
 def test_hidden_states_of_another_width_are_refused() -> None:
-    layer = stored(filled(DecoderLayer(config(True), CONTEXT)))
+    layer = packed(filled(DecoderLayer(config(True), CONTEXT)))
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
     with pytest.raises(IndexError, match=rf"{HIDDEN - 8}, .* wide instead of \({HIDDEN}, "):

@@ -1,12 +1,11 @@
 """load_weights: fill a model's parameters from a checkpoint, by the names in a WeightMap.
 
-The checkpoint is walked once. Each tensor is converted while it is copied to its place, so that the model is never in
-memory twice; whatever does not fit is gathered and told at the end, all at once.
+The checkpoint is walked once. Each tensor is converted while it is copied to its place, or packed as it lies in the
+mapped file, so that the model is never in memory twice; whatever does not fit is told at the end, all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.layers.linear import StackedParameter
+from transept.core.layers.packing import WeightPacker
 from transept.errors import CheckpointError, PluginError
 
 WHOLE = ""  # the one piece of a parameter without parts
@@ -26,17 +26,17 @@ def load_weights(
     model: nn.Module,
     checkpoint: Checkpoint,
     weight_map: WeightMap,
-    loaded: Callable[[Tensor], None] = lambda tensor: None,
+    packer: WeightPacker | None = None,
 ) -> None:
     """Copy every weight of the checkpoint to where the weight map puts it, in the model's dtype and on its device.
 
-    The places are the model's parameters and persistent buffers; one that two modules share counts once. loaded: called
-    with each as soon as it is complete and not needed any more: what it stores may then be stored otherwise.
+    The places are the model's parameters and persistent buffers; one that two modules share counts once. packer: takes
+    the weights of parameters on the meta device, each as soon as all its parts are there.
 
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
     names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
     """
-    places = _Places(model)
+    places = _Places(model, packer)
     report = _Report()
     tied: list[tuple[str, str, Tensor]] = []
     shared = {target for _, target in weight_map.tied}  # with what else the checkpoint has, which is compared at last
@@ -48,7 +48,7 @@ def load_weights(
         elif target := weight_map.target(name):
             _fill(places, name, target, tensor, report)
             if target in places and target.partition("#")[0] not in shared:
-                places.tell_if_complete(target, loaded)
+                places.pack_if_complete(target)
         else:
             report.unexpected.append(name)
     for name, target, tensor in tied:
@@ -56,14 +56,14 @@ def load_weights(
     for target in places.unfilled():
         if weight_map.is_zero(target):
             place = places.find(target)
-            place.zero()
+            places.fill(place, torch.zeros(()).expand(place.destination.shape))
             places.filled.update(dict.fromkeys(place.pieces, "zeros"))
         else:
             report.missing.append(target)
     if problems := report.text():
         raise CheckpointError(f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}:\n{problems}')
     for target in places.tensors:
-        places.tell_if_complete(target, loaded)
+        places.pack_if_complete(target)
 
 
 @dataclass
@@ -102,21 +102,23 @@ class _Report:
 class _Place:
     """Where one tensor goes: rows of a parameter or buffer, made of one or more pieces that are filled together."""
 
-    destination: Tensor
+    parameter: Tensor
+    first_row: int
+    destination: Tensor  # the rows
     pieces: list[tuple[int, str]]  # (id of the parameter, part)
-
-    def zero(self) -> None:
-        with torch.no_grad():
-            self.destination.zero_()
 
 
 class _Places:
     """All places of a model, by the names of its state_dict, and which pieces of them have been filled from what."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, packer: WeightPacker | None) -> None:
         self.tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
         self.filled: dict[tuple[int, str], str] = {}  # piece -> checkpoint name
-        self.told: set[int] = set()  # ids of parameters that are complete
+        self._packer = packer
+        # of each parameter that is to be packed: first row -> rows as the checkpoint holds them
+        self._gathered: dict[int, dict[int, Tensor]] = {
+            id(tensor): {} for tensor in self.tensors.values() if tensor.is_meta
+        }
 
     def __contains__(self, target: str) -> bool:
         return target.partition("#")[0] in self.tensors
@@ -127,7 +129,7 @@ class _Places:
         tensor = self.tensors[name]
         parts = _parts(tensor)
         if not part:
-            return _Place(tensor.detach(), [(id(tensor), piece) for piece in parts or (WHOLE,)])
+            return _Place(tensor, 0, tensor.detach(), [(id(tensor), piece) for piece in parts or (WHOLE,)])
         wanted = part.split("+")
         if unknown := [piece for piece in wanted if piece not in parts]:
             raise PluginError(
@@ -136,15 +138,37 @@ class _Places:
         rows = [parts[piece] for piece in wanted]
         if any(above.stop != below.start for above, below in pairwise(rows)):
             raise PluginError(f'weight map: the parts in "{target}" are not adjacent; {name} has {", ".join(parts)}')
-        return _Place(tensor.detach()[rows[0].start : rows[-1].stop], [(id(tensor), piece) for piece in wanted])
+        first, stop = rows[0].start, rows[-1].stop
+        return _Place(tensor, first, tensor.detach()[first:stop], [(id(tensor), piece) for piece in wanted])
 
-    def tell_if_complete(self, target: str, loaded: Callable[[Tensor], None]) -> None:
-        """Call `loaded` with the target's parameter if all of it is filled, once."""
-        tensor = self.tensors[target.partition("#")[0]]
-        if id(tensor) in self.told or any((id(tensor), part) not in self.filled for part in _parts(tensor) or (WHOLE,)):
+    def fill(self, place: _Place, rows: Tensor) -> None:
+        """Copy rows to their place, or keep them until the parameter is packed."""
+        if place.destination.is_meta:
+            self._gathered[id(place.parameter)][place.first_row] = rows
+        else:
+            with torch.no_grad():
+                place.destination.copy_(rows)
+
+    def content(self, place: _Place) -> Tensor:
+        """What has been filled in there."""
+        if not place.destination.is_meta:
+            return place.destination
+        first, stop = place.first_row, place.first_row + len(place.destination)
+        overlapping = [
+            rows[max(0, first - start) : max(0, stop - start)]
+            for start, rows in sorted(self._gathered[id(place.parameter)].items())
+        ]
+        return torch.cat(overlapping) if overlapping else torch.empty(0)
+
+    def pack_if_complete(self, target: str) -> None:
+        """Pack the target's parameter if it is to be packed and all of it is there, once."""
+        parameter = self.tensors[target.partition("#")[0]]
+        gathered = self._gathered.get(id(parameter), {})
+        if self._packer is None or not gathered or sum(map(len, gathered.values())) < len(parameter):
             return
-        self.told.add(id(tensor))
-        loaded(tensor)
+        parts = [rows for _, rows in sorted(gathered.items())]
+        self._packer.pack(parameter, parts[0] if len(parts) == 1 else torch.cat(parts))
+        gathered.clear()
 
     def unfilled(self) -> list[str]:
         """Targets that nothing filled, part by part; a shared parameter by its first name."""
@@ -174,8 +198,7 @@ def _fill(places: _Places, name: str, target: str, tensor: Tensor, report: _Repo
     if tensor.shape != place.destination.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
         return
-    with torch.no_grad():
-        place.destination.copy_(tensor)
+    places.fill(place, tensor)
 
 
 def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: _Report) -> None:
@@ -183,11 +206,18 @@ def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: 
     if target not in places or not all(piece in places.filled for piece in places.find(target).pieces):
         _fill(places, name, target, tensor, report)
         return
-    destination = places.find(target).destination
-    if tensor.shape != destination.shape:
-        report.misshaped.append(_misshaped(name, target, tensor, places.find(target)))
-    elif not torch.equal(tensor.to(destination), destination):
+    place = places.find(target)
+    if tensor.shape != place.destination.shape:
+        report.misshaped.append(_misshaped(name, target, tensor, place))
+    elif not _same(tensor, places.content(place), place.destination.dtype):
         report.untied.append(f"{name} (for {target})")
+
+
+def _same(tensor: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
+    """Whether two tensors hold the same numbers in a dtype."""
+    if tensor.dtype is not other.dtype or tensor.device != other.device:
+        tensor, other = tensor.to(other.device, dtype), other.to(dtype)
+    return torch.equal(tensor, other)
 
 
 def _misshaped(name: str, target: str, tensor: Tensor, place: _Place) -> str:

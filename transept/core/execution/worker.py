@@ -19,7 +19,7 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.cpu.library import reads_float16, share_num_threads
-from transept.core.layers.storing import store_weights, weight_class
+from transept.core.layers.packing import WeightPacker, weight_class
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel_group import ParallelGroup
 from transept.core.scheduling.step import StepInput
@@ -88,7 +88,7 @@ def _cache_dtype(config: EngineConfig) -> torch.dtype:
 def _load(
     described: ModelDescription, config: EngineConfig, device: torch.device, cache_dtype: torch.dtype
 ) -> ForConditionalGeneration:
-    """The model on its device, its weights loaded and packed."""
+    """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
     dtype: torch.dtype = getattr(torch, config.dtype)
     backend = select_backend(
         config.attention_backend,
@@ -101,10 +101,10 @@ def _load(
     )
     context = LayerContext(attention_backend=backend, group=ParallelGroup())
     model = _build(described, context, device, dtype)
-    stored_as = weight_class(device, dtype, config.quantization)
+    packed_as = weight_class(device, dtype, config.quantization)
     long_inputs = not described.shape.encoder_takes_text
-    loaded = () if stored_as is None else (store_weights(model, stored_as, long_inputs=long_inputs),)
-    load_weights(model, described.checkpoint, described.weight_map, *loaded)
+    packer = None if packed_as is None else WeightPacker(model, packed_as, long_inputs=long_inputs)
+    load_weights(model, described.checkpoint, described.weight_map, packer)
     return model
 
 

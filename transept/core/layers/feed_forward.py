@@ -46,6 +46,6 @@ class FeedForward(nn.Module):
         """``act(fc1(x))``, on a CPU with the bias added as the activation is applied."""
         if not runs_on(x) or self.activation_name not in ACTIVATIONS:
             return self.activation(self.fc1(x))
-        hidden = matmul(x, self.fc1.weight)
+        hidden = matmul(x, self.fc1.packed or self.fc1.weight)
         activate(hidden, self.fc1.bias, self.activation_name)
         return hidden

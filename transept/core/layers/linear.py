@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.core.layers.stored_weights import StoredWeight
+from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel_group import ParallelGroup
 
 ALL = slice(None)
@@ -35,25 +35,25 @@ class StackedParameter(nn.Parameter):
         return parameter
 
 
-def matmul(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
+def matmul(x: Tensor, weight: Tensor | PackedWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
     """``x @ weight.T + bias``.
 
     x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. Returns [tokens, out],
     contiguous.
     """
-    if isinstance(weight, StoredWeight):
-        return weight.multiply(x, bias, outputs)
+    if isinstance(weight, PackedWeight):
+        return weight.matmul(x, bias, outputs)
     return F.linear(x, weight[outputs], None if bias is None else bias[outputs])
 
 
 class Linear(nn.Module):
     """``y = x Wᵀ + b``; weight [out, in], bias [out]. The base of the parallel layers.
 
-    stacked: part name -> rows, when the weight is several matrices on top of each other. The weight may become a
-    StoredWeight once it is loaded.
+    stacked: part name -> rows, when the weight is several matrices on top of each other.
     """
 
-    weight: StackedParameter | StoredWeight
+    weight: StackedParameter  # what a checkpoint fills; on the meta device where it is packed
+    packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, stacked: dict[str, int] | None = None
@@ -61,11 +61,12 @@ class Linear(nn.Module):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = StackedParameter.of((out_features, in_features), stacked or {})
+        self.packed = None
         self.bias = StackedParameter.of((out_features,), stacked or {}) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in]. Returns [tokens, out]."""
-        return matmul(x, self.weight, self.bias)
+        return matmul(x, self.packed or self.weight, self.bias)
 
 
 class ColumnParallelLinear(Linear):
@@ -124,11 +125,12 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
         decoder_input: [tokens, hidden]; encoder_input: [encoder_tokens, hidden] or None.
         Returns query [tokens, heads, head_dim], key and value [encoder_tokens, kv_heads, head_dim] or None.
         """
-        query = matmul(decoder_input, self.weight, self.bias, slice(self.q_size)).unflatten(-1, (-1, self.head_dim))
+        query = matmul(decoder_input, self.packed or self.weight, self.bias, slice(self.q_size))
+        query = query.unflatten(-1, (-1, self.head_dim))
         return query, *(self.keys_and_values(encoder_input) if encoder_input is not None else (None, None))
 
     def keys_and_values(self, encoder_input: Tensor) -> tuple[Tensor, Tensor]:
         """encoder_input: [encoder_tokens, hidden]. Returns key and value [encoder_tokens, kv_heads, head_dim]."""
-        projected = matmul(encoder_input, self.weight, self.bias, slice(self.q_size, None))
+        projected = matmul(encoder_input, self.packed or self.weight, self.bias, slice(self.q_size, None))
         key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
         return key, value

@@ -21,7 +21,7 @@ from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
-from transept.core.layers.stored_weights import CpuWeight
+from transept.core.layers.packed_weights import CpuWeight
 from transept.errors import CheckpointError
 
 
@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
     def _kernel(self) -> DecoderLayerKernel | None:
         """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
-        weights = [module.weight for module in self.modules() if isinstance(module, Linear)]
+        weights = [module.packed for module in self.modules() if isinstance(module, Linear)]
         if not all(isinstance(weight, CpuWeight) for weight in weights) or self.ffn.activation_name not in ACTIVATIONS:
             return None
         if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
@@ -177,10 +177,10 @@ class DecoderLayer(nn.Module):
 
 def _projection(linear: Linear, outputs: int | None = None) -> Projection:
     """Its weight and bias, or those of the first outputs."""
-    assert isinstance(linear.weight, CpuWeight)
+    assert isinstance(linear.packed, CpuWeight)
     bias = None if linear.bias is None else linear.bias[:outputs]
-    packed = linear.weight.packed
-    return Projection(packed.outputs(0, packed.num_outputs if outputs is None else outputs), bias)
+    panels = linear.packed.panels
+    return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias)
 
 
 def _norm(norm: Any) -> Norm:

@@ -57,8 +57,8 @@ void copy_to_cache(const float* from, int64_t size, Number* to) {
   for (; i < size; i++) store_one(to + i, from[i]);
 }
 
-void multiply(const float* x, int64_t rows, const Linear& linear, float* out) {
-  multiply(x, rows, *linear.weight, linear.bias, out);
+void project(const float* x, int64_t rows, const Linear& linear, float* out) {
+  product(x, rows, *linear.weight, linear.bias, out);
 }
 
 // The rows of a step go through the layer in place.
@@ -78,7 +78,7 @@ class Layer {
 
   void attend_to_itself(const DecodeStep& step, const KVCache& cache) {
     const float* input = begin(layer_.self_norm);
-    multiply(input, rows_, layer_.qkv, wide_);
+    project(input, rows_, layer_.qkv, wide_);
     const int64_t query_size = layer_.query.weight->num_outputs, key_size = cache.kv_heads * cache.dim;
     for (int64_t row = 0; row < rows_; row++) {
       const float* from = wide_ + row * (query_size + 2 * key_size);
@@ -94,29 +94,29 @@ class Layer {
       }
     }
     attend_paged(query_, query_size / cache.dim, cache, step.self_keys, layer_.self_scale, step.bias, attended_);
-    multiply(attended_, rows_, layer_.self_out, out_);
+    project(attended_, rows_, layer_.self_out, out_);
     end(layer_.self_norm);
   }
 
   void attend_to_encoder(const DecodeStep& step, const KVCache& cache) {
-    multiply(begin(layer_.cross_norm), rows_, layer_.query, query_);
+    project(begin(layer_.cross_norm), rows_, layer_.query, query_);
     const int64_t heads = layer_.query.weight->num_outputs / cache.dim;
     attend_paged(query_, heads, cache, step.cross_keys, layer_.cross_scale, DistanceBias{nullptr, 0}, attended_);
-    multiply(attended_, rows_, layer_.cross_out, out_);
+    project(attended_, rows_, layer_.cross_out, out_);
     end(layer_.cross_norm);
   }
 
   void feed_forward() {
     const int64_t inner = layer_.fc1.weight->num_outputs;
     const float* input = begin(layer_.ffn_norm);
-    transept::multiply(input, rows_, *layer_.fc1.weight, nullptr, wide_);
+    product(input, rows_, *layer_.fc1.weight, nullptr, wide_);
     activate(wide_, rows_, inner, layer_.fc1.bias, static_cast<Activation>(layer_.activation));
     if (layer_.gate.weight) {
       float* gate = wide_ + rows_ * inner;
-      multiply(input, rows_, layer_.gate, gate);
+      project(input, rows_, layer_.gate, gate);
       for (int64_t i = 0; i < rows_ * inner; i++) wide_[i] *= gate[i];
     }
-    multiply(wide_, rows_, layer_.fc2, out_);
+    project(wide_, rows_, layer_.fc2, out_);
     end(layer_.ffn_norm);
   }
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from transept.core.kernels.cpu.attention.kv_cache import KVCache
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
 from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
-from transept.core.kernels.cpu.gemm.packed import PackedWeight
+from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
 _decoder_layer = bind("transept_decoder_layer", Pointer, Int, Pointer, Pointer, Pointer)
@@ -62,7 +62,7 @@ class DecodeStep:
 class Projection:
     """A packed weight [out, in] and its bias [out], None for none."""
 
-    weight: PackedWeight
+    weight: WeightPanels
     bias: Tensor | None
 
 

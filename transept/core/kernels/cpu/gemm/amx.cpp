@@ -91,7 +91,7 @@ void split_panel(const Half* panel, int64_t steps, uint16_t* tiles) {
 }
 
 // out = a @ b + bias for BLOCK rows and outputs; a's second 16 rows are a_stride numbers after the first.
-INLINE void multiply_block(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t steps, const float* bias,
+INLINE void amx_float_block(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t steps, const float* bias,
                            float* out, int64_t out_stride) {
   TILE_LOAD(0, bias, 0);  // for every row the same
   TILE_LOAD(1, bias + TILE_SIDE, 0);
@@ -116,7 +116,7 @@ INLINE void multiply_block(const uint16_t* a, int64_t a_stride, const uint16_t* 
   TILE_STORE(3, out + TILE_SIDE * out_stride + TILE_SIDE, out_stride * 4);
 }
 
-void multiply_floats_piece(const float* x, const Weight& weight, const float* bias, float* out, int64_t first_row,
+void amx_float_piece(const float* x, const Weight& weight, const float* bias, float* out, int64_t first_row,
                            int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
   const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs;
   const Half* packed = static_cast<const Half*>(weight.values);
@@ -137,10 +137,10 @@ void multiply_floats_piece(const float* x, const Weight& weight, const float* bi
         const uint16_t* a = rows + (row - first_row) / TILE_SIDE * stride;
         float* to = out + row * num_out + column;
         if (pass == 0 && row + BLOCK <= stop_row && columns == BLOCK) {
-          multiply_block(a, stride, outputs, steps, bias + column, to, num_out);
+          amx_float_block(a, stride, outputs, steps, bias + column, to, num_out);
           continue;
         }
-        multiply_block(a, stride, outputs, steps, pass == 0 ? bias + column : nothing, sums, BLOCK);
+        amx_float_block(a, stride, outputs, steps, pass == 0 ? bias + column : nothing, sums, BLOCK);
         for (int64_t r = 0; r < std::min<int64_t>(BLOCK, stop_row - row); r++) {
           for (int64_t c = 0; c < columns; c++) {
             to[r * num_out + c] = pass == 0 ? sums[r * BLOCK + c] : to[r * num_out + c] + sums[r * BLOCK + c];
@@ -194,12 +194,12 @@ void regroup_panel(const int8_t* panel, int64_t depth, int8_t* tiles) {
   TILE_STORE(2, sums + HALF * BLOCK * BLOCK + TILE_SIDE * BLOCK, BLOCK * 4);                             \
   TILE_STORE(3, sums + HALF * BLOCK * BLOCK + TILE_SIDE * BLOCK + TILE_SIDE, BLOCK * 4)
 
-INLINE void multiply_int8_block(const uint8_t* a, int64_t a_stride, const int8_t* b, int64_t steps, int32_t* sums) {
+INLINE void amx_int8_block(const uint8_t* a, int64_t a_stride, const int8_t* b, int64_t steps, int32_t* sums) {
   MULTIPLY_HALVES(TILE_ADD_SIGNED, 0);
   MULTIPLY_HALVES(TILE_ADD_UNSIGNED, 1);
 }
 
-void multiply_int8_piece(const uint8_t* halves, int64_t depth, const float* steps, const Weight& weight, float* out,
+void amx_int8_piece(const uint8_t* halves, int64_t depth, const float* steps, const Weight& weight, float* out,
                          int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
   const int64_t num_out = weight.num_outputs, stride = TILE_SIDE * 2 * depth;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
@@ -210,7 +210,7 @@ void multiply_int8_piece(const uint8_t* halves, int64_t depth, const float* step
     regroup_panel(packed + panel * depth * PANEL, depth, outputs);
     const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
     for (int64_t row = first_row; row < stop_row; row += BLOCK) {
-      multiply_int8_block(halves + row * 2 * depth, stride, outputs, depth / BYTES_DEEP, sums);
+      amx_int8_block(halves + row * 2 * depth, stride, outputs, depth / BYTES_DEEP, sums);
       for (int64_t r = 0; r < std::min<int64_t>(BLOCK, stop_row - row); r++) {
         float scaled[BLOCK];
         for (int first = 0; first < BLOCK; first += LANES) {
@@ -239,28 +239,28 @@ void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
 
 }  // namespace
 
-bool amx_multiplies_floats(int64_t num_inputs) { return num_inputs > 0 && num_inputs % DEPTH == 0; }
-bool amx_multiplies_int8(int64_t depth) { return depth > 0 && depth % BYTES_DEEP == 0; }
+bool amx_serves_floats(int64_t num_inputs) { return num_inputs > 0 && num_inputs % DEPTH == 0; }
+bool amx_serves_int8(int64_t depth) { return depth > 0 && depth % BYTES_DEEP == 0; }
 
-void multiply_floats_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   float* padded = scratch<Use::PADDED_BIAS, float>(panels * PANEL);
   std::fill_n(padded, panels * PANEL, 0.0f);
   if (bias) std::copy(bias, bias + weight.num_outputs, padded);
   for_amx_pieces<PIECE_ROWS, PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        multiply_floats_piece(x, weight, padded, out, row, stop_row, panel, stop_panel);
+        amx_float_piece(x, weight, padded, out, row, stop_row, panel, stop_panel);
       });
 }
 
-void multiply_rounded_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
+void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
                              const Weight& weight, const float* bias, float* out) {
   const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
   auto halves = scratch<Use::TILES_OF_ROWS, uint8_t>(blocks * BLOCK * 2 * depth);
   parallel_for(blocks, [&](int64_t block) { halve_rows(rounded, rows, depth, block * BLOCK, halves); });
   for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        multiply_int8_piece(halves, depth, steps, weight, out, row, stop_row, panel, stop_panel);
+        amx_int8_piece(halves, depth, steps, weight, out, row, stop_row, panel, stop_panel);
         if (bias) {
           for (int64_t r = row; r < stop_row; r++) {
             const int64_t stop = std::min(stop_panel * PANEL, weight.num_outputs);
@@ -272,10 +272,10 @@ void multiply_rounded_by_amx(const int16_t* rounded, int64_t rows, int64_t depth
 
 #else
 
-bool amx_multiplies_floats(int64_t) { return false; }
-bool amx_multiplies_int8(int64_t) { return false; }
-void multiply_floats_by_amx(const float*, int64_t, const Weight&, const float*, float*) { std::abort(); }
-void multiply_rounded_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const float*, float*) {
+bool amx_serves_floats(int64_t) { return false; }
+bool amx_serves_int8(int64_t) { return false; }
+void float_product_by_amx(const float*, int64_t, const Weight&, const float*, float*) { std::abort(); }
+void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const float*, float*) {
   std::abort();
 }
 

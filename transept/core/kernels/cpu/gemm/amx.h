@@ -8,12 +8,12 @@
 namespace transept {
 
 // Whether this library, on this processor and system, has products by AMX for weights of so many inputs.
-bool amx_multiplies_floats(int64_t num_inputs);  // of float16
-bool amx_multiplies_int8(int64_t depth);
+bool amx_serves_floats(int64_t num_inputs);  // of float16
+bool amx_serves_int8(int64_t depth);
 
 // Write (rounded * steps) @ weight.T + bias to out; the sums are the integers of integer_tile.h.
 // rounded: int16 [rows, depth], steps: [rows].
-void multiply_rounded_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
+void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
                              const Weight& weight, const float* bias, float* out);
 
 }  // namespace transept

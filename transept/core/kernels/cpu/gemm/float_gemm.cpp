@@ -11,7 +11,7 @@ constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its
 
 // Some rows of some panels.
 template <class Number>
-void multiply_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
+void float_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
                     int64_t first_panel, int64_t stop_panel) {
   const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs;
   const Number* packed = static_cast<const Number*>(weight.values);
@@ -59,13 +59,13 @@ void multiply_piece(const float* x, const Weight& weight, float* out, int64_t fi
 
 }  // namespace
 
-void multiply_floats(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+void float_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
     if (weight.kind == FLOAT32) {
-      multiply_piece<float>(x, weight, out, row, stop_row, panel, stop_panel);
+      float_piece<float>(x, weight, out, row, stop_row, panel, stop_panel);
     } else {
-      multiply_piece<Half>(x, weight, out, row, stop_row, panel, stop_panel);
+      float_piece<Half>(x, weight, out, row, stop_row, panel, stop_panel);
     }
     if (weight.num_inputs == 0) {
       for (int64_t each = row; each < stop_row; each++) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int LARGEST = 127;  // of a weight
 
-void multiply_piece(const int16_t* rounded, int64_t depth, const float* steps, const Weight& weight, float* out,
+void int8_piece(const int16_t* rounded, int64_t depth, const float* steps, const Weight& weight, float* out,
                     int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
   const int64_t num_out = weight.num_outputs;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
@@ -48,7 +48,7 @@ void multiply_piece(const int16_t* rounded, int64_t depth, const float* steps, c
 
 }  // namespace
 
-void multiply_int8(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+void int8_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
   const int64_t num_in = weight.num_inputs, depth = num_in + num_in % 2;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   int16_t* rounded = scratch<Use::ROUNDED_ROWS, int16_t>(rows * depth);
@@ -62,12 +62,12 @@ void multiply_int8(const float* x, int64_t rows, const Weight& weight, const flo
   } else {
     parallel_for(rows, round);
   }
-  if (rows > PIECE_ROWS && amx_multiplies_int8(depth)) {
-    multiply_rounded_by_amx(rounded, rows, depth, steps, weight, bias, out);
+  if (rows > PIECE_ROWS && amx_serves_int8(depth)) {
+    rounded_product_by_amx(rounded, rows, depth, steps, weight, bias, out);
     return;
   }
   for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-    multiply_piece(rounded, depth, steps, weight, out, row, stop_row, panel, stop_panel);
+    int8_piece(rounded, depth, steps, weight, out, row, stop_row, panel, stop_panel);
     if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
   });
 }

@@ -7,33 +7,33 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.gemm.packed import PackedWeight
+from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Int, Pointer, bind
 
-_multiply = bind("transept_multiply", Pointer, Int, Pointer, Pointer, Pointer)
-_multiply_by_amx = bind("transept_multiply_floats_by_amx", Pointer, Int, Pointer, Pointer, Pointer)
-_amx_multiplies_floats = bind("transept_amx_multiplies_floats", Int, returns=Int)
+_product = bind("transept_product", Pointer, Int, Pointer, Pointer, Pointer)
+_product_by_amx = bind("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Pointer)
+_amx_serves_floats = bind("transept_amx_serves_floats", Int, returns=Int)
 
 
-def multiply(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
+def product(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
     """x: float32 [rows, in] on the CPU. bias: float32 [out]. Returns [rows, out].
 
     Raises IndexError for other shapes.
     """
-    return _multiplied(_multiply, x, weight, bias)
+    return _run(_product, x, weight, bias)
 
 
-def multiply_by_amx(x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
+def product_by_amx(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
     """The same by AMX, for weights that it serves; faster for hundreds of rows, slower for few."""
-    return _multiplied(_multiply_by_amx, x, weight, bias)
+    return _run(_product_by_amx, x, weight, bias)
 
 
-def amx_serves(weight: PackedWeight) -> bool:
+def amx_serves(weight: WeightPanels) -> bool:
     """Whether this processor has AMX and a product by it for such a weight."""
-    return weight.dtype is torch.float16 and bool(_amx_multiplies_floats(weight.num_inputs))
+    return weight.dtype is torch.float16 and bool(_amx_serves_floats(weight.num_inputs))
 
 
-def _multiplied(kernel: Callable[..., None], x: Tensor, weight: PackedWeight, bias: Tensor | None) -> Tensor:
+def _run(kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
     shape = [weight.num_outputs, weight.num_inputs]
     if x.dim() != 2 or x.shape[1] != shape[1]:
         raise IndexError(f"rows of {x.shape[-1]} numbers cannot be multiplied with a weight of {shape}")

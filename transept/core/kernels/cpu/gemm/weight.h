@@ -5,9 +5,9 @@
 
 namespace transept {
 
-enum Kind : int64_t { FLOAT32, FLOAT16, INT8 };  // as in packed.py
+enum Kind : int64_t { FLOAT32, FLOAT16, INT8 };  // as in panels.py
 
-// A weight [out, in], packed: panels of PANEL outputs, the last one filled up with zeros. The same fields in packed.py.
+// A weight [out, in], packed: panels of PANEL outputs, the last one filled up with zeros. The same fields in panels.py.
 struct Weight {
   const void* values;   // floats: [panels, in, PANEL]; int8: [panels, pairs, PANEL, 2], pairs of inputs side by side
   const float* scales;  // int8: of one step of an output's weights, [panels * PANEL]
@@ -18,9 +18,9 @@ struct Weight {
 
 // Write x @ weight.T + bias to out; bias may be null. x: [rows, in], out: [rows, out], neither with gaps. What comes out
 // of a row is the same to the last bit whatever rows are beside it.
-void multiply(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
+void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
 
 // The same by AMX, for hundreds of rows: see amx.h for which weights.
-void multiply_floats_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
+void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
 
 }  // namespace transept

@@ -1,4 +1,4 @@
-"""Which weights are stored as kernels read them, and what a model says with them."""
+"""Which weights are packed as kernels read them, and what a model says with them."""
 
 from copy import deepcopy
 
@@ -12,16 +12,16 @@ from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.cpu.library import reads_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
-from transept.core.layers.stored_weights import (
+from transept.core.layers.packed_weights import (
     CpuFloat,
     CpuFloatOfMany,
     CpuInt8,
     CpuWeight,
     GpuFp8,
     GpuInt8,
-    StoredWeight,
+    PackedWeight,
 )
-from transept.core.layers.storing import store_weights, weight_class
+from transept.core.layers.packing import WeightPacker, weight_class
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
 
@@ -71,11 +71,13 @@ def steps(model: nn.Module, num_prompt: int) -> list[Tensor]:
     return results
 
 
-def store(model: nn.Module, stored_as: type[StoredWeight]) -> None:
+def pack(model: nn.Module, packed_as: type[PackedWeight], *, long_inputs: bool = False) -> None:
     """As if each weight had just been loaded."""
-    loaded = store_weights(model, stored_as)
-    for parameter in list(model.parameters()):
-        loaded(parameter)
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    packer = WeightPacker(model, packed_as, long_inputs=long_inputs)
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            packer.pack(parameter, weights[name])
 
 
 def error(ours: Tensor, expected: Tensor) -> float:
@@ -84,7 +86,7 @@ def error(ours: Tensor, expected: Tensor) -> float:
 
 
 def rounded(model: nn.Module) -> nn.Module:
-    """The same with the weights that are stored as multiples of a 127th of a row's largest number."""
+    """The same with the weights that are packed as multiples of a 127th of a row's largest number."""
     model = deepcopy(model)
     for module in model.modules():
         if isinstance(module, Linear | VocabParallelHead):
@@ -95,27 +97,28 @@ def rounded(model: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("num_prompt", [1, 5, 70])
 @pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("stored_as", [CpuFloat, CpuInt8])
+@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8])
 @torch.inference_mode()
-def test_a_model_says_what_it_says_by_pytorch(stored_as: type[StoredWeight], gated: bool, num_prompt: int) -> None:
+def test_a_model_says_what_it_says_by_pytorch(packed_as: type[PackedWeight], gated: bool, num_prompt: int) -> None:
     """In int8 nothing but weights is rounded noticeably, neither by the modules nor by the kernel of a whole layer."""
     model = exact(Decoder(gated))
-    reference = rounded(model) if stored_as is CpuInt8 else deepcopy(model)
-    store(model, stored_as)
-    kept = {name for name, _ in model.named_parameters()}
+    reference = rounded(model) if packed_as is CpuInt8 else deepcopy(model)
+    pack(model, packed_as)
+    kept = {name for name, parameter in model.named_parameters() if not parameter.is_meta}
     assert kept == {name for name, _ in reference.named_parameters() if "norm" in name or name.endswith("bias")}
     for ours, expected in zip(steps(model, num_prompt), steps(reference, num_prompt), strict=True):
         assert error(ours, expected) < 1e-4
 
 
 @needs_float16
-def test_what_float16_holds_is_stored_in_it() -> None:
+def test_what_float16_holds_is_packed_in_it() -> None:
     model = exact(Decoder())
     model.layer.ffn.fc2.weight[-1, -1] = 0.1
-    store(model, CpuFloat)
-    stored = {name: part.weight.packed.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
-    assert stored.pop("layer.ffn.fc2") is torch.float32
-    assert set(stored.values()) == {torch.float16}
+    pack(model, CpuFloat)
+    dtypes = {name: part.packed.panels.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
+    assert dtypes.pop("layer.ffn.fc2") is torch.float32
+    assert set(dtypes.values()) == {torch.float16}
+    assert model.head.packed is model.embedding.packed
     assert model.head.weight is model.embedding.weight
 
 
@@ -123,9 +126,9 @@ def test_what_float16_holds_is_stored_in_it() -> None:
 def test_numbers_that_float16_does_not_hold_stay(number: float) -> None:
     weight = torch.ones(50, 32)
     weight[7, 3] = number
-    stored = CpuFloat(weight)
-    assert stored.packed.dtype is torch.float32
-    assert torch.equal(stored.rows(torch.tensor([7]))[0].nan_to_num(), weight[7].nan_to_num())
+    packed = CpuFloat(weight)
+    assert packed.panels.dtype is torch.float32
+    assert torch.equal(packed.rows(torch.tensor([7]))[0].nan_to_num(), weight[7].nan_to_num())
 
 
 class Strange(nn.Module):
@@ -142,21 +145,34 @@ class Strange(nn.Module):
         self.odd = Linear(33, 32)
 
 
-@pytest.mark.parametrize("stored_as", [CpuFloat, CpuInt8, GpuInt8, GpuFp8])
-def test_which_weights_are_stored(stored_as: type[StoredWeight]) -> None:
+@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8, GpuInt8, GpuFp8])
+def test_which_weights_are_packed(packed_as: type[PackedWeight]) -> None:
     model = exact(Strange())
-    head = model.head.weight
-    store(model, stored_as)
-    assert isinstance(model.head.weight, stored_as)
-    assert isinstance(model.cross.weight, stored_as)
-    assert isinstance(model.embedding.weight, nn.Parameter)
+    parts = model.cross.weight.parts
+    pack(model, packed_as)
+    assert isinstance(model.head.packed, packed_as)
+    assert isinstance(model.cross.packed, packed_as)
+    assert isinstance(model.odd.packed, packed_as) == issubclass(packed_as, CpuWeight)
+    assert model.embedding.packed is model.read.packed is None
     assert model.read.weight is model.reader.weight
-    assert isinstance(model.reader.weight, nn.Parameter)
-    assert isinstance(model.odd.weight, stored_as) == issubclass(stored_as, CpuWeight)
-    assert not head.numel()  # its memory is free
+    kept = {name for name, parameter in model.named_parameters() if not parameter.is_meta}
+    assert {"embedding.weight", "read.weight", "cross.bias"} <= kept
+    assert not kept & {"head.weight", "cross.weight"}
+    assert model.cross.weight.shape == (96, 32)  # it keeps no memory, but what it is
+    assert model.cross.weight.parts == parts
 
 
-def test_how_weights_are_stored_where() -> None:
+@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_weights_are_packed_from_any_dtype(packed_as: type[CpuWeight], dtype: torch.dtype) -> None:
+    """As if they had been converted first."""
+    weight = torch.randn(50, 33).to(dtype)
+    ours, expected = packed_as(weight).panels, packed_as(weight.float()).panels
+    assert torch.equal(ours.values, expected.values)
+    assert ours.scales is expected.scales is None or torch.equal(ours.scales, expected.scales)
+
+
+def test_how_weights_are_packed_where() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert weight_class(cpu, torch.float32, None) is CpuFloat
     assert weight_class(cpu, torch.bfloat16, None) is None
@@ -175,9 +191,7 @@ def test_encoders_of_long_inputs_have_products_of_their_own(long_inputs: bool, k
     metadata = AttentionMetadata.for_encoder([30])
     CONTEXT.attention_backend.plan(metadata)
     expected = model[0](x, metadata)
-    store = store_weights(model, CpuFloat, long_inputs=long_inputs)
-    for parameter in list(model.parameters()):
-        store(parameter)
-    kinds = [{type(m.weight) for m in layer.modules() if isinstance(m, Linear)} for layer in model]
+    pack(model, CpuFloat, long_inputs=long_inputs)
+    kinds = [{type(m.packed) for m in layer.modules() if isinstance(m, Linear)} for layer in model]
     assert kinds == [{kind}, {CpuFloat}]
     torch.testing.assert_close(model[0](x, metadata), expected, rtol=1e-4, atol=1e-4)

@@ -1,8 +1,9 @@
-"""What a linear layer multiplies by in place of its parameter, once that is loaded: weights as kernels read them.
+"""Packed weights: what a linear layer multiplies by once it is loaded, in the order in which kernels read it.
 
-On a CPU that is the order of kernels of ours, in float32, in float16 where it loses nothing, or in int8, for which
-activations stay nearly as they are. On a GPU int8 and fp8 are PyTorch's own products, for which activations are rounded
-to 8 bits, each row by its largest number. In 8 bits every output of a weight has a scale of its own.
+Made by `transept.core.layers.packing`. On a CPU that is for kernels of ours, in float32, in float16 where it loses
+nothing, or in int8, for which activations stay nearly as they are. On a GPU int8 and fp8 are PyTorch's own products,
+for which activations are rounded to 8 bits, each row by its largest number. In 8 bits every output of a weight has a
+scale of its own.
 """
 
 from __future__ import annotations
@@ -12,25 +13,21 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.gemm.packed import PANEL, PackedWeight, pack_floats, pack_int8
-from transept.core.kernels.cpu.gemm.product import amx_serves, multiply, multiply_by_amx
+from transept.core.kernels.cpu.gemm.panels import PANEL, WeightPanels, pack_floats, pack_int8
+from transept.core.kernels.cpu.gemm.product import amx_serves, product, product_by_amx
 
 ALIGNED = 16  # sizes of a weight that fp8 products on GPUs are made for
 FEWEST_ROWS = 32  # of a product in int8 on a GPU, which takes more than 16; fewer are filled up
 
 
-class StoredWeight(ABC):
-    """A weight [out, in].
-
-    shape: (out, in). dtype: of what it replaces, and so of the activations.
-    """
+class PackedWeight(ABC):
+    """A weight [out, in]; shape: (out, in)."""
 
     def __init__(self, weight: Tensor) -> None:
         self.shape = weight.shape
-        self.dtype = weight.dtype
 
     @abstractmethod
-    def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
+    def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
         """``x @ weight.T + bias`` for some outputs.
 
         x: [rows, in], bias: [out]. Returns [rows, outputs] in x's dtype, contiguous.
@@ -38,31 +35,28 @@ class StoredWeight(ABC):
 
     @abstractmethod
     def rows(self, indices: Tensor) -> Tensor:
-        """Some rows of the weight, as an embedding reads them: [indices, in] in `dtype`."""
+        """Some rows of the weight, as an embedding reads them: [indices, in] in the dtype of activations."""
 
 
-class CpuWeight(StoredWeight):
-    """One that kernels read, for float32 activations."""
+class CpuWeight(PackedWeight):
+    """One that kernels read, for float32 activations. It is made of what a checkpoint holds, in any dtype."""
 
-    packed: PackedWeight
+    panels: WeightPanels
+    product = staticmethod(product)
 
-    def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
-        """See StoredWeight.multiply. Raises IndexError where x has another width than the weight's rows."""
+    def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
+        """See PackedWeight.matmul. Raises IndexError where x has another width than the weight's rows."""
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % PANEL  # a panel begins so many outputs earlier
-        chosen = self.packed.outputs(first - before, stop)
+        chosen = self.panels.outputs(first - before, stop)
         if not before:
             return self.product(x, chosen, None if bias is None else bias[first:stop])
         out = self.product(x, chosen, None)[:, before:]
         return out.contiguous() if bias is None else out + bias[first:stop]
 
-    def product(self, x: Tensor, packed: PackedWeight, bias: Tensor | None) -> Tensor:
-        """``x @ weight.T + bias`` for what `packed` holds."""
-        return multiply(x, packed, bias)
-
     def rows(self, indices: Tensor) -> Tensor:
-        """See StoredWeight.rows."""
-        return self.packed.rows(indices)
+        """See PackedWeight.rows."""
+        return self.panels.rows(indices)
 
 
 class CpuFloat(CpuWeight):
@@ -74,7 +68,7 @@ class CpuFloat(CpuWeight):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
-        self.packed = pack_floats(weight)
+        self.panels = pack_floats(weight)
 
 
 class CpuFloatOfMany(CpuFloat):
@@ -83,9 +77,10 @@ class CpuFloatOfMany(CpuFloat):
     With few rows it would be slower. All rows go there, whatever their number, so that one comes out the same.
     """
 
-    def product(self, x: Tensor, packed: PackedWeight, bias: Tensor | None) -> Tensor:
-        """See CpuWeight.product."""
-        return (multiply_by_amx if amx_serves(packed) else multiply)(x, packed, bias)
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__(weight)
+        if amx_serves(self.panels):
+            self.product = product_by_amx
 
 
 class CpuInt8(CpuWeight):
@@ -93,17 +88,18 @@ class CpuInt8(CpuWeight):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
-        self.packed = pack_int8(weight)
+        self.panels = pack_int8(weight)
 
 
-class _GpuWeight(StoredWeight):
-    """Rows in 8 bits, as many as a GPU's products want, with a scale each."""
+class _GpuWeight(PackedWeight):
+    """Rows in 8 bits, as many as a GPU's products want, with a scale each. dtype: of activations."""
 
     largest: float
     storage: torch.dtype
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(weight)
+        self.dtype = weight.dtype
         filled = torch.zeros(-(-len(weight) // ALIGNED) * ALIGNED, weight.shape[1], device=weight.device)
         filled[: len(weight)] = weight.detach()
         self.values, self.scales = self.rounded(filled)
@@ -117,8 +113,8 @@ class _GpuWeight(StoredWeight):
             scaled = scaled.round_()
         return scaled.clamp_(-self.largest, self.largest).to(self.storage), steps
 
-    def multiply(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
-        """See StoredWeight.multiply."""
+    def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
+        """See PackedWeight.matmul."""
         first, stop, _ = outputs.indices(self.shape[0])
         chosen = slice(first // ALIGNED * ALIGNED, -(-stop // ALIGNED) * ALIGNED)
         product = self.product(*self.rounded(x), self.values[chosen], self.scales[chosen])
@@ -132,7 +128,7 @@ class _GpuWeight(StoredWeight):
         """The product of what `rounded` made of x with some rows of the weight."""
 
     def rows(self, indices: Tensor) -> Tensor:
-        """See StoredWeight.rows."""
+        """See PackedWeight.rows."""
         values = self.values.view(torch.uint8)[indices].view(self.storage)  # not every PyTorch copies fp8 by index
         return (values.float() * self.scales[indices][:, None]).to(self.dtype)
 

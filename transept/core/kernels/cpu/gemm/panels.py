@@ -29,7 +29,7 @@ class _Weight(ctypes.Structure):
     )
 
 
-class PackedWeight:
+class WeightPanels:
     """A weight [out, in] as products read it.
 
     values: float32 or float16 [panels, in, PANEL], or int8 [panels, pairs, PANEL, 2], inputs two by two; the last panel
@@ -48,14 +48,14 @@ class PackedWeight:
             _KINDS[values.dtype],
         )
         self.address = ctypes.addressof(self._struct)
-        self._parts: dict[tuple[int, int], PackedWeight] = {}
+        self._parts: dict[tuple[int, int], WeightPanels] = {}
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the values."""
         return self.values.dtype
 
-    def outputs(self, first: int, stop: int) -> PackedWeight:
+    def outputs(self, first: int, stop: int) -> WeightPanels:
         """Some of the outputs, in the same memory. Raises ValueError where `first` does not begin a panel."""
         if (first, stop) == (0, self.num_outputs):
             return self
@@ -64,7 +64,7 @@ class PackedWeight:
                 raise ValueError(f"output {first} is not the first of a panel of {PANEL}")
             panels = slice(first // PANEL, -(-stop // PANEL))
             scales = None if self.scales is None else self.scales[first : panels.stop * PANEL]
-            self._parts[first, stop] = PackedWeight(self.values[panels], scales, stop - first, self.num_inputs)
+            self._parts[first, stop] = WeightPanels(self.values[panels], scales, stop - first, self.num_inputs)
         return self._parts[first, stop]
 
     def rows(self, indices: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class PackedWeight:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")
 
 
-def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> PackedWeight:
+def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanels:
     """Pack a weight [out, in] of float32 or float16, in one reading.
 
     dtype: float32 or float16; by default float16 where that loses nothing and is read as fast. Raises ValueError where
@@ -96,7 +96,7 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> PackedWeigh
     return _forced(weight, dtype)
 
 
-def pack_int8(weight: Tensor) -> PackedWeight:
+def pack_int8(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of float32 or float16, each output by its largest number."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
@@ -105,23 +105,23 @@ def pack_int8(weight: Tensor) -> PackedWeight:
     scales = torch.empty(panels * PANEL)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, values.data_ptr(), scales.data_ptr())
-    return PackedWeight(values, scales, num_out, num_in)
+    return WeightPanels(values, scales, num_out, num_in)
 
 
-def _forced(weight: Tensor, dtype: torch.dtype) -> PackedWeight:
+def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
     packed = _packed_floats(weight, dtype)
     if packed is None:
         raise ValueError(f"{dtype} does not hold every number of the weight")
     return packed
 
 
-def _packed_floats(weight: Tensor, dtype: torch.dtype) -> PackedWeight | None:
+def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
     """None where float16 does not hold every number."""
     num_out, num_in = weight.shape
     values = torch.empty(-(-num_out // PANEL), num_in, PANEL, dtype=dtype)
     half = weight.dtype is torch.float16
     fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
-    return PackedWeight(values, None, num_out, num_in) if fits else None
+    return WeightPanels(values, None, num_out, num_in) if fits else None
 
 
 def _first_row_fits_float16(weight: Tensor) -> bool:

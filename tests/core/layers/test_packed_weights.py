@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from transept.core.layers.linear import matmul
-from transept.core.layers.stored_weights import CpuFloat, CpuInt8, GpuFp8, GpuInt8, StoredWeight
+from transept.core.layers.packed_weights import CpuFloat, CpuInt8, GpuFp8, GpuInt8, PackedWeight
 
 CLASSES = [CpuFloat, CpuInt8, GpuInt8, GpuFp8]
 DEVICES = dict.fromkeys((CpuFloat, CpuInt8), "cpu") | dict.fromkeys(
@@ -33,7 +33,7 @@ def error(ours: Tensor, exact: Tensor) -> float:
 @pytest.mark.parametrize("num_rows", [1, 5, 40, 200])
 @pytest.mark.parametrize("outputs", [slice(None), slice(48), slice(48, None), slice(10, 50)], ids=str)
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_products(weight_class: type[StoredWeight], num_rows: int, outputs: slice, with_bias: bool) -> None:
+def test_products(weight_class: type[PackedWeight], num_rows: int, outputs: slice, with_bias: bool) -> None:
     device = DEVICES[weight_class]
     x, weight = torch.randn(num_rows, 64, device=device), torch.randn(90, 64, device=device)
     bias = torch.randn(90, device=device) if with_bias else None
@@ -45,7 +45,7 @@ def test_products(weight_class: type[StoredWeight], num_rows: int, outputs: slic
 
 
 @pytest.mark.parametrize("weight_class", CLASSES)
-def test_embeddings(weight_class: type[StoredWeight]) -> None:
+def test_embeddings(weight_class: type[PackedWeight]) -> None:
     weight, indices = torch.randn(90, 64, device=DEVICES[weight_class]), torch.tensor([3, 89, 0, 3])
     ours = weight_class(weight).rows(indices.to(weight.device))
     assert error(ours, weight[indices].double().cpu()) < ERRORS[weight_class]
@@ -54,11 +54,11 @@ def test_embeddings(weight_class: type[StoredWeight]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("weight_class", [GpuInt8, GpuFp8])
-def test_half_precision(weight_class: type[StoredWeight], dtype: torch.dtype) -> None:
+def test_half_precision(weight_class: type[PackedWeight], dtype: torch.dtype) -> None:
     device = DEVICES[weight_class]
     x, weight = torch.randn(20, 64, device=device).to(dtype), torch.randn(48, 64, device=device).to(dtype)
     bias = torch.randn(48, device=device).to(dtype)
-    ours = weight_class(weight).multiply(x, bias, slice(None))
+    ours = weight_class(weight).matmul(x, bias, slice(None))
     assert ours.dtype is dtype
     assert error(ours, (x.double() @ weight.double().T + bias).cpu()) < ERRORS[weight_class]
     assert weight_class(weight).rows(torch.tensor([1], device=device)).dtype is dtype
@@ -66,6 +66,6 @@ def test_half_precision(weight_class: type[StoredWeight], dtype: torch.dtype) ->
 
 def test_outliers_of_one_row_do_not_touch_another() -> None:
     x, weight = torch.randn(2, 64), CpuInt8(torch.randn(32, 64))
-    alone = weight.multiply(x[:1], None, slice(None))
+    alone = weight.matmul(x[:1], None, slice(None))
     x[1] *= 1e6
-    assert torch.equal(weight.multiply(x, None, slice(None))[:1], alone)
+    assert torch.equal(weight.matmul(x, None, slice(None))[:1], alone)

@@ -1,0 +1,27 @@
+// Products: which of them a weight is multiplied by.
+#include "../export.h"
+#include "amx.h"
+#include "weight.h"
+
+namespace transept {
+
+void float_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);  // float_gemm.cpp
+void int8_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);    // int8_gemm.cpp
+
+void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+  (weight.kind == INT8 ? int8_product : float_product)(x, rows, weight, bias, out);
+}
+
+}  // namespace transept
+
+EXPORT void transept_product(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
+                              float* out) {
+  transept::product(x, rows, *weight, bias, out);
+}
+
+EXPORT int64_t transept_amx_serves_floats(int64_t num_inputs) { return transept::amx_serves_floats(num_inputs); }
+
+EXPORT void transept_float_product_by_amx(const float* x, int64_t rows, const transept::Weight* weight,
+                                            const float* bias, float* out) {
+  transept::float_product_by_amx(x, rows, *weight, bias, out);
+}
