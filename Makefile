@@ -78,11 +78,11 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
 	touch $@
 
-# Two parts of the rule above, for `make --jobs 2`; it leaves what it finds done.
+# Two parts of the rule above, for `make --jobs 2`; it leaves what it finds done. pip brings a compiler where there is none.
 kernels:
-	$(PYTHON) -m venv build/venv
-	build/venv/bin/python -m pip install --quiet 'setuptools>=77'
-	build/venv/bin/python setup.py --quiet build_ext --inplace
+	[ -z "$$(which c++ g++ clang++)" ] || { $(PYTHON) -m venv build/venv && \
+		build/venv/bin/python -m pip install --quiet 'setuptools>=77' && \
+		build/venv/bin/python setup.py --quiet build_ext --inplace; }
 
 dependencies: $(VENV)/.torch
 	$(BIN)/python .ci/dependencies.py | $(INSTALL) --requirement /dev/stdin

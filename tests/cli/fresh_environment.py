@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,18 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+# Runs commands, given as JSON, and prints the exit code, output and errors of each.
+COMMANDS = """
+import contextlib, io, json, sys
+from transept.cli import main
+done = []
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    done.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
+"""
 PARENT = Path(sysconfig.get_path("purelib"))  # the packages of the environment that runs the tests
 
 
@@ -31,6 +44,12 @@ class FreshEnvironment:
 
     def transept(self, *arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
         return self.run("-m", "transept", *arguments, **environ)
+
+    def commands(self, *commands: tuple[str | Path, ...]) -> list[subprocess.CompletedProcess[str]]:
+        """Run several ``transept ...`` in one process, which loads torch once."""
+        done = self.run("-c", COMMANDS, json.dumps([[*map(str, command)] for command in commands]))
+        assert done.returncode == 0, done.stderr
+        return [subprocess.CompletedProcess([], *each) for each in json.loads(done.stdout)]
 
     def install(self, *what: str | Path) -> None:
         """Install with the pip of the tests' environment, offline and without dependencies."""

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,10 +93,33 @@ def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
     assert "5 passed" in done.stdout
 
 
-def test_recordings_are_transcribed_as_transformers_does(environment: FreshEnvironment, checkpoint: Path) -> None:
-    done = environment.transept("transcribe", *CLIPS, "--model", checkpoint, "--json", *GREEDY)
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def recording() -> np.ndarray:
+    """Two windows of 30 s."""
+    return np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS)])
+
+
+@pytest.fixture(scope="module")
+def done(
+    environment: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """The commands of the three tests below, run where the plugin is installed; and the folder of what they wrote."""
+    folder = tmp_path_factory.mktemp("long")
+    soundfile.write(folder / "long.wav", recording, 16_000, subtype="FLOAT")
+    options = ("--model", checkpoint, *GREEDY)
+    commands = {
+        "clips": ("transcribe", *CLIPS, "--json", *options),
+        "long": ("transcribe", folder / "long.wav", "-f", "json,txt", "-o", folder, *options),
+        "batched": ("transcribe", *CLIPS[:2], "--batched", "--json", *options),
+    }
+    outputs = dict(zip(commands, environment.commands(*commands.values()), strict=True))
+    for output in outputs.values():
+        assert output.returncode == 0, output.stderr
+    return {**outputs, "folder": folder}
+
+
+def test_recordings_are_transcribed_as_transformers_does(done: dict[str, Any], checkpoint: Path) -> None:
+    lines = [json.loads(line) for line in done["clips"].stdout.splitlines()]
     assert [line["text"] for line in lines] == [heard(checkpoint, samples(clip)) for clip in CLIPS]
     assert len({line["text"] for line in lines}) == len(CLIPS)
     for line in lines:
@@ -105,24 +129,17 @@ def test_recordings_are_transcribed_as_transformers_does(environment: FreshEnvir
 
 
 def test_windows_of_a_long_recording_follow_one_another(
-    environment: FreshEnvironment, checkpoint: Path, tmp_path: Path
+    done: dict[str, Any], checkpoint: Path, recording: np.ndarray
 ) -> None:
-    recording = np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS)])
-    soundfile.write(tmp_path / "long.wav", recording, 16_000, subtype="FLOAT")
-    command = ("transcribe", tmp_path / "long.wav", "--model", checkpoint, "-f", "json,txt", "-o", tmp_path)
-    done = environment.transept(*command, *GREEDY)
-    assert done.returncode == 0, done.stderr
     windows = [recording[begin : begin + 480_000] for begin in range(0, len(recording), 480_000)]
     expected = [heard(checkpoint, window) for window in windows]
     assert len(expected) == 2
-    assert json.loads((tmp_path / "long.json").read_text())["text"].strip() == " ".join(expected)
-    assert (tmp_path / "long.txt").read_text().splitlines() == expected
+    assert json.loads((done["folder"] / "long.json").read_text())["text"].strip() == " ".join(expected)
+    assert (done["folder"] / "long.txt").read_text().splitlines() == expected
 
 
-def test_batched_mode_cuts_silence_out(environment: FreshEnvironment, checkpoint: Path) -> None:
-    done = environment.transept("transcribe", *CLIPS[:2], "--model", checkpoint, "--batched", "--json", *GREEDY)
-    assert done.returncode == 0, done.stderr
-    for line in map(json.loads, done.stdout.splitlines()):
+def test_batched_mode_cuts_silence_out(done: dict[str, Any]) -> None:
+    for line in map(json.loads, done["batched"].stdout.splitlines()):
         (segment,) = line["segments"]
         assert segment["text"].strip() == line["text"] != ""
         assert 0.0 <= segment["start"] < segment["end"] <= line["duration"]

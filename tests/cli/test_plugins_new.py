@@ -54,37 +54,50 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
     return make_environment(tmp_path_factory.mktemp("environment") / "venv")
 
 
-def run_tests(environment: FreshEnvironment, plugin: Path) -> None:
-    """Install a plugin as its author does, see that it loads, and run its own tests."""
-    environment.install("--editable", plugin)
+@pytest.fixture(scope="module")
+def skeleton(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A plugin as it is made, and its files."""
+    plugin = new("two-words", tmp_path_factory.mktemp("skeleton"))
+    return plugin, {str(path.relative_to(plugin)): path.read_text() for path in plugin.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def blenderbot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one, after the diff in the tutorial."""
+    plugin = new("blenderbot", tmp_path_factory.mktemp("blenderbot"))
+    tool = ["patch", "-p1", "--fuzz=0"] if shutil.which("patch") else ["git", "apply", "-"]
+    done = subprocess.run(tool, input=first_block("diff"), cwd=plugin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return plugin
+
+
+@pytest.fixture(scope="module")
+def passed(environment: FreshEnvironment, skeleton: tuple[Path, dict[str, str]], blenderbot: Path) -> str:
+    """Both are installed as their author does, and load: the tests of theirs that pass, a line each."""
+    environment.install("--editable", skeleton[0], "--editable", blenderbot)
     checked = environment.transept("plugins", "check")
     assert checked.returncode == 0, checked.stdout
-    done = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", plugin)
+    done = environment.run("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", skeleton[0], blenderbot)
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    return "\n".join(line for line in done.stdout.splitlines() if line.startswith("PASSED "))
 
 
-def test_the_skeleton_passes_its_own_tests(environment: FreshEnvironment, tmp_path: Path) -> None:
-    plugin = new("two-words", tmp_path)
-    files = {str(path.relative_to(plugin)): path.read_text() for path in plugin.rglob("*") if path.is_file()}
+def test_the_skeleton_passes_its_own_tests(skeleton: tuple[Path, dict[str, str]], passed: str) -> None:
+    _, files = skeleton
     assert sorted(files) == [name.format(module="two_words") for name in FILES]
     assert "class TwoWordsForConditionalGeneration(ForConditionalGeneration)" in files["transept_two_words/model.py"]
     assert not [name for name, text in files.items() if "skeleton" in (name + text).lower()]
-    run_tests(environment, plugin)
+    assert passed.count("tests/test_two_words.py::") == 5
 
 
-def test_the_diff_in_the_tutorial_makes_it_blenderbot(environment: FreshEnvironment, tmp_path: Path) -> None:
-    plugin, diff = new("blenderbot", tmp_path), first_block("diff")
-    changed = [line for line in diff.splitlines() if re.match(r"[+-](?!\+\+ |-- )", line)]
+def test_the_diff_in_the_tutorial_makes_it_blenderbot(blenderbot: Path, passed: str) -> None:
+    changed = [line for line in first_block("diff").splitlines() if re.match(r"[+-](?!\+\+ |-- )", line)]
     assert len(changed) <= MOST_CHANGED_LINES
     assert f"All of it, {len(changed)} lines:" in TUTORIAL.read_text(encoding="utf-8")
-    tool = ["patch", "-p1", "--fuzz=0"] if shutil.which("patch") else ["git", "apply", "-"]
-    done = subprocess.run(tool, input=diff, cwd=plugin, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
     assert "import BlenderbotConfig, BlenderbotForConditionalGeneration" in (
-        plugin / "tests" / "test_blenderbot.py"
+        blenderbot / "tests" / "test_blenderbot.py"
     ).read_text(encoding="utf-8")
-    run_tests(environment, plugin)
+    assert passed.count("tests/test_blenderbot.py::") == 5
 
 
 def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvironment, tmp_path: Path) -> None:

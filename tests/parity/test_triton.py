@@ -11,9 +11,13 @@ from transept.core.attention.backends.triton import TritonBackend
 CHECKPOINTS = Path(__file__).parent.parent / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-pytestmark = pytest.mark.skipif(
-    bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
+        reason="Triton is not installed",
+    ),
+    pytest.mark.usefixtures("triton_looks_once"),
+]
 
 
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])

@@ -36,9 +36,13 @@ BACKEND = TritonBackend()
 DTYPES = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}  # and their tolerances
 PIECE = 512 if DEVICE == "cuda" else 128  # keys a program; shorter where an interpreter reads them
 LENGTHS = [1, 63, 64, 65, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE - 36]  # around the ends of tiles and of pieces
-pytestmark = pytest.mark.skipif(
-    bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)), reason="Triton is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
+        reason="Triton is not installed",
+    ),
+    pytest.mark.usefixtures("triton_looks_once"),
+]
 
 
 @pytest.fixture(autouse=True)
