@@ -11,8 +11,8 @@ from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from transformers import GenerationMixin, WhisperForConditionalGeneration
 
 from transept import Engine, SamplingParams
+from transept.core.kernels.dispatch import HUNDREDS
 from transept.core.layers.linear import Linear
-from transept.core.layers.packed_weights import CpuFloat, CpuFloatOfMany
 from transept.errors import CapacityError, MediaError, ParameterError, PromptError, RequestFailedError
 
 SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32
@@ -61,11 +61,11 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
 def test_an_encoder_of_sound_has_products_for_many_rows(engine: Engine) -> None:
     model = engine.executor.worker.runner.model
     encoder, decoder = (
-        {type(module.packed) for module in side.modules() if isinstance(module, Linear)}
+        {module.packed.usual_rows for module in side.modules() if isinstance(module, Linear)}
         for side in (model.encoder, model.decoder)
     )
-    assert encoder == {CpuFloatOfMany}
-    assert decoder == {CpuFloat}
+    assert encoder == {HUNDREDS}
+    assert decoder == {1}
 
 
 def test_outputs_carry_both_sides_and_come_in_order(engine: Engine) -> None:

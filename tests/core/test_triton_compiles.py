@@ -21,9 +21,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transept.core.attention.backends.triton import FP8, TritonBackend
+from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.gpu.kv_cache import FP8
 from transept.core.layers.norm import RMSNorm, launch
 
 SHARED_MEMORY = 227 << 10  # bytes that one program may have, with compute capability 9.0

@@ -88,7 +88,7 @@ def test_long_sequences_of_a_model_in_int8_are_rounded() -> None:
         metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
         outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
     rounded = torch.empty_like(query[first])
-    encoder_attention.attend(query[first], key[first], value[first], SCALE, rounded, rounded=True)
+    encoder_attention.attend_rounded(query[first], key[first], value[first], SCALE, rounded)
     exact, int8 = outputs
     assert torch.equal(int8[first], rounded)
     assert not torch.equal(exact[first], rounded)

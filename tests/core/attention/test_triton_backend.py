@@ -28,9 +28,10 @@ from paged_steps import (
 from torch import Tensor
 
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.backends.triton import FP8, TritonBackend, write
+from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.gpu.kv_cache import FP8, write
 
 BACKEND = TritonBackend()
 DTYPES = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}  # and their tolerances

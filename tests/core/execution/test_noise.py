@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transept.core.execution.noise import gumbel, keys_of, uniform
-from transept.core.kernels.cpu.elementwise import uniform as kernel
+from transept.core.kernels.dispatch import UNIFORM
 
 CPU = torch.device("cpu")
 COUNT = 10_000  # more than the kernel takes at a time
@@ -24,7 +24,7 @@ def split_mix(key: int, place: int) -> int:
 def test_both_ways_give_the_published_numbers(seed: int) -> None:
     keys = keys_of([(seed, 0, 3), (seed, 1, 3)])
     expected = [[split_mix(int(key), place) / 2**64 for place in range(1, COUNT + 1)] for key in keys]
-    on_host = kernel.uniform(keys, COUNT)
+    on_host = UNIFORM.only(keys, COUNT)
     assert torch.equal(on_host, uniform(keys, COUNT, CPU))
     np.testing.assert_allclose(on_host, np.float32(expected), rtol=1e-6)
     assert on_host.min() > 0.0

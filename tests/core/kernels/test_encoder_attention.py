@@ -13,11 +13,13 @@ from transept.core.kernels.cpu.attention.encoder_attention import (
     FEWEST_TOKENS_ROUNDED,
     MOST_TOKENS_ROUNDED,
 )
+from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, rounded: bool = False) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    encoder_attention.attend(query, key, value, scale, out, rounded=rounded)
+    kernel = encoder_attention.attend_rounded if rounded else encoder_attention.attend
+    kernel(query, key, value, scale, out)
     return out
 
 
@@ -153,12 +155,15 @@ def test_a_value_that_is_not_a_number_is_seen() -> None:
 
 
 def test_which_sequences_it_serves() -> None:
-    assert encoder_attention.serves(torch.empty(FEWEST_TOKENS, 2, 64))
-    assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS - 1, 2, 64))
-    assert not encoder_attention.serves(torch.empty(100, 2, 64, dtype=torch.bfloat16))
-    assert encoder_attention.serves(torch.empty(FEWEST_TOKENS_ROUNDED, 2, 64), rounded=True)
-    assert not encoder_attention.serves(torch.empty(FEWEST_TOKENS_ROUNDED - 1, 2, 64), rounded=True)
-    assert not encoder_attention.serves(torch.empty(1, 2, 64).expand(MOST_TOKENS_ROUNDED + 1, 2, 64), rounded=True)
+    def serving(tokens: int, quantization: str | None = None, dtype: torch.dtype = torch.float32) -> object:
+        return ENCODER_ATTENTION.serving(torch.empty(1, 2, 64, dtype=dtype), rows=tokens, quantization=quantization)
+
+    attend, rounded = encoder_attention.attend, encoder_attention.attend_rounded
+    assert serving(FEWEST_TOKENS) is serving(MOST_TOKENS_ROUNDED + 1) is attend
+    assert serving(FEWEST_TOKENS - 1) is serving(FEWEST_TOKENS - 1, "int8") is None
+    assert serving(100, dtype=torch.bfloat16) is None
+    assert serving(FEWEST_TOKENS_ROUNDED, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is rounded
+    assert serving(FEWEST_TOKENS_ROUNDED - 1, "int8") is serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:

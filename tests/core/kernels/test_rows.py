@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS, activate
+from transept.core.kernels.activations import ACTIVATIONS
+from transept.core.kernels.cpu.elementwise.rows import activate
 from transept.core.layers.activations import get_activation
 
 NUMBERS = torch.cat([torch.linspace(-12, 12, 20_001), torch.tensor([-1e30, -88.0, -0.0, 1e-30, 88.0])])

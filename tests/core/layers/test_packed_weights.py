@@ -4,19 +4,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from transept.core.kernels.dispatch import PACK
 from transept.core.layers.linear import matmul
-from transept.core.layers.packed_weights import CpuFloat, CpuInt8, GpuFp8, GpuInt8, PackedWeight
+from transept.core.layers.packed_weights import PackedWeight
 
-CLASSES = [CpuFloat, CpuInt8, GpuInt8, GpuFp8]
-DEVICES = dict.fromkeys((CpuFloat, CpuInt8), "cpu") | dict.fromkeys(
-    (GpuInt8, GpuFp8), "cuda" if torch.cuda.is_available() else "cpu"
-)
-ERRORS = {
-    CpuFloat: 1e-6,
-    CpuInt8: 0.01,
-    GpuInt8: 0.02,
-    GpuFp8: 0.06,
-}  # of a product of 64 numbers, relative to a typical one
+WAYS = [("cpu", None), ("cpu", "int8"), ("cuda", "int8"), ("cuda", "fp8")]  # type of device, quantization
+ERRORS = dict(zip(WAYS, (1e-6, 0.01, 0.02, 0.06), strict=True))  # of a product of 64 numbers, relative to a typical one
+Way = tuple[str, str | None]
+
+
+def device_of(way: Way) -> str:
+    """Where a kernel is tested: those of GPUs run on a CPU, too."""
+    return "cuda" if way[0] == "cuda" and torch.cuda.is_available() else "cpu"
+
+
+def packed(weight: Tensor, way: Way) -> PackedWeight:
+    pack = PACK.find(device=way[0], dtype=weight.dtype, inputs=weight.shape[1], quantization=way[1])
+    return PackedWeight(pack(weight), weight.shape)
 
 
 @pytest.fixture(autouse=True)
@@ -29,43 +33,43 @@ def error(ours: Tensor, exact: Tensor) -> float:
     return float((ours.double().cpu() - exact).square().mean().sqrt() / exact.square().mean().sqrt())
 
 
-@pytest.mark.parametrize("weight_class", CLASSES)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("num_rows", [1, 5, 40, 200])
 @pytest.mark.parametrize("outputs", [slice(None), slice(48), slice(48, None), slice(10, 50)], ids=str)
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_products(weight_class: type[PackedWeight], num_rows: int, outputs: slice, with_bias: bool) -> None:
-    device = DEVICES[weight_class]
+def test_products(way: Way, num_rows: int, outputs: slice, with_bias: bool) -> None:
+    device = device_of(way)
     x, weight = torch.randn(num_rows, 64, device=device), torch.randn(90, 64, device=device)
     bias = torch.randn(90, device=device) if with_bias else None
     expected = x.double() @ weight.double().T + (0 if bias is None else bias.double())
-    ours = matmul(x, weight_class(weight), bias, outputs)
+    ours = matmul(x, packed(weight, way), bias, outputs)
     assert ours.dtype is torch.float32
     assert ours.is_contiguous()
-    assert error(ours, expected[:, outputs].cpu()) < ERRORS[weight_class]
+    assert error(ours, expected[:, outputs].cpu()) < ERRORS[way]
 
 
-@pytest.mark.parametrize("weight_class", CLASSES)
-def test_embeddings(weight_class: type[PackedWeight]) -> None:
-    weight, indices = torch.randn(90, 64, device=DEVICES[weight_class]), torch.tensor([3, 89, 0, 3])
-    ours = weight_class(weight).rows(indices.to(weight.device))
-    assert error(ours, weight[indices].double().cpu()) < ERRORS[weight_class]
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_embeddings(way: Way) -> None:
+    weight, indices = torch.randn(90, 64, device=device_of(way)), torch.tensor([3, 89, 0, 3])
+    ours = packed(weight, way).rows(indices.to(weight.device))
+    assert error(ours, weight[indices].double().cpu()) < ERRORS[way]
     assert torch.equal(ours[0], ours[3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("weight_class", [GpuInt8, GpuFp8])
-def test_half_precision(weight_class: type[PackedWeight], dtype: torch.dtype) -> None:
-    device = DEVICES[weight_class]
+@pytest.mark.parametrize("way", WAYS[2:], ids=str)
+def test_half_precision(way: Way, dtype: torch.dtype) -> None:
+    device = device_of(way)
     x, weight = torch.randn(20, 64, device=device).to(dtype), torch.randn(48, 64, device=device).to(dtype)
     bias = torch.randn(48, device=device).to(dtype)
-    ours = weight_class(weight).matmul(x, bias, slice(None))
+    ours = packed(weight, way).matmul(x, bias, slice(None))
     assert ours.dtype is dtype
-    assert error(ours, (x.double() @ weight.double().T + bias).cpu()) < ERRORS[weight_class]
-    assert weight_class(weight).rows(torch.tensor([1], device=device)).dtype is dtype
+    assert error(ours, (x.double() @ weight.double().T + bias).cpu()) < ERRORS[way]
+    assert packed(weight, way).rows(torch.tensor([1], device=device)).dtype is dtype
 
 
 def test_outliers_of_one_row_do_not_touch_another() -> None:
-    x, weight = torch.randn(2, 64), CpuInt8(torch.randn(32, 64))
+    x, weight = torch.randn(2, 64), packed(torch.randn(32, 64), ("cpu", "int8"))
     alone = weight.matmul(x[:1], None, slice(None))
     x[1] *= 1e6
     assert torch.equal(weight.matmul(x, None, slice(None))[:1], alone)

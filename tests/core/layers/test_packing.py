@@ -9,19 +9,11 @@ from torch import Tensor, nn
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.kernels.cpu.library import reads_float16
+from transept.core.kernels.dispatch import HUNDREDS, PACK, reads_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
-from transept.core.layers.packed_weights import (
-    CpuFloat,
-    CpuFloatOfMany,
-    CpuInt8,
-    CpuWeight,
-    GpuFp8,
-    GpuInt8,
-    PackedWeight,
-)
-from transept.core.layers.packing import WeightPacker, weight_class
+from transept.core.layers.packed_weights import PackedWeight
+from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
 
@@ -71,10 +63,15 @@ def steps(model: nn.Module, num_prompt: int) -> list[Tensor]:
     return results
 
 
-def pack(model: nn.Module, packed_as: type[PackedWeight], *, long_inputs: bool = False) -> None:
+CPU, CPU_INT8 = ("cpu", None), ("cpu", "int8")
+GPU_INT8, GPU_FP8 = ("cuda", "int8"), ("cuda", "fp8")
+Way = tuple[str, str | None]  # type of device, quantization
+
+
+def pack(model: nn.Module, way: Way, *, long_inputs: bool = False) -> None:
     """As if each weight had just been loaded."""
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
-    packer = WeightPacker(model, packed_as, long_inputs=long_inputs)
+    packer = WeightPacker(model, *way, long_inputs=long_inputs)
     for name, parameter in model.named_parameters():
         if parameter.is_meta:
             packer.pack(parameter, weights[name])
@@ -97,13 +94,13 @@ def rounded(model: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("num_prompt", [1, 5, 70])
 @pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8])
+@pytest.mark.parametrize("way", [CPU, CPU_INT8])
 @torch.inference_mode()
-def test_a_model_says_what_it_says_by_pytorch(packed_as: type[PackedWeight], gated: bool, num_prompt: int) -> None:
+def test_a_model_says_what_it_says_by_pytorch(way: Way, gated: bool, num_prompt: int) -> None:
     """In int8 nothing but weights is rounded noticeably, neither by the modules nor by the kernel of a whole layer."""
     model = exact(Decoder(gated))
-    reference = rounded(model) if packed_as is CpuInt8 else deepcopy(model)
-    pack(model, packed_as)
+    reference = rounded(model) if way == CPU_INT8 else deepcopy(model)
+    pack(model, way)
     kept = {name for name, parameter in model.named_parameters() if not parameter.is_meta}
     assert kept == {name for name, _ in reference.named_parameters() if "norm" in name or name.endswith("bias")}
     for ours, expected in zip(steps(model, num_prompt), steps(reference, num_prompt), strict=True):
@@ -114,7 +111,7 @@ def test_a_model_says_what_it_says_by_pytorch(packed_as: type[PackedWeight], gat
 def test_what_float16_holds_is_packed_in_it() -> None:
     model = exact(Decoder())
     model.layer.ffn.fc2.weight[-1, -1] = 0.1
-    pack(model, CpuFloat)
+    pack(model, CPU)
     dtypes = {name: part.packed.panels.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
     assert dtypes.pop("layer.ffn.fc2") is torch.float32
     assert set(dtypes.values()) == {torch.float16}
@@ -126,9 +123,9 @@ def test_what_float16_holds_is_packed_in_it() -> None:
 def test_numbers_that_float16_does_not_hold_stay(number: float) -> None:
     weight = torch.ones(50, 32)
     weight[7, 3] = number
-    packed = CpuFloat(weight)
-    assert packed.panels.dtype is torch.float32
-    assert torch.equal(packed.rows(torch.tensor([7]))[0].nan_to_num(), weight[7].nan_to_num())
+    panels = PACK.find()(weight)
+    assert panels.dtype is torch.float32
+    assert torch.equal(panels.rows(torch.tensor([7]))[0].nan_to_num(), weight[7].nan_to_num())
 
 
 class Strange(nn.Module):
@@ -145,14 +142,14 @@ class Strange(nn.Module):
         self.odd = Linear(33, 32)
 
 
-@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8, GpuInt8, GpuFp8])
-def test_which_weights_are_packed(packed_as: type[PackedWeight]) -> None:
+@pytest.mark.parametrize("way", [CPU, CPU_INT8, GPU_INT8, GPU_FP8])
+def test_which_weights_are_packed(way: Way) -> None:
     model = exact(Strange())
     parts = model.cross.weight.parts
-    pack(model, packed_as)
-    assert isinstance(model.head.packed, packed_as)
-    assert isinstance(model.cross.packed, packed_as)
-    assert isinstance(model.odd.packed, packed_as) == issubclass(packed_as, CpuWeight)
+    pack(model, way)
+    assert isinstance(model.head.packed, PackedWeight)
+    assert isinstance(model.cross.packed, PackedWeight)
+    assert (model.odd.packed is None) == (way[0] == "cuda")  # whose products want sizes that are multiples of 16
     assert model.embedding.packed is model.read.packed is None
     assert model.read.weight is model.reader.weight
     kept = {name for name, parameter in model.named_parameters() if not parameter.is_meta}
@@ -162,36 +159,33 @@ def test_which_weights_are_packed(packed_as: type[PackedWeight]) -> None:
     assert model.cross.weight.parts == parts
 
 
-@pytest.mark.parametrize("packed_as", [CpuFloat, CpuInt8])
+@pytest.mark.parametrize("quantization", [None, "int8"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
-def test_weights_are_packed_from_any_dtype(packed_as: type[CpuWeight], dtype: torch.dtype) -> None:
+def test_weights_are_packed_from_any_dtype(quantization: str | None, dtype: torch.dtype) -> None:
     """As if they had been converted first."""
-    weight = torch.randn(50, 33).to(dtype)
-    ours, expected = packed_as(weight).panels, packed_as(weight.float()).panels
+    weight, kernel = torch.randn(50, 33).to(dtype), PACK.find(quantization=quantization)
+    ours, expected = kernel(weight), kernel(weight.float())
     assert torch.equal(ours.values, expected.values)
     assert ours.scales is expected.scales is None or torch.equal(ours.scales, expected.scales)
 
 
-def test_how_weights_are_packed_where() -> None:
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert weight_class(cpu, torch.float32, None) is CpuFloat
-    assert weight_class(cpu, torch.bfloat16, None) is None
-    assert weight_class(cpu, torch.float32, "int8") is CpuInt8
-    assert weight_class(gpu, torch.float16, None) is None
-    assert weight_class(gpu, torch.float16, "int8") is GpuInt8
-    assert weight_class(gpu, torch.bfloat16, "fp8") is GpuFp8
+def test_weights_of_half_precision_stay_parameters_without_quantization() -> None:
+    for device, dtype in (("cpu", torch.bfloat16), ("cuda", torch.float16)):
+        layer = Linear(32, 32).to(dtype)
+        WeightPacker(layer, device)
+        assert not layer.weight.is_meta
 
 
 @needs_float16
-@pytest.mark.parametrize(("long_inputs", "kind"), [(True, CpuFloatOfMany), (False, CpuFloat)])
-def test_encoders_of_long_inputs_have_products_of_their_own(long_inputs: bool, kind: type[CpuWeight]) -> None:
+@pytest.mark.parametrize("long_inputs", [True, False])
+def test_encoders_of_long_inputs_have_products_of_their_own(long_inputs: bool) -> None:
     config = LayerConfig(64, 4, 128, "gelu", pre_norm=True)
     model = exact(nn.ModuleList([EncoderLayer(config, CONTEXT), DecoderLayer(config, CONTEXT)]))
     x = torch.randn(30, 64)
     metadata = AttentionMetadata.for_encoder([30])
     CONTEXT.attention_backend.plan(metadata)
     expected = model[0](x, metadata)
-    pack(model, CpuFloat, long_inputs=long_inputs)
-    kinds = [{type(m.packed) for m in layer.modules() if isinstance(m, Linear)} for layer in model]
-    assert kinds == [{kind}, {CpuFloat}]
+    pack(model, CPU, long_inputs=long_inputs)
+    rows = [{m.packed.usual_rows for m in layer.modules() if isinstance(m, Linear)} for layer in model]
+    assert rows == [{HUNDREDS if long_inputs else 1}, {1}]
     torch.testing.assert_close(model[0](x, metadata), expected, rtol=1e-4, atol=1e-4)

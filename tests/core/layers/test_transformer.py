@@ -14,10 +14,9 @@ from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
+from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
-from transept.core.layers.packed_weights import CpuFloat
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
@@ -135,7 +134,7 @@ CONFIGS = {
 def packed(layer: DecoderLayer) -> DecoderLayer:
     """With its weights as kernels read them."""
     weights = {name: weight.detach() for name, weight in layer.named_parameters()}
-    packer = WeightPacker(layer, CpuFloat)
+    packer = WeightPacker(layer, "cpu")
     for name, parameter in layer.named_parameters():
         if parameter.is_meta:
             packer.pack(parameter, weights[name])

@@ -18,7 +18,7 @@ from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
-from transept.core.kernels.cpu.library import share_num_threads
+from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.elementwise import uniform as kernel
-from transept.core.kernels.cpu.elementwise.uniform import FIRST, LEAST, MOST, SECOND, STEP, Keys, mixed
+from transept.core.kernels.dispatch import UNIFORM
 from transept.core.transfer import upload
+
+# Of SplitMix64 (Steele, Lea and Flood 2014), as in kernels/cpu/elementwise/uniform.cpp.
+STEP = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+LEAST, MOST = 2.0**-64, 1 - 2.0**-24  # neither 0 nor 1, even after rounding to float32
+
+Keys = npt.NDArray[np.uint64]
 
 
 def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
@@ -23,8 +30,16 @@ def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
 
 def gumbel(keys: Keys, count: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise, float32 [keys, count]."""
-    numbers = kernel.uniform(keys, count) if device.type == "cpu" else uniform(keys, count, device)
+    kernel = UNIFORM.find(device=device.type)
+    numbers = uniform(keys, count, device) if kernel is None else kernel(keys, count)
     return numbers.neg_().log1p_().neg_().log_().neg_()
+
+
+def mixed(bits: Keys) -> Keys:
+    """Integers that look random, one for each."""
+    bits = (bits ^ (bits >> np.uint64(30))) * FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * SECOND
+    return bits ^ (bits >> np.uint64(31))
 
 
 def uniform(keys: Keys, count: int, device: torch.device) -> Tensor:

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from transept.core.execution.noise import gumbel, keys_of
-from transept.core.kernels.cpu.elementwise.argmax import argmax
-from transept.core.kernels.cpu.library import runs_on
+from transept.core.kernels.dispatch import ARGMAX
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
@@ -132,7 +131,8 @@ class Sampler:
                 logprobs = logprobs.log_softmax(dim=-1)
             return _candidates(logprobs, params, rows[0].num_samples)
         self._process(logits, params, rows)
-        if params.greedy and not params.logprobs and runs_on(logits):
+        argmax = ARGMAX.serving(logits) if params.greedy and not params.logprobs else None
+        if argmax is not None:
             return Chosen(*argmax(logits), None)
         drawn = logits.argmax(dim=-1, keepdim=True) if params.greedy else _draw(logits, params, rows)
         logprobs = logits.log_softmax(dim=-1)

@@ -18,8 +18,8 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
-from transept.core.kernels.cpu.library import reads_float16, share_num_threads
-from transept.core.layers.packing import WeightPacker, weight_class
+from transept.core.kernels.dispatch import reads_float16, share_num_threads
+from transept.core.layers.packing import WeightPacker
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel_group import ParallelGroup
 from transept.core.scheduling.step import StepInput
@@ -101,9 +101,8 @@ def _load(
     )
     context = LayerContext(attention_backend=backend, group=ParallelGroup())
     model = _build(described, context, device, dtype)
-    packed_as = weight_class(device, dtype, config.quantization)
     long_inputs = not described.shape.encoder_takes_text
-    packer = None if packed_as is None else WeightPacker(model, packed_as, long_inputs=long_inputs)
+    packer = WeightPacker(model, device.type, config.quantization, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer)
     return model
 

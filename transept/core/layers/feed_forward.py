@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS, activate
-from transept.core.kernels.cpu.library import runs_on
+from transept.core.kernels.dispatch import ACTIVATE
 from transept.core.layers.activations import get_activation
 from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
 from transept.core.parallel_group import ParallelGroup
@@ -44,7 +43,8 @@ class FeedForward(nn.Module):
 
     def _activated(self, x: Tensor) -> Tensor:
         """``act(fc1(x))``, on a CPU with the bias added as the activation is applied."""
-        if not runs_on(x) or self.activation_name not in ACTIVATIONS:
+        activate = ACTIVATE.serving(x)
+        if activate is None:
             return self.activation(self.fc1(x))
         hidden = matmul(x, self.fc1.packed or self.fc1.weight)
         activate(hidden, self.fc1.bias, self.activation_name)

@@ -10,6 +10,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
+from transept.core.kernels.dispatch import NORM
 from transept.errors import CheckpointError
 
 
@@ -54,27 +55,10 @@ def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
 def launch(
     x: Tensor, y: Tensor | None, norm: nn.LayerNorm | RMSNorm, *, keep_total: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """``x + y``, empty unless it is kept, and the norm, by a Triton kernel: each row is read and written once."""
-    from transept.core.layers.norm_kernel import sum_and_norm
-
-    subtracts_mean, size = isinstance(norm, nn.LayerNorm), x.shape[-1]
+    """``x + y``, empty unless it is kept, and the norm, by a kernel that reads and writes each row once."""
+    subtracts_mean = isinstance(norm, nn.LayerNorm)
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
-    dtype = x.dtype if y is None else torch.promote_types(x.dtype, y.dtype)
-    total = torch.empty(x.shape if keep_total else (0,), dtype=dtype, device=x.device)
-    normed = torch.empty(x.shape, dtype=dtype if subtracts_mean else norm.weight.dtype, device=x.device)
-    if len(x):
-        columns = 1 << (size - 1).bit_length()
-        sum_and_norm[len(x),](
-            *(x.contiguous(), x if y is None else y.contiguous(), norm.weight, norm.weight if bias is None else bias),
-            *(total, normed, size, norm.eps),
-            HAS_Y=y is not None,
-            KEEPS_TOTAL=keep_total,
-            SUBTRACTS_MEAN=subtracts_mean,
-            HAS_BIAS=bias is not None,
-            COLUMNS=columns,
-            num_warps=8 if columns > 1024 else 4,
-        )
-    return total, normed
+    return NORM.only(x, y, norm.weight, bias, norm.eps, subtracts_mean=subtracts_mean, keep_total=keep_total)
 
 
 def _in_one_kernel(norm: nn.Module, x: Tensor) -> TypeGuard[nn.LayerNorm | RMSNorm]:

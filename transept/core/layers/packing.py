@@ -1,76 +1,64 @@
-"""Packing: which weights of a model are packed as kernels read them, and as what. Called by the worker."""
+"""Packing: which weights of a model are packed as kernels read them. Called by the worker."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from transept.core.kernels.dispatch import HUNDREDS, PACK, Panels
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear, StackedParameter
-from transept.core.layers.packed_weights import (
-    ALIGNED,
-    CpuFloat,
-    CpuFloatOfMany,
-    CpuInt8,
-    CpuWeight,
-    GpuFp8,
-    GpuInt8,
-    PackedWeight,
-)
+from transept.core.layers.packed_weights import PackedWeight
 from transept.core.layers.transformer import EncoderLayer
 
 Reader = Linear | VocabParallelEmbedding | VocabParallelHead
-
-# device type -> what quantization= packs weights as
-QUANTIZED: Mapping[str, Mapping[str, type[PackedWeight]]] = {
-    "cpu": {"int8": CpuInt8},
-    "cuda": {"int8": GpuInt8, "fp8": GpuFp8},
-}
-
-
-def weight_class(device: torch.device, dtype: torch.dtype, quantization: str | None) -> type[PackedWeight] | None:
-    """What weights are packed as; None where they stay parameters."""
-    if quantization is not None:
-        return QUANTIZED[device.type][quantization]
-    return CpuFloat if device.type == "cpu" and dtype is torch.float32 else None
 
 
 class WeightPacker:
     """Packs weights of a model's linear layers and its vocabulary matrix, each as soon as it is loaded.
 
     Their parameters move to the meta device, where they keep shape and dtype but no memory: what a checkpoint holds for
-    one goes straight to `pack`. What other modules read too stays as it is, and so do, on a GPU, weights of sizes that
-    its products do not take.
+    one goes straight to `pack`. What other modules read too stays as it is, and so does what no kernel packs.
     """
 
-    def __init__(self, model: nn.Module, packed_as: type[PackedWeight], *, long_inputs: bool = False) -> None:
-        """packed_as: see `weight_class`. long_inputs: whether encoders always read hundreds of tokens."""
-        self._packed_as = packed_as
+    def __init__(
+        self, model: nn.Module, device: str, quantization: str | None = None, *, long_inputs: bool = False
+    ) -> None:
+        """device: type of the one whose kernels are to multiply. long_inputs: whether encoders always read hundreds of
+        tokens.
+        """
+        self._kernel_device, self._quantization = device, quantization
         self._readers: dict[int, list[Reader]] = {}  # by the id of their parameter
         self._devices: dict[int, torch.device] = {}
         layers = [layer for layer in model.modules() if long_inputs and isinstance(layer, EncoderLayer)]
-        self._reads_many = {id(module) for layer in layers for module in layer.modules()}
+        self._of_long_inputs = {id(module) for layer in layers for module in layer.modules()}
         for weight, modules in _weights(model):
             embeds = all(isinstance(module, VocabParallelEmbedding) for module in modules)
-            if not embeds and (issubclass(packed_as, CpuWeight) or not weight.shape[1] % ALIGNED):
+            if not embeds and self._kernel(weight) is not None:
                 empty = _without_memory(weight)
                 for module in modules:
                     module.weight = empty
                 self._readers[id(empty)], self._devices[id(empty)] = modules, weight.device
+
+    def _kernel(self, weight: Tensor) -> Callable[[Tensor], Panels] | None:
+        return PACK.find(
+            device=self._kernel_device, dtype=weight.dtype, inputs=weight.shape[1], quantization=self._quantization
+        )
 
     def pack(self, parameter: Tensor, weight: Tensor) -> None:
         """Set `packed` of the modules that read a parameter.
 
         weight: what it stands for, in any dtype, from a file that may be mapped.
         """
-        modules = self._readers[id(parameter)]
-        many = self._packed_as is CpuFloat and all(id(module) in self._reads_many for module in modules)
-        if not issubclass(self._packed_as, CpuWeight):
+        pack, modules = self._kernel(parameter), self._readers[id(parameter)]
+        assert pack is not None
+        if self._kernel_device != "cpu":  # where kernels read any dtype
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
-        packed = (CpuFloatOfMany if many else self._packed_as)(weight)
+        usual_rows = HUNDREDS if all(id(module) in self._of_long_inputs for module in modules) else 1
+        packed = PackedWeight(pack(weight), weight.shape, usual_rows)
         for module in modules:
             module.packed = packed
 

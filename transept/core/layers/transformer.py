@@ -14,14 +14,18 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
-from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel, Norm, Projection
-from transept.core.kernels.cpu.library import runs_on
+from transept.core.kernels.dispatch import (
+    DECODER_LAYER,
+    DecoderLayerKernel,
+    Norm,
+    Projection,
+    WeightPanels,
+    runs_on,
+)
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
-from transept.core.layers.packed_weights import CpuWeight
 from transept.errors import CheckpointError
 
 
@@ -122,15 +126,15 @@ class DecoderLayer(nn.Module):
     def _kernel(self) -> DecoderLayerKernel | None:
         """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
-        weights = [module.packed for module in self.modules() if isinstance(module, Linear)]
-        if not all(isinstance(weight, CpuWeight) for weight in weights) or self.ffn.activation_name not in ACTIVATIONS:
+        linears = [module for module in self.modules() if isinstance(module, Linear)]
+        if not all(module.packed and isinstance(module.packed.panels, WeightPanels) for module in linears):
             return None
         if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
         query = self.cross_attn.qkv_proj
-        return DecoderLayerKernel(
+        return DECODER_LAYER.only(
             self_norm=_norm(norms[0]),
             qkv=_projection(self.self_attn.qkv_proj),
             self_out=_projection(self.self_attn.out_proj),
@@ -177,9 +181,9 @@ class DecoderLayer(nn.Module):
 
 def _projection(linear: Linear, outputs: int | None = None) -> Projection:
     """Its weight and bias, or those of the first outputs."""
-    assert isinstance(linear.packed, CpuWeight)
-    bias = None if linear.bias is None else linear.bias[:outputs]
-    panels = linear.packed.panels
+    assert linear.packed is not None
+    panels, bias = linear.packed.panels, None if linear.bias is None else linear.bias[:outputs]
+    assert isinstance(panels, WeightPanels)
     return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias)
 
 

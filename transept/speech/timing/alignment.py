@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transept.core.kernels.cpu.speech.alignment import NEIGHBOURS, cheapest_path, medians
+from transept.core.kernels.dispatch import CHEAPEST_PATH, MEDIANS, NEIGHBOURS
 
 
 def alignment_cost(weights: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def median_filter(values: np.ndarray) -> np.ndarray:
     if length <= NEIGHBOURS:
         return values
     padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(NEIGHBOURS, NEIGHBOURS)], mode="reflect")
-    return medians(padded.reshape(-1, length + 2 * NEIGHBOURS)).reshape(values.shape)
+    return MEDIANS.only(padded.reshape(-1, length + 2 * NEIGHBOURS)).reshape(values.shape)
 
 
 def warping_path(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -45,5 +45,5 @@ def warping_path(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cost: [rows, columns], neither 0. Returns the rows and the columns of its cells, from first to last.
     Among equally cheap ways into a cell the one from the left is taken, as in openai-whisper.
     """
-    path = cheapest_path(cost)
+    path = CHEAPEST_PATH.only(cost)
     return path[:, 0], path[:, 1]

@@ -30,7 +30,7 @@ def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
     """
     import torch
 
-    from transept.core.kernels.cpu.speech.recurrence import recur
+    from transept.core.kernels.dispatch import RECURRENCE
 
     network = _load_network()
     cell = network.decoder.rnn
@@ -40,7 +40,7 @@ def speech_probabilities(waveform: Waveform) -> npt.NDArray[np.float32]:
         recurrent = cell.weight_hh.T.contiguous().numpy()
         for frames in _frame_blocks(waveform):
             gates = torch.nn.functional.linear(_features(network, frames), cell.weight_ih, cell.bias_ih + cell.bias_hh)
-            states = torch.from_numpy(recur(gates.numpy(), recurrent, hidden, memory))
+            states = torch.from_numpy(RECURRENCE.only(gates.numpy(), recurrent, hidden, memory))
             probabilities.append(network.decoder.decoder(states.unsqueeze(-1)).flatten().numpy())
     return np.concatenate(probabilities)
 

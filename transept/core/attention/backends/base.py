@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
-from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep
+from transept.core.kernels.dispatch import DecodeStep
 
 
 class AttentionBackend(ABC):

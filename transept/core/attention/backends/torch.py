@@ -4,7 +4,7 @@ The default on CPUs and the reference elsewhere.
 
 Padding sequences into one batch would copy their keys. Where a table's blocks are consecutive, a sequence's keys are a
 view of the cache; elsewhere every run of blocks is read where it lies. On a CPU in float32, sequences with few queries
-go to `transept.core.kernels.cpu.attention.paged_attention` instead, all in one call.
+go to a kernel of ours instead, all in one call.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from torch.nn import functional as F
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.cpu.attention import encoder_attention
-from transept.core.kernels.cpu.attention.paged_attention import (
+from transept.core.kernels.dispatch import (
+    ENCODER_ATTENTION,
     MOST_QUERIES,
     NO_BIAS,
+    PAGED_ATTENTION,
+    DecodeStep,
     DistanceBias,
     PagedWork,
-    attend,
 )
-from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep
-from transept.core.kernels.cpu.library import runs_on
 
 
 @dataclass
@@ -156,7 +155,7 @@ class TorchBackend(AttentionBackend):
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            return _attend_encoder(query, key, value, metadata, scale, bias, rounded=self.quantization == "int8")
+            return _attend_encoder(query, key, value, metadata, scale, bias, self.quantization)
         assert kv_cache is not None
         cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         if attn_type is AttentionType.DECODER:
@@ -208,18 +207,16 @@ def _attend_encoder(
     metadata: AttentionMetadata,
     scale: float,
     bias: AttentionBias | None,
-    *,
-    rounded: bool,
+    quantization: str | None,
 ) -> Tensor:
     out = torch.empty_like(query)
     lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
     masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
     for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
         q, k, v = query[start:end], key[start:end], value[start:end]
-        if mask is None and rounded and encoder_attention.serves(q, rounded=True):
-            encoder_attention.attend(q, k, v, scale, out[start:end], rounded=True)
-        elif mask is None and encoder_attention.serves(q):
-            encoder_attention.attend(q, k, v, scale, out[start:end])
+        attend = ENCODER_ATTENTION.serving(q, rows=len(q), quantization=quantization) if mask is None else None
+        if attend is not None:
+            attend(q, k, v, scale, out[start:end])
         else:
             out[start:end] = _attend(_heads_first(q), _heads_first(k), _heads_first(v), scale, mask)[0]
     return out
@@ -238,7 +235,8 @@ def _attend_decoder(
     #                         |--- in the cache ---|--- this step's queries and keys ---|
     plan, out = metadata.plan, torch.empty_like(query)
     others: Sequence[int] = range(len(metadata.seq_lens))
-    if runs_on(query) and not isinstance(bias, Tensor):
+    attend = PAGED_ATTENTION.serving(query)
+    if attend is not None and not isinstance(bias, Tensor):
         attend(query, cache, plan.self_work, scale, NO_BIAS if bias is None else _last_row(plan, bias, query), out)
         others = plan.long_sequences
     if not others:
@@ -256,12 +254,12 @@ def _attend_decoder(
 
 def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
     plan, out = metadata.plan, torch.empty_like(query)
-    by_kernel = runs_on(query)
-    if by_kernel:
+    attend = PAGED_ATTENTION.serving(query)
+    if attend is not None:
         attend(query, cache, plan.cross_work, scale, NO_BIAS, out)
     by_head = _by_head(cache)
     for i, (start, end) in enumerate(pairwise(metadata.cross_query_start_loc)):
-        if by_kernel and end - start <= MOST_QUERIES:
+        if attend is not None and end - start <= MOST_QUERIES:
             continue
         q, runs = _heads_first(query[start:end]), plan.cross_runs[i]
         if len(runs) == 1:

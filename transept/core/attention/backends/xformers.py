@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.backends.triton import TritonBackend, TritonPlan, write
+from transept.core.attention.backends.triton import TritonBackend, TritonPlan
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
+from transept.core.kernels.dispatch import WRITE_CACHE
 
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
@@ -176,7 +177,7 @@ class XformersBackend(AttentionBackend):
         assert key is not None
         assert value is not None
         assert metadata.slot_mapping is not None
-        write(key, value, kv_cache, metadata.slot_mapping)
+        WRITE_CACHE.only(key, value, kv_cache, metadata.slot_mapping)
         calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if calls.decode is not None:
             out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)

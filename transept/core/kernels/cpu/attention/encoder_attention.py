@@ -12,7 +12,7 @@ import ctypes
 
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Float, Int, Pointer, bind, runs_on
+from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
 FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
 FEWEST_TOKENS_ROUNDED = 256
@@ -31,19 +31,21 @@ class _Sequence(ctypes.Structure):
     )
 
 
-def serves(query: Tensor, *, rounded: bool = False) -> bool:
-    """Whether it computes the attention of such queries, [tokens, heads, dim] of one sequence, and gains by it."""
-    if not runs_on(query):
-        return False
-    return FEWEST_TOKENS_ROUNDED <= len(query) <= MOST_TOKENS_ROUNDED if rounded else len(query) >= FEWEST_TOKENS
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, *, rounded: bool = False) -> None:
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
     """Write the attention of one sequence to out, which is contiguous.
 
-    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU; see `serves`.
-    Raises IndexError for other shapes.
+    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU. Raises IndexError
+    for other shapes.
     """
+    _attend_sequence(query, key, value, scale, out, rounded=False)
+
+
+def attend_rounded(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+    """The same, with numbers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""
+    _attend_sequence(query, key, value, scale, out, rounded=True)
+
+
+def _attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, *, rounded: bool) -> None:
     tokens, heads, dim = query.shape
     expected = (tokens, key.shape[1], dim)
     fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()

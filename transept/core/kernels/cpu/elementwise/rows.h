@@ -5,7 +5,7 @@
 
 namespace transept {
 
-enum Activation : int64_t { GELU, GELU_TANH, RELU, SILU, TANH };  // as in rows.py
+enum Activation : int64_t { GELU, GELU_TANH, RELU, SILU, TANH };  // as in kernels/activations.py
 
 // Apply an activation to x + bias in place. x: [rows, columns], bias: [columns] or null.
 void activate(float* x, int64_t rows, int64_t columns, const float* bias, Activation activation);

@@ -1,23 +1,13 @@
-"""Activations by the kernels, and the ones that they know."""
+"""Activations of rows, in place. Called by the feed-forward network."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.library import Int, Pointer, bind
 
 _activate = bind("transept_activate", Pointer, Int, Int, Pointer, Int)
-
-# config.json's name -> its number in elementwise/rows.h
-ACTIVATIONS = {
-    "gelu": 0,
-    "gelu_new": 1,
-    "gelu_pytorch_tanh": 1,
-    "relu": 2,
-    "silu": 3,
-    "swish": 3,
-    "tanh": 4,
-}
 
 
 def activate(x: Tensor, bias: Tensor | None, activation: str) -> None:
@@ -29,4 +19,4 @@ def activate(x: Tensor, bias: Tensor | None, activation: str) -> None:
     if x.dim() != 2 or not x.is_contiguous() or (bias is not None and bias.shape != x.shape[1:]):
         raise IndexError(f"rows of {[*x.shape]} take no bias of {None if bias is None else [*bias.shape]}")
     biases = None if bias is None else bias.contiguous()
-    _activate(x.data_ptr(), *x.shape, None if biases is None else biases.data_ptr(), ACTIVATIONS[activation])
+    _activate(x.data_ptr(), *x.shape, None if biases is None else biases.data_ptr(), ACTIVATIONS[activation].number)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.attention.kv_cache import KVCache
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
-from transept.core.kernels.cpu.elementwise.rows import ACTIVATIONS
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
@@ -146,7 +146,7 @@ class DecoderLayerKernel:
         self._kept = [_contiguous(part) for part in parts]  # what the kernel reads
         self._struct = _LayerStruct(
             *(_pair(part) for part in self._kept),
-            *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation]),
+            *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation].number),
         )
 
     def __call__(self, x: Tensor, cache: Tensor, step: DecodeStep) -> Tensor:

@@ -21,7 +21,7 @@ constexpr int DEPTH = 32;                         // bfloat16 of a row of a tile
 constexpr int TILE = TILE_SIDE * DEPTH;           // bfloat16 of a tile
 constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 of a float32, and of a float16
 constexpr int PASS_STEPS = 16;                    // of DEPTH inputs, after which the sums so far are stored
-constexpr int PIECE_ROWS = 384, PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
+constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
 constexpr int BYTES_DEEP = 64;                    // int8 of a row of a tile
 constexpr int INT8_PIECE_ROWS = 512, INT8_PIECE_PANELS = 4;
 
@@ -239,7 +239,6 @@ void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
 
 }  // namespace
 
-bool amx_serves_floats(int64_t num_inputs) { return num_inputs > 0 && num_inputs % DEPTH == 0; }
 bool amx_serves_int8(int64_t depth) { return depth > 0 && depth % BYTES_DEEP == 0; }
 
 void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
@@ -247,7 +246,7 @@ void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, co
   float* padded = scratch<Use::PADDED_BIAS, float>(panels * PANEL);
   std::fill_n(padded, panels * PANEL, 0.0f);
   if (bias) std::copy(bias, bias + weight.num_outputs, padded);
-  for_amx_pieces<PIECE_ROWS, PIECE_PANELS>(
+  for_amx_pieces<FLOAT_PIECE_ROWS, FLOAT_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_float_piece(x, weight, padded, out, row, stop_row, panel, stop_panel);
       });
@@ -272,7 +271,6 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
 
 #else
 
-bool amx_serves_floats(int64_t) { return false; }
 bool amx_serves_int8(int64_t) { return false; }
 void float_product_by_amx(const float*, int64_t, const Weight&, const float*, float*) { std::abort(); }
 void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const float*, float*) {

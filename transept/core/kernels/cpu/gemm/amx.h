@@ -7,8 +7,7 @@
 
 namespace transept {
 
-// Whether this library, on this processor and system, has products by AMX for weights of so many inputs.
-bool amx_serves_floats(int64_t num_inputs);  // of float16
+// Whether this library, on this processor and system, has products by AMX for weights in int8 of so many inputs.
 bool amx_serves_int8(int64_t depth);
 
 // Write (rounded * steps) @ weight.T + bias to out; the sums are the integers of integer_tile.h.

@@ -2,27 +2,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <memory>
 
 #include "../export.h"
 #include "../parallel.h"
 #include "../simd.h"
+#include "rounding.h"
 #include "weight.h"
 
 namespace transept {
 namespace {
 
 constexpr int LARGEST = 127;
+constexpr int ROUNDED_INPUTS = 64;  // that are rounded at a time, of all outputs of a panel
 
-
-// Rows of numbers as float32; those of float16 are widened a row at a time.
-const float* row_as_floats(const float* row, int64_t, float*) { return row; }
-const float* row_as_floats(const Half* row, int64_t size, float* room) {
-  int64_t i = 0;
-  for (; i + LANES <= size; i += LANES) store(room + i, load(row + i));
-  for (; i < size; i++) room[i] = load_one(row + i);
-  return room;
-}
+typedef int8_t Bytes __attribute__((vector_size(LANES)));
 
 // Into [panels, in, PANEL], all numbers of one size. Returns whether each of them is what it was.
 template <class From, class To>
@@ -76,27 +69,62 @@ bool pack_floats(const From* weight, int64_t num_out, int64_t num_in, To* values
   return same;
 }
 
+// The largest of some numbers without their signs; NaN is no number.
+template <class From>
+float largest(const From* numbers, int64_t size) {
+  Floats tops = {};
+  const int64_t whole = size / LANES * LANES;
+  for (int64_t i = 0; i < whole; i += LANES) {
+    tops = maximum(bits_as<Floats>(bits_as<Ints>(load(numbers + i)) & 0x7fffffff), tops);
+  }
+  float top = highest(tops);
+  for (int64_t i = whole; i < size; i++) top = std::max(top, std::fabs(load_one(numbers + i)));
+  return top;
+}
+
+// The integers nearest to numbers / step; of NaN, 0.
+INLINE Bytes rounded(Floats numbers, float step) {
+  Floats steps = numbers / broadcast(step);
+  steps = select(steps == steps, steps, Floats{}) + broadcast(TO_INTEGER);
+  return __builtin_convertvector(bits_as<Ints>(steps), Bytes);
+}
+
+template <class From>
+void round_to_int8(const From* numbers, int64_t size, float step, int8_t* out) {
+  int64_t i = 0;
+  for (; i + LANES <= size; i += LANES) {
+    const Bytes bytes = rounded(load(numbers + i), step);
+    memcpy(out + i, &bytes, LANES);
+  }
+  for (; i < size; i++) out[i] = rounded(broadcast(load_one(numbers + i)), step)[0];
+}
+
+// Into [pairs, PANEL, 2], with zeros for what the panel or the last pair lacks.
+template <class From>
+void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int8_t* panel, float* scales) {
+  for (int64_t output = 0; output < PANEL; output++) {
+    scales[output] = output < outputs ? largest(weight + output * num_in, num_in) / LARGEST : 0;
+  }
+  for (int64_t first = 0; first < num_in; first += ROUNDED_INPUTS) {
+    const int64_t count = std::min<int64_t>(ROUNDED_INPUTS, num_in - first);
+    int8_t block[PANEL][ROUNDED_INPUTS] = {};
+    for (int64_t output = 0; output < outputs; output++) {
+      const float step = std::max(scales[output], 1.17549435e-38f);  // the smallest normal number
+      round_to_int8(weight + output * num_in + first, count, step, block[output]);
+    }
+    int8_t* to = panel + first * PANEL;
+    for (int64_t pair = 0; pair < count + count % 2; pair += 2) {
+      for (int64_t output = 0; output < PANEL; output++, to += 2) memcpy(to, block[output] + pair, 2);
+    }
+  }
+}
+
 template <class From>
 void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int8_t* values, float* scales) {
   const int64_t depth = num_in + num_in % 2;
   parallel_for((num_out + PANEL - 1) / PANEL, [&](int64_t panel) {
-    std::unique_ptr<float[]> room(new float[num_in]);
-    int8_t* packed = values + panel * depth * PANEL;
-    for (int64_t i = 0; i < PANEL; i++) {
-      const int64_t output = panel * PANEL + i;
-      float& scale = scales[output] = 0;
-      if (output < num_out) {
-        const float* row = row_as_floats(weight + output * num_in, num_in, room.get());
-        float top = 0;
-        for (int64_t k = 0; k < num_in; k++) top = std::max(top, std::fabs(row[k]));
-        scale = top / LARGEST;
-        const float step = std::max(scale, 1.17549435e-38f);  // the smallest normal number
-        for (int64_t k = 0; k < num_in; k++) {
-          packed[k / 2 * 2 * PANEL + 2 * i + k % 2] = (int8_t)std::nearbyintf(row[k] / step);
-        }
-      }
-      for (int64_t k = output < num_out ? num_in : 0; k < depth; k++) packed[k / 2 * 2 * PANEL + 2 * i + k % 2] = 0;
-    }
+    const int64_t first = panel * PANEL, outputs = std::min<int64_t>(PANEL, num_out - first);
+    pack_int8_panel(weight + first * num_in, outputs, num_in, values + panel * depth * PANEL, scales + first);
   });
 }
 

@@ -37,6 +37,8 @@ class WeightPanels:
     address: of what a kernel reads.
     """
 
+    device, alignment, x_dtype = "cpu", PANEL, torch.float32
+
     def __init__(self, values: Tensor, scales: Tensor | None, num_outputs: int, num_inputs: int) -> None:
         self.values, self.scales = values, scales
         self.num_outputs, self.num_inputs = num_outputs, num_inputs
@@ -83,7 +85,7 @@ class WeightPanels:
 
 
 def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanels:
-    """Pack a weight [out, in] of float32 or float16, in one reading.
+    """Pack a weight [out, in] of any floating dtype, in one reading.
 
     dtype: float32 or float16; by default float16 where that loses nothing and is read as fast. Raises ValueError where
     float16 is asked for and loses something.
@@ -97,7 +99,7 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanel
 
 
 def pack_int8(weight: Tensor) -> WeightPanels:
-    """Round a weight [out, in] of float32 or float16, each output by its largest number."""
+    """Round a weight [out, in] of any floating dtype, each output by its largest number."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
     panels = -(-num_out // PANEL)

@@ -19,8 +19,6 @@ EXPORT void transept_product(const float* x, int64_t rows, const transept::Weigh
   transept::product(x, rows, *weight, bias, out);
 }
 
-EXPORT int64_t transept_amx_serves_floats(int64_t num_inputs) { return transept::amx_serves_floats(num_inputs); }
-
 EXPORT void transept_float_product_by_amx(const float* x, int64_t rows, const transept::Weight* weight,
                                             const float* bias, float* out) {
   transept::float_product_by_amx(x, rows, *weight, bias, out);

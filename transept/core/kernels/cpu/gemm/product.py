@@ -12,7 +12,6 @@ from transept.core.kernels.cpu.library import Int, Pointer, bind
 
 _product = bind("transept_product", Pointer, Int, Pointer, Pointer, Pointer)
 _product_by_amx = bind("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Pointer)
-_amx_serves_floats = bind("transept_amx_serves_floats", Int, returns=Int)
 
 
 def product(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
@@ -24,13 +23,8 @@ def product(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
 
 
 def product_by_amx(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
-    """The same by AMX, for weights that it serves; faster for hundreds of rows, slower for few."""
+    """The same by AMX, for weights in float16 of a multiple of 32 inputs. Faster for hundreds of rows, else slower."""
     return _run(_product_by_amx, x, weight, bias)
-
-
-def amx_serves(weight: WeightPanels) -> bool:
-    """Whether this processor has AMX and a product by it for such a weight."""
-    return weight.dtype is torch.float16 and bool(_amx_serves_floats(weight.num_inputs))
 
 
 def _run(kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:

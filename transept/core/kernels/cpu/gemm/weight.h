@@ -20,7 +20,7 @@ struct Weight {
 // of a row is the same to the last bit whatever rows are beside it.
 void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
 
-// The same by AMX, for hundreds of rows: see amx.h for which weights.
+// The same by AMX, for hundreds of rows: for weights in float16 of a multiple of 32 inputs, on processors that have it.
 void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
 
 }  // namespace transept

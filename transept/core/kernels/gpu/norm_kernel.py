@@ -1,4 +1,4 @@
-"""The Triton kernel of `transept.core.layers.norm`: two sublayers' sum and its norm, read and written once."""
+"""The Triton kernel of two sublayers' sum and its norm, read and written once. Launched by `gpu/norm.py`."""
 
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
-"""Triton kernels of attention over flattened sequences, with keys in a row or in a paged cache, and what fills that.
+"""Triton kernels of attention over flattened sequences, with keys in a row or in a paged cache.
 
-Called by `transept.core.attention.backends.triton`. Sums and the softmax are float32 whatever the inputs are. What
+Launched by `transept.core.kernels.gpu.attention`. Sums and the softmax are float32 whatever the inputs are. What
 comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key. A key whose bias is
 minus infinity has no weight; a query that sees none gets zeros.
 
@@ -12,54 +12,14 @@ last positions.
 import triton
 import triton.language as tl
 
-PIECE = 512  # keys that one program of attend_pieces reads
-PIECE_KEYS = 32  # of them that it reads at a time
-QUERIES = 64  # of a tile in attend_tiles
-WRITE_ROWS, WRITE_COLUMNS = 4, 512  # of keys and values that one program of write_rows copies
 LOG2_E = tl.constexpr(1.4426950408889634)  # exp(x) is exp2(x · LOG2_E), which is one instruction
 LOWEST = tl.constexpr(-1e38)  # below every score, and finite: its difference to itself is a number
-
-NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2
 
 # What would be compiled anew for some of its values, in the midst of serving, and is as fast in general.
 ANY = {
     "do_not_specialize": ["table_row", "num_pieces"],
     "do_not_specialize_on_alignment": ["pairs", "tiles", "query_start", "lengths", "tables"],
 }
-
-
-@triton.jit(do_not_specialize=["num_tokens"])
-def write_rows(
-    key,
-    value,
-    keys,
-    values,
-    slots,
-    num_tokens,
-    key_row,
-    value_row,
-    size,
-    LARGEST: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    """Copy rows of `size` numbers into slots of the cache; the grid is (pieces of ROWS tokens, pieces of COLUMNS).
-
-    slots: int64 [tokens]. keys, values: of the cache, [slots, size]. LARGEST: beyond which numbers are cut, or 0.
-    """
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    real = rows < num_tokens
-    mask = real[:, None] & (columns < size)[None, :]
-    targets = tl.load(slots + rows, mask=real, other=0)[:, None] * size + columns[None, :]
-    rows = rows.to(tl.int64)[:, None]
-    k = tl.load(key + rows * key_row + columns[None, :], mask=mask)
-    v = tl.load(value + rows * value_row + columns[None, :], mask=mask)
-    if LARGEST > 0:
-        k = tl.minimum(tl.maximum(k.to(tl.float32), -LARGEST), LARGEST)
-        v = tl.minimum(tl.maximum(v.to(tl.float32), -LARGEST), LARGEST)
-    tl.store(keys + targets, k.to(keys.dtype.element_ty), mask=mask)
-    tl.store(values + targets, v.to(values.dtype.element_ty), mask=mask)
 
 
 @triton.jit

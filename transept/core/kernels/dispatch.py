@@ -1,0 +1,240 @@
+"""The one table of kernels: operation, device, dtype, rows and instruction set -> kernel. Start here.
+
+Each Operation below lists its kernels, best first, with the conditions under which each serves. Whoever needs one asks
+its operation, `find` with what is known beforehand or `serving` with a tensor, and takes PyTorch's operators where no
+kernel serves; nothing outside this folder imports a kernel from elsewhere. `runs` names what is compiled: functions of
+the C++ in `cpu/`, which `cpu/library.py` loads for the processor's instruction set, and Triton's in `gpu/`.
+
+Importing this starts no thread and imports no Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from transept.core.kernels.activations import ACTIVATIONS as ACTIVATIONS
+from transept.core.kernels.cpu.attention import encoder_attention, paged_attention
+from transept.core.kernels.cpu.attention.paged_attention import MOST_QUERIES as MOST_QUERIES
+from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS as NO_BIAS
+from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as DistanceBias
+from transept.core.kernels.cpu.attention.paged_attention import PagedWork as PagedWork
+from transept.core.kernels.cpu.elementwise import argmax, rows, uniform
+from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as DecoderLayerKernel
+from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeStep
+from transept.core.kernels.cpu.fused.decoder_layer import Norm as Norm
+from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projection
+from transept.core.kernels.cpu.gemm import panels, product
+from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
+from transept.core.kernels.cpu.library import LEVELS, level
+from transept.core.kernels.cpu.library import reads_float16 as reads_float16
+from transept.core.kernels.cpu.library import runs_on as runs_on
+from transept.core.kernels.cpu.library import share_num_threads as share_num_threads
+from transept.core.kernels.cpu.speech import alignment, recurrence
+from transept.core.kernels.cpu.speech.alignment import NEIGHBOURS as NEIGHBOURS
+from transept.core.kernels.gpu import attention as gpu_attention
+from transept.core.kernels.gpu import kv_cache as gpu_kv_cache
+from transept.core.kernels.gpu import norm as gpu_norm
+from transept.core.kernels.gpu import rounded_weights
+from transept.core.kernels.gpu.attention import QUERIES as QUERIES
+from transept.core.kernels.gpu.attention import Work as Work
+from transept.core.kernels.gpu.attention import in_interpreter as in_interpreter
+
+FunctionT = TypeVar("FunctionT", covariant=True)
+
+FLOAT32 = (torch.float32,)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+ANY_NUMBER = range(1, 1 << 62)
+HUNDREDS = 256  # rows or tokens at least, of what reads sound: for a choice that is made before they are known
+
+
+@dataclass(frozen=True)
+class Kernel(Generic[FunctionT]):
+    """A row of the table.
+
+    function: what is called. runs: what that runs of compiled code. device: whose tensors it takes. dtypes: of them.
+    weights: of packed weights, where it reads any. rows: of a call: rows of a product, queries or tokens of a sequence.
+    inputs: of which a weight must have a multiple. quantization: of the engine that it is for. level: the lowest
+    instruction set that has it.
+    """
+
+    function: FunctionT
+    runs: tuple[str, ...] = ()
+    device: str = "cpu"
+    dtypes: tuple[torch.dtype, ...] = FLOAT32
+    weights: tuple[torch.dtype, ...] = ()
+    rows: range = ANY_NUMBER
+    inputs: int = 1
+    quantization: str | None = None
+    level: str = LEVELS[0]
+
+
+class Operation(Generic[FunctionT]):
+    """What several kernels compute, each under other conditions."""
+
+    def __init__(self, name: str, *kernels: Kernel[FunctionT]) -> None:
+        self.name, self.kernels = name, kernels
+
+    def find(
+        self,
+        *,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        weights: torch.dtype | None = None,
+        rows: int = 1,
+        inputs: int = 0,
+        quantization: str | None = None,
+    ) -> FunctionT | None:
+        """The first kernel that serves, or None."""
+        for kernel in self.kernels:
+            if (
+                kernel.device == device
+                and dtype in kernel.dtypes
+                and (weights is None or weights in kernel.weights)
+                and rows in kernel.rows
+                and inputs % kernel.inputs == 0
+                and kernel.quantization in (None, quantization)
+                and (kernel.level == LEVELS[0] or LEVELS.index(kernel.level) <= LEVELS.index(level()))
+            ):
+                return kernel.function
+        return None
+
+    def serving(self, x: Tensor, *, rows: int = 1, quantization: str | None = None) -> FunctionT | None:
+        """The first kernel that serves for a tensor, or None; none computes gradients."""
+        if x.requires_grad:
+            return None
+        return self.find(device=x.device.type, dtype=x.dtype, rows=rows, quantization=quantization)
+
+    @property
+    def only(self) -> FunctionT:
+        """The kernel of an operation that has one."""
+        (kernel,) = self.kernels
+        return kernel.function
+
+
+class Panels(Protocol):
+    """A weight [out, in] in the order of kernels for a type of device.
+
+    alignment: of outputs that begin a part. x_dtype: of activations.
+    """
+
+    device: str
+    alignment: int
+    x_dtype: torch.dtype
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the numbers."""
+
+    def outputs(self, first: int, stop: int) -> Any:
+        """Some of the outputs, the first of which is a multiple of `alignment`."""
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Some rows of the weight, [indices, in] in the dtype of activations."""
+
+
+# Weights. A weight is packed once, as it is loaded; without a kernel it stays a parameter.
+
+PACK: Operation[Callable[[Tensor], Panels]] = Operation(
+    "pack a weight",
+    Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
+    Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
+    Kernel(
+        rounded_weights.round_to_int8,
+        device="cuda",
+        dtypes=FLOATS,
+        inputs=rounded_weights.ALIGNED,
+        quantization="int8",
+    ),
+    Kernel(
+        rounded_weights.round_to_fp8,
+        device="cuda",
+        dtypes=FLOATS,
+        inputs=rounded_weights.ALIGNED,
+        quantization="fp8",
+    ),
+)
+
+# The choice is made for a weight, not for a call, so that a row comes out the same whatever is beside it. In int8
+# `transept_product` takes AMX by itself, for many rows: its sums are integers, the same either way.
+PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
+    "x @ weight.T + bias",
+    Kernel(
+        product.product_by_amx,
+        ("transept_float_product_by_amx",),
+        weights=(torch.float16,),
+        rows=range(HUNDREDS, ANY_NUMBER.stop),
+        inputs=32,
+        level="amx",
+    ),
+    Kernel(product.product, ("transept_product",), weights=(torch.float32, torch.float16, torch.int8)),
+    Kernel(rounded_weights.int8_product, device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
+    Kernel(rounded_weights.fp8_product, device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
+)
+
+# Layers.
+
+DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
+    "a decoder layer whose sequences have a token each",
+    Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=(torch.float32, torch.float16, torch.int8)),
+)
+ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
+NORM = Operation(
+    "a sum and its norm",
+    Kernel(gpu_norm.sum_and_norm, ("sum_and_norm",), device="cuda", dtypes=FLOATS),
+)
+
+# Attention. Rows are queries of a sequence.
+
+PAGED_ATTENTION = Operation(
+    "attention of few queries over the paged cache",
+    Kernel(paged_attention.attend, ("transept_attend_paged",), rows=range(1, paged_attention.MOST_QUERIES + 1)),
+)
+ENCODER_ATTENTION = Operation(
+    "attention of a sequence over itself, without a bias",
+    Kernel(
+        encoder_attention.attend_rounded,
+        ("transept_attend_sequence",),
+        rows=range(encoder_attention.FEWEST_TOKENS_ROUNDED, encoder_attention.MOST_TOKENS_ROUNDED + 1),
+        quantization="int8",
+    ),
+    Kernel(
+        encoder_attention.attend,
+        ("transept_attend_sequence",),
+        rows=range(encoder_attention.FEWEST_TOKENS, ANY_NUMBER.stop),
+    ),
+)
+GPU_ATTENTION = Operation(
+    "attention of flattened sequences, over themselves or the paged cache",
+    Kernel(gpu_attention.attend, ("attend_tiles", "attend_pieces", "join_pieces"), device="cuda", dtypes=FLOATS),
+)
+WRITE_CACHE = Operation(  # a CPU's cache is written by DECODER_LAYER, or by PyTorch
+    "keys and values into the paged cache",
+    Kernel(gpu_kv_cache.write, ("write_rows",), device="cuda", dtypes=FLOATS),
+)
+
+# Logits.
+
+ARGMAX = Operation(
+    "the highest logit of each row, and its log probability", Kernel(argmax.argmax, ("transept_argmax",))
+)
+UNIFORM = Operation("random numbers of a key and a place", Kernel(uniform.uniform, ("transept_uniform",)))
+
+# Speech.
+
+MEDIANS = Operation("medians along rows", Kernel(alignment.medians, ("transept_medians_of_seven",)))
+CHEAPEST_PATH = Operation(
+    "the cheapest path through a matrix",
+    Kernel(alignment.cheapest_path, ("transept_cheapest_path",), dtypes=(torch.float64,)),
+)
+RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.recur, ("transept_recur",)))
+
+OPERATIONS: tuple[Operation[Any], ...] = (
+    *(PACK, PRODUCT, DECODER_LAYER, ACTIVATE, NORM),
+    *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_CACHE),
+    *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
+)

@@ -1,0 +1,1 @@
+"""Kernels for GPUs, written in Triton, which is imported when the first of them runs."""

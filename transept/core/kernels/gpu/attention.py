@@ -1,0 +1,116 @@
+"""Attention on a GPU: how many programs of which kernels a kind of attention takes. Called by the `triton` backend."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+QUERIES = 64  # of a tile in attend_tiles
+PIECE = 512  # keys that one program of attend_pieces reads
+PIECE_KEYS = 32  # of them that it reads at a time
+NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2  # forms of bias
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the kernels do in one kind of attention, for every layer of a step. All tensors are int32.
+
+    query_start: [sequences + 1]. lengths: [sequences], of keys. tables: [sequences, most blocks], None where keys lie
+    in rows as queries do. pairs: [queries, 2], row and sequence of each query of a sequence with few of them. tiles:
+    [tiles, 2], sequence and first query of each tile of the others. most_keys: of a sequence in pairs.
+    """
+
+    query_start: Tensor
+    lengths: Tensor
+    tables: Tensor | None
+    pairs: Tensor
+    tiles: Tensor
+    most_keys: int
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    work: Work,
+    block_size: int,
+    scale: float,
+    bias: Tensor | None,
+    *,
+    causal: bool,
+    out: Tensor,
+) -> None:
+    """Write attention's output, [rows, heads, dim]. keys, values: [rows or slots, kv_heads, dim]."""
+    from transept.core.kernels.gpu import attention_kernels as kernels
+
+    heads, dim = query.shape[1:]
+    query, keys, values = (each if each.stride(-1) == 1 else each.contiguous() for each in (query, keys, values))
+    form = NO_BIAS if bias is None else BY_DISTANCE if bias.dim() == 2 else DENSE
+    if bias is not None and bias.stride(-1) != 1:
+        bias = bias.contiguous()
+    tables = work.lengths if work.tables is None else work.tables  # read by no program where keys lie in rows
+    strides = [stride for each in (query, keys, values, out) for stride in each.stride()[:2]]
+    strides.append(tables.stride(0))
+    strides += [0, 0] if bias is None else [bias.stride(0), bias.stride(1) if bias.dim() == 3 else 0]
+    constants = {
+        "GROUP": heads // keys.shape[1],
+        "DIM": dim,
+        "PADDED_DIM": max(16, 1 << (dim - 1).bit_length()),
+        "BLOCK_SIZE": block_size,
+        "BIAS": form,
+        "FARTHEST": bias.shape[1] // 2 if bias is not None and form == BY_DISTANCE else 0,
+    }
+    biases = query if bias is None else bias
+    wide = constants["PADDED_DIM"] > 128
+    if len(work.tiles):
+        keys_at_a_time, warps = _tile(query.dtype, constants["PADDED_DIM"])
+        kernels.attend_tiles[len(work.tiles), heads](
+            *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
+            *strides,
+            scale,
+            **constants,
+            QUERIES=QUERIES,
+            KEYS=keys_at_a_time,
+            PAGED=work.tables is not None,
+            CAUSAL=causal,
+            UPCAST=in_interpreter() and query.dtype is torch.bfloat16,  # whose product is wrong there
+            num_warps=warps,
+            num_stages=2,
+        )
+    if len(work.pairs):
+        pieces = -(-work.most_keys // PIECE)
+        shape = (len(work.pairs), heads, pieces if pieces > 1 else 0)
+        sums = torch.empty(*shape, dim, dtype=torch.float32, device=query.device)
+        tops = torch.empty(*shape, 2, dtype=torch.float32, device=query.device)
+        kernels.attend_pieces[heads, len(work.pairs), pieces](
+            *(query, keys, values, out, sums, tops, work.pairs, work.lengths, tables, biases),
+            *strides,
+            scale,
+            **constants,
+            PIECE=PIECE,
+            KEYS=PIECE_KEYS,
+            WHOLE=pieces == 1,
+            num_warps=8 if wide else 4,
+        )
+        if pieces > 1:
+            padded = {name: constants[name] for name in ("DIM", "PADDED_DIM")}
+            kernels.join_pieces[len(work.pairs), heads](
+                *(sums, tops, out, work.pairs, work.lengths, *out.stride()[:2], pieces), **padded, PIECE=PIECE
+            )
+
+
+def in_interpreter() -> bool:
+    """Whether Triton's kernels run in its interpreter, on tensors of any device."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _tile(dtype: torch.dtype, padded_dim: int) -> tuple[int, int]:
+    """How many keys a tile of attend_tiles has and how many warps compute it, so that a GPU's registers hold it.
+
+    float32 is multiplied without tensor cores, for which each thread needs whole rows there.
+    """
+    keys, warps = 64 if padded_dim <= 64 else 32, 4 if padded_dim <= 128 else 8
+    return (keys // 2, warps * 2) if dtype is torch.float32 else (keys, warps)

@@ -1,0 +1,103 @@
+"""Weights in 8 bits on a GPU, and PyTorch's own products with them, for which activations are rounded to 8 bits, too.
+
+Each row is rounded by its largest number, and has a scale.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+ALIGNED = 16  # sizes of a weight that fp8 products are made for
+FEWEST_ROWS = 32  # of a product in int8, which takes more than 16; fewer are filled up
+LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: torch.finfo(torch.float8_e4m3fn).max}
+
+
+class RoundedRows:
+    """A weight [out, in] as the products read it.
+
+    values: int8 or fp8 [rows, in], out filled up with zeros to a multiple of ALIGNED. scales: float32 [rows]. dtype: of
+    the values; x_dtype: of activations.
+    """
+
+    device, alignment = "cuda", ALIGNED
+
+    def __init__(self, values: Tensor, scales: Tensor, num_outputs: int, x_dtype: torch.dtype) -> None:
+        self.values, self.scales, self.num_outputs, self.x_dtype = values, scales, num_outputs, x_dtype
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+        return self.values.dtype
+
+    @property
+    def num_inputs(self) -> int:
+        """Of the weight."""
+        return self.values.shape[1]
+
+    def outputs(self, first: int, stop: int) -> RoundedRows:
+        """Some of the outputs, from a multiple of ALIGNED on, in the same memory."""
+        chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
+        return RoundedRows(self.values[chosen], self.scales[chosen], stop - first, self.x_dtype)
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Some rows of the weight, [indices, in] in the dtype of activations."""
+        values = self.values.view(torch.uint8)[indices].view(self.dtype)  # not every PyTorch copies fp8 by index
+        return (values.float() * self.scales[indices][:, None]).to(self.x_dtype)
+
+
+def round_to_int8(weight: Tensor) -> RoundedRows:
+    """weight: [out, in] in the dtype of activations."""
+    return _rounded_rows(weight, torch.int8)
+
+
+def round_to_fp8(weight: Tensor) -> RoundedRows:
+    """weight: [out, in] in the dtype of activations."""
+    return _rounded_rows(weight, torch.float8_e4m3fn)
+
+
+def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
+    """``x @ weight.T + bias``, [rows, out] in x's dtype; the sums are integers."""
+    num_rows, (rounded, x_scales) = len(x), _rounded(x, torch.int8)
+    if num_rows < FEWEST_ROWS:
+        rounded = torch.cat([rounded, rounded.new_zeros(FEWEST_ROWS - num_rows, x.shape[1])])
+    sums = torch._int_mm(rounded, weight.values.t())[:num_rows].float()
+    return _finished(sums * x_scales[:, None] * weight.scales, x, weight, bias)
+
+
+def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
+    """The same in fp8 (e4m3), whose results are bfloat16."""
+    rounded, x_scales = _rounded(x, torch.float8_e4m3fn)
+    product = torch._scaled_mm(
+        rounded,
+        weight.values.t(),
+        scale_a=x_scales[:, None],
+        scale_b=weight.scales[None],
+        out_dtype=torch.bfloat16,
+    )
+    return _finished(product, x, weight, bias)
+
+
+def _finished(product: Tensor, x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
+    product = product[:, : weight.num_outputs]
+    if bias is not None:
+        product = product + bias
+    return product.to(x.dtype).contiguous()
+
+
+def _rounded_rows(weight: Tensor, dtype: torch.dtype) -> RoundedRows:
+    num_out, num_in = weight.shape
+    filled = torch.zeros(-(-num_out // ALIGNED) * ALIGNED, num_in, device=weight.device)
+    filled[:num_out] = weight.detach()
+    return RoundedRows(*_rounded(filled, dtype), num_out, weight.dtype)
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Each row by its largest number: values like x in 8 bits, and float32 [rows] scales."""
+    largest = LARGEST[dtype]
+    scales = x.abs().amax(1).float() / largest
+    steps = scales.clamp(min=torch.finfo(torch.float32).tiny)
+    scaled = x.float() / steps[:, None]
+    if dtype is torch.int8:
+        scaled = scaled.round_()
+    return scaled.clamp_(-largest, largest).to(dtype), steps
