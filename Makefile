@@ -67,6 +67,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.whisper
 	$(BIN)/python -m benchmarks.text
 	$(BIN)/python -m benchmarks.transcription
+	$(BIN)/python -m benchmarks.startup
 
 # torch first and by itself, so that nothing else asks for another build of it.
 $(VENV)/.torch: constraints.txt
