@@ -11,8 +11,10 @@ from transformers import BartConfig, BartForConditionalGeneration
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.kernels.dispatch import PACK
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear, QKVParallelLinear, StackedParameter
+from transept.core.layers.packing import WeightPacker
 from transept.core.parallel_group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
@@ -142,9 +144,10 @@ PLAIN = WeightMap(
 )
 
 
-def problems(tmp_path, state, model=None, weight_map=PLAIN):
+def problems(tmp_path, state, model=None, weight_map=PLAIN, packs=False):
+    model = model or Tower()
     with pytest.raises(CheckpointError) as caught:
-        load_weights(model or Tower(), save(tmp_path, state), weight_map)
+        load_weights(model, save(tmp_path, state), weight_map, WeightPacker(model, "cpu") if packs else None)
     first, *rest = str(caught.value).splitlines()
     assert first == f'the weights in "{tmp_path}" do not fit Tower:'
     return [line.strip() for line in rest]
@@ -159,7 +162,8 @@ def test_zeros_where_the_checkpoint_holds_none(tmp_path):
     assert torch.equal(model.qkv_proj.bias[16:32], bias)
 
 
-def test_everything_that_does_not_fit_is_told_at_once(tmp_path):
+@pytest.mark.parametrize("packs", [False, True])
+def test_everything_that_does_not_fit_is_told_at_once(tmp_path, packs):
     state = {name: tensor for name, tensor in GOOD.items() if name not in ("v.weight", "v.bias", "positions")}
     state |= {
         "k.weight": torch.zeros(16, 8),
@@ -169,7 +173,7 @@ def test_everything_that_does_not_fit_is_told_at_once(tmp_path):
         "again.out_proj.weight": torch.zeros(16, 16),
         "lm_head.weight": torch.zeros(99, 16),
     }
-    assert problems(tmp_path, state) == [
+    assert problems(tmp_path, state, packs=packs) == [
         "3 missing from the checkpoint:",
         "positions",
         "qkv_proj.weight#v",
@@ -200,6 +204,39 @@ def test_untied_head(tmp_path):
     load_weights(model, save(tmp_path, {**GOOD, "lm_head.weight": head}), PLAIN)
     assert torch.equal(model.lm_head.weight, head)
     assert problems(tmp_path, GOOD, Tower(tied=False)) == ["1 missing from the checkpoint:", "lm_head.weight"]
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+@pytest.mark.parametrize("head", ["shared", "tied copy", "its own"])
+def test_weights_are_packed_as_they_lie(tmp_path, quantization, head):
+    """In every dtype, with parts in any order: as if they had been converted, copied to their places and packed."""
+    dtypes = {"k.weight": torch.bfloat16, "v.weight": torch.float32}
+    state = {name: tensor.to(dtypes.get(name, torch.float16)) for name, tensor in GOOD.items()}
+    if head == "tied copy":
+        state["lm_head.weight"] = state["embed_tokens.weight"].float()
+    elif head == "its own":
+        state["lm_head.weight"] = torch.randn(99, 16).half()
+    checkpoint = save(tmp_path, state)
+    expected, model = (Tower(tied=head != "its own") for _ in range(2))
+    load_weights(expected, checkpoint, PLAIN)
+    load_weights(model, checkpoint, PLAIN, WeightPacker(model, "cpu", quantization))
+    for name in ("qkv_proj", "out_proj", "lm_head"):
+        assert model.get_submodule(name).weight.is_meta
+        ours = model.get_submodule(name).packed.panels
+        theirs = PACK.find(quantization=quantization)(expected.get_submodule(name).weight)
+        assert ours.dtype is theirs.dtype
+        assert torch.equal(ours.values, theirs.values)
+        assert ours.scales is theirs.scales is None or torch.equal(ours.scales, theirs.scales)
+    assert torch.equal(model.qkv_proj.bias, expected.qkv_proj.bias)
+    assert (model.embed_tokens.packed is None) == (head == "its own")
+
+
+def test_a_packed_weight_and_a_copy_that_differs(tmp_path):
+    state = {**GOOD, "lm_head.weight": GOOD["embed_tokens.weight"] + 1e-3}
+    assert problems(tmp_path, state, packs=True) == [
+        "1 tied in the model but different in the checkpoint:",
+        "lm_head.weight (for lm_head.weight)",
+    ]
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn])

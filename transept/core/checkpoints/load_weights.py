@@ -36,10 +36,9 @@ def load_weights(
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
     names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
     """
-    places = _Places(model, packer)
+    places = _Places(model, packer, tied={target for _, target in weight_map.tied})
     report = _Report()
     tied: list[tuple[str, str, Tensor]] = []
-    shared = {target for _, target in weight_map.tied}  # with what else the checkpoint has, which is compared at last
     for name, tensor in checkpoint.tensors():
         if weight_map.is_ignored(name):
             continue
@@ -47,7 +46,7 @@ def load_weights(
             tied.append((name, target, tensor))
         elif target := weight_map.target(name):
             _fill(places, name, target, tensor, report)
-            if target in places and target.partition("#")[0] not in shared:
+            if target in places and not places.is_tied(target):
                 places.pack_if_complete(target)
         else:
             report.unexpected.append(name)
@@ -111,8 +110,9 @@ class _Place:
 class _Places:
     """All places of a model, by the names of its state_dict, and which pieces of them have been filled from what."""
 
-    def __init__(self, model: nn.Module, packer: WeightPacker | None) -> None:
+    def __init__(self, model: nn.Module, packer: WeightPacker | None, tied: set[str]) -> None:
         self.tensors: dict[str, Tensor] = model.state_dict(keep_vars=True)
+        self._tied = {id(tensor) for name, tensor in self.tensors.items() if name in tied}
         self.filled: dict[tuple[int, str], str] = {}  # piece -> checkpoint name
         self._packer = packer
         # of each parameter that is to be packed: first row -> rows as the checkpoint holds them
@@ -122,6 +122,10 @@ class _Places:
 
     def __contains__(self, target: str) -> bool:
         return target.partition("#")[0] in self.tensors
+
+    def is_tied(self, target: str) -> bool:
+        """Whether the checkpoint may hold the target's parameter once more, to be compared at last."""
+        return id(self.tensors[target.partition("#")[0]]) in self._tied
 
     def find(self, target: str) -> _Place:
         """The place of a target whose name is in the model. Raises PluginError for parts that it does not have."""
