@@ -183,11 +183,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours() -> None:
     lengths = [40, longest, 130]
     paged = Paged.make(lengths, lengths, 16, "scattered", 2)
     query = torch.randn(3 + 70, 2, HEAD_DIM)
-<<<<<<< HEAD
-    batched = run_decoder_step(BACKEND, paged, [(40, 1), (700, 70), (130, 2)], query, SCALE, bias)
-=======
-    together = run_decoder_step(BACKEND, paged, [(40, 1), (longest, 70), (130, 2)], query, SCALE, bias)
->>>>>>> ci
+    batched = run_decoder_step(BACKEND, paged, [(40, 1), (longest, 70), (130, 2)], query, SCALE, bias)
     start = 0
     for index, (length, queries) in enumerate([(40, 1), (longest, 70), (130, 2)]):
         alone = Paged(
