@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from transept.core.execution.noise import gumbel, keys_of, uniform
+from transept.core.execution.noise import gumbel, keys_of, uniform_on
 from transept.core.kernels.dispatch import UNIFORM
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ def test_both_ways_give_the_published_numbers(seed: int) -> None:
     keys = keys_of([(seed, 0, 3), (seed, 1, 3)])
     expected = [[split_mix(int(key), place) / 2**64 for place in range(1, COUNT + 1)] for key in keys]
     on_host = UNIFORM.only(keys, COUNT)
-    assert torch.equal(on_host, uniform(keys, COUNT, CPU))
+    assert torch.equal(on_host, uniform_on(keys, COUNT, CPU))
     np.testing.assert_allclose(on_host, np.float32(expected), rtol=1e-6)
     assert on_host.min() > 0.0
     assert on_host.max() < 1.0

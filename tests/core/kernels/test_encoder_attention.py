@@ -18,7 +18,7 @@ from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, rounded: bool = False) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    kernel = encoder_attention.attend_rounded if rounded else encoder_attention.attend
+    kernel = encoder_attention.attend_rounded if rounded else encoder_attention.attend_sequence
     kernel(query, key, value, scale, out)
     return out
 
@@ -158,7 +158,7 @@ def test_which_sequences_it_serves() -> None:
     def serving(tokens: int, quantization: str | None = None, dtype: torch.dtype = torch.float32) -> object:
         return ENCODER_ATTENTION.serving(torch.empty(1, 2, 64, dtype=dtype), rows=tokens, quantization=quantization)
 
-    attend, rounded = encoder_attention.attend, encoder_attention.attend_rounded
+    attend, rounded = encoder_attention.attend_sequence, encoder_attention.attend_rounded
     assert serving(FEWEST_TOKENS) is serving(MOST_TOKENS_ROUNDED + 1) is attend
     assert serving(FEWEST_TOKENS - 1) is serving(FEWEST_TOKENS - 1, "int8") is None
     assert serving(100, dtype=torch.bfloat16) is None
@@ -169,6 +169,6 @@ def test_which_sequences_it_serves() -> None:
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:
     query, key, value = torch.randn(3, 100, 2, 16)
     with pytest.raises(IndexError, match="do not belong together"):
-        encoder_attention.attend(query, key, value, 1.0, torch.empty(100, 2, 32)[..., ::2])
+        encoder_attention.attend_sequence(query, key, value, 1.0, torch.empty(100, 2, 32)[..., ::2])
     empty = torch.empty(0, 2, 16)
-    encoder_attention.attend(empty, empty, empty, 1.0, empty)
+    encoder_attention.attend_sequence(empty, empty, empty, 1.0, empty)

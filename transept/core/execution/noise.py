@@ -31,7 +31,7 @@ def keys_of(numbers: Sequence[tuple[int, ...]]) -> Keys:
 def gumbel(keys: Keys, count: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise, float32 [keys, count]."""
     kernel = UNIFORM.find(device=device.type)
-    numbers = uniform(keys, count, device) if kernel is None else kernel(keys, count)
+    numbers = uniform_on(keys, count, device) if kernel is None else kernel(keys, count)
     return numbers.neg_().log1p_().neg_().log_().neg_()
 
 
@@ -42,7 +42,7 @@ def mixed(bits: Keys) -> Keys:
     return bits ^ (bits >> np.uint64(31))
 
 
-def uniform(keys: Keys, count: int, device: torch.device) -> Tensor:
+def uniform_on(keys: Keys, count: int, device: torch.device) -> Tensor:
     """What the kernel gives, by PyTorch's operators, whose signed integers overflow as unsigned ones do."""
     step, first, second = (int(number.astype(np.int64)) for number in (STEP, FIRST, SECOND))
     bits = torch.arange(1, count + 1, device=device).mul_(step) + upload(keys.astype(np.int64), device)[:, None]

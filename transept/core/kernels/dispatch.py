@@ -185,7 +185,7 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
 NORM = Operation(
     "a sum and its norm",
-    Kernel(gpu_norm.sum_and_norm, ("sum_and_norm",), device="cuda", dtypes=FLOATS),
+    Kernel(gpu_norm.sum_and_norm, ("add_and_normalize",), device="cuda", dtypes=FLOATS),
 )
 
 # Attention. Rows are queries of a sequence.
@@ -203,14 +203,16 @@ ENCODER_ATTENTION = Operation(
         quantization="int8",
     ),
     Kernel(
-        encoder_attention.attend,
+        encoder_attention.attend_sequence,
         ("transept_attend_sequence",),
         rows=range(encoder_attention.FEWEST_TOKENS, ANY_NUMBER.stop),
     ),
 )
 GPU_ATTENTION = Operation(
     "attention of flattened sequences, over themselves or the paged cache",
-    Kernel(gpu_attention.attend, ("attend_tiles", "attend_pieces", "join_pieces"), device="cuda", dtypes=FLOATS),
+    Kernel(
+        gpu_attention.attend_flattened, ("attend_tiles", "attend_pieces", "join_pieces"), device="cuda", dtypes=FLOATS
+    ),
 )
 WRITE_CACHE = Operation(  # a CPU's cache is written by DECODER_LAYER, or by PyTorch
     "keys and values into the paged cache",

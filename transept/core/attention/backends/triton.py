@@ -30,9 +30,9 @@ from transept.core.kernels.dispatch import (
 )
 from transept.core.transfer import upload
 
-MOST_QUERIES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
+MOST_QUERIES_IN_PIECES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class TritonPlan:
         """Cross-attention."""
         metadata = self.metadata
         starts, tables = metadata.cross_query_start_loc, metadata.cross_block_tables
-        return self._work(starts, metadata.cross_seq_lens, tables, most_queries=MOST_QUERIES)
+        return self._work(starts, metadata.cross_seq_lens, tables, most_queries=MOST_QUERIES_IN_PIECES)
 
     @cached_property
     def cross_slots(self) -> Tensor:
@@ -132,8 +132,8 @@ class TritonBackend(AttentionBackend):
             reasons.append("Triton is not installed (pip install 'transept[gpu]')")
         if device.type != "cuda" and not in_interpreter():
             reasons.append("it runs on GPUs; elsewhere only with TRITON_INTERPRET=1 in the environment, and slowly")
-        if dtype not in DTYPES:
-            reasons.append(f"it computes in {', '.join(str(each).removeprefix('torch.') for each in DTYPES)}")
+        if dtype not in TRITON_DTYPES:
+            reasons.append(f"it computes in {', '.join(str(each).removeprefix('torch.') for each in TRITON_DTYPES)}")
         if head_dim > LARGEST_HEAD:
             reasons.append(f"heads have {head_dim} dimensions, at most {LARGEST_HEAD} are possible")
         return reasons

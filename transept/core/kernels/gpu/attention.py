@@ -10,7 +10,7 @@ from torch import Tensor
 
 QUERIES = 64  # of a tile in attend_tiles
 PIECE = 512  # keys that one program of attend_pieces reads
-PIECE_KEYS = 32  # of them that it reads at a time
+TILE_KEYS = 32  # of them that it reads at a time
 NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2  # forms of bias
 
 
@@ -31,7 +31,7 @@ class Work:
     most_keys: int
 
 
-def attend(
+def attend_flattened(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -91,7 +91,7 @@ def attend(
             scale,
             **constants,
             PIECE=PIECE,
-            KEYS=PIECE_KEYS,
+            KEYS=TILE_KEYS,
             WHOLE=pieces == 1,
             num_warps=8 if wide else 4,
         )

@@ -28,7 +28,7 @@ def sum_and_norm(
     normed = torch.empty(x.shape, dtype=dtype if subtracts_mean else weight.dtype, device=x.device)
     if len(x):
         columns = 1 << (size - 1).bit_length()
-        kernels.sum_and_norm[len(x),](
+        kernels.add_and_normalize[len(x),](
             *(x.contiguous(), x if y is None else y.contiguous(), weight, weight if bias is None else bias),
             *(total, normed, size, eps),
             HAS_Y=y is not None,

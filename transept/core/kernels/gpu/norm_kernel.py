@@ -5,7 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def sum_and_norm(
+def add_and_normalize(
     x,
     y,
     weight,

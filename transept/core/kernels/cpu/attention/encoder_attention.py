@@ -31,7 +31,7 @@ class _Sequence(ctypes.Structure):
     )
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+def attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
     """Write the attention of one sequence to out, which is contiguous.
 
     query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU. Raises IndexError

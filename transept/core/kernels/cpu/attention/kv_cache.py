@@ -10,7 +10,7 @@ from torch import Tensor
 from transept.core.kernels.cpu.library import Int, Pointer
 
 
-class KVCache(ctypes.Structure):
+class KVCacheStruct(ctypes.Structure):
     """As in attention/kv_cache.h. Raises IndexError for a tensor that is no cache."""
 
     _fields_ = (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from transept.core.kernels.cpu.attention.kv_cache import KVCache
+from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
 MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
@@ -142,7 +142,7 @@ def attend(query: Tensor, cache: Tensor, work: PagedWork, scale: float, bias: Di
     """
     if not work:
         return
-    keys, heads = KVCache(cache), query.shape[1]
+    keys, heads = KVCacheStruct(cache), query.shape[1]
     if query.shape[1:] != out.shape[1:] or query.shape[2] != keys.dim or heads % keys.kv_heads:
         raise IndexError(f"queries {[*query.shape]}, output {[*out.shape]} and cache {[*cache.shape]} do not fit")
     if not out.is_contiguous():

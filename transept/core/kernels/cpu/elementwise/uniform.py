@@ -12,12 +12,12 @@ from torch import Tensor
 
 from transept.core.kernels.cpu.library import Int, Pointer, bind
 
-Keys = npt.NDArray[np.uint64]
+_Keys = npt.NDArray[np.uint64]
 
 _uniform = bind("transept_uniform", Pointer, Int, Int, Pointer)
 
 
-def uniform(keys: Keys, count: int) -> Tensor:
+def uniform(keys: _Keys, count: int) -> Tensor:
     """Numbers between 0 and 1, float32 [keys, count]: of each key, those of the places from 1 on."""
     keys, out = np.ascontiguousarray(keys, np.uint64), torch.empty(len(keys), count)
     _uniform(keys.ctypes.data, len(keys), count, out.data_ptr())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
-from transept.core.kernels.cpu.attention.kv_cache import KVCache
+from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
@@ -47,7 +47,7 @@ class DecodeStep:
         self.num_slots = highest + 1
         self.struct = _StepStruct(self.slots.data_ptr(), self_keys.struct, cross_keys.struct, bias.struct)
 
-    def check(self, num_rows: int, cache: KVCache, num_heads: int) -> None:
+    def check(self, num_rows: int, cache: KVCacheStruct, num_heads: int) -> None:
         """Raise IndexError where the step reaches beyond the rows, the cache or the heads of a layer."""
         self.self_keys.check(num_rows, cache.slots, self.bias)
         self.cross_keys.check(num_rows, cache.slots, NO_BIAS)
@@ -155,7 +155,7 @@ class DecoderLayerKernel:
         Returns x's shape. Raises IndexError where the step reaches beyond x or the cache, or these are not what the
         weights are for.
         """
-        keys = KVCache(cache)
+        keys = KVCacheStruct(cache)
         step.check(len(x), keys, self._attended // keys.dim)
         widths, expected = (x.shape[1], self._qkv), (self._hidden, self._attended + 2 * keys.kv_heads * keys.dim)
         if widths != expected or self._attended % (keys.kv_heads * keys.dim):
