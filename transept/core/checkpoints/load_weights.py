@@ -19,6 +19,7 @@ from transept.core.layers.packing import WeightPacker
 from transept.errors import CheckpointError, PluginError
 
 WHOLE = ""  # the one piece of a parameter without parts
+MOST_UNEXPECTED = 1000  # weights; then the checkpoint is another model's, and is read no further
 SMALLEST_FLOAT = 2  # bytes; floating-point types below are quantized
 
 
@@ -50,6 +51,12 @@ def load_weights(
                 places.pack_if_complete(target)
         else:
             report.unexpected.append(name)
+            if len(report.unexpected) > MOST_UNEXPECTED:
+                some = ", ".join(report.unexpected[:3])
+                raise CheckpointError(
+                    f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}: over {MOST_UNEXPECTED} are '
+                    f"unexpected in the checkpoint, such as {some}"
+                )
     for name, target, tensor in tied:
         _fill_tied(places, name, target, tensor, report)
     for target in places.unfilled():
