@@ -9,7 +9,7 @@ from transformers import GenerationConfig, WhisperConfig
 from transept import Engine, SamplingParams, TokensPrompt
 from transept.authoring import PlainConfig
 from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
-from transept.core.request.generation_defaults import UNSUPPORTED, resolve
+from transept.core.request.generation_defaults import UNSUPPORTED, complete
 from transept.errors import ParameterError
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.plugins.whisper.weights import whisper_config, whisper_generation_config
@@ -45,7 +45,7 @@ def test_requests_decode_as_by_a_generation_config(configs, params):
     config, ours = configs
     theirs = GenerationConfig(**ours.to_dict())
     shape = {"prompt_token_ids": [5, 6], "max_positions": 448, "vocab_size": config.vocab_size}
-    assert resolve(SamplingParams(**params), ours, **shape) == resolve(SamplingParams(**params), theirs, **shape)
+    assert complete(SamplingParams(**params), ours, **shape) == complete(SamplingParams(**params), theirs, **shape)
     for name, neutral in UNSUPPORTED.items():  # nothing to warn of
         assert getattr(theirs, name, None) in (None, neutral)
 
@@ -57,7 +57,7 @@ def test_what_is_not_given():
     theirs = GenerationConfig(do_sample=True)
     shape = {"prompt_token_ids": [5], "max_positions": 30, "vocab_size": 90, "eos_token_ids": (2,)}
     params = SamplingParams(seed=3, top_k=5)
-    assert resolve(params, sampled, **shape) == resolve(params, theirs, **shape)
+    assert complete(params, sampled, **shape) == complete(params, theirs, **shape)
 
 
 def test_copies_are_equal_and_apart():

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from transept.errors import CheckpointError, suggest
 MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
 MAX_RANK = 8  # of variables; weights have 3 at most
+COPIED_AT_ONCE = 4 << 20  # bytes of unaligned data
 SCALE = "_scale"
 VARIABLE_DTYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)  # by type id
 
@@ -61,6 +63,9 @@ class CTranslate2Checkpoint(Checkpoint):
         self.path = path
         self.config_dict: dict[str, Any] = read_json(path / "config.json") if (path / "config.json").exists() else {}
         self._data = _map(path / MODEL_BIN)
+        self._copies: WeakValueDictionary[int, Tensor] = (
+            WeakValueDictionary()
+        )  # of unaligned data, by offset, while in use
         table = _Table(self._data, path / MODEL_BIN)
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
@@ -120,10 +125,22 @@ class CTranslate2Checkpoint(Checkpoint):
         size = variable.dtype.itemsize
         if variable.offset % size == 0:
             flat = torch.frombuffer(self._data, dtype=variable.dtype, count=count, offset=variable.offset)
-        else:  # the format does not align its data: this one variable is copied to where its dtype may be read
-            unaligned = torch.frombuffer(self._data, dtype=torch.uint8, count=count * size, offset=variable.offset)
-            flat = unaligned.clone().view(variable.dtype)
-        return flat.view(variable.shape)
+            return flat.view(variable.shape)
+        copied = self._copies.get(variable.offset)  # for another name of the same
+        if copied is None:
+            copied = self._copied(variable.offset, count * size).view(variable.dtype).view(variable.shape)
+            self._copies[variable.offset] = copied
+        return copied
+
+    def _copied(self, offset: int, size: int) -> Tensor:
+        """Bytes of the file, copied to where any dtype may be read, since the format does not align its data."""
+        copy = torch.empty(size, dtype=torch.uint8)
+        for first in range(0, size, COPIED_AT_ONCE):
+            count = min(COPIED_AT_ONCE, size - first)
+            mapped = torch.frombuffer(self._data, dtype=torch.uint8, count=count, offset=offset + first)
+            copy[first : first + count] = mapped
+            self._data.madvise(mmap.MADV_DONTNEED)  # what was copied need not stay mapped
+        return copy
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """Shape of a variable. Raises CheckpointError when there is none."""
