@@ -48,7 +48,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("transept.core.attention.backends.triton_kernels.PIECE", PIECE)
+    monkeypatch.setattr("transept.core.kernels.gpu.attention.PIECE", PIECE)
     torch.manual_seed(0)
     with torch.device(DEVICE):
         yield
