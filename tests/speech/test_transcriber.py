@@ -320,7 +320,8 @@ def test_a_family_without_timestamps_gives_a_segment_a_window(
     transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, long_recording
 ) -> None:
     model = transcriber.model
-    monkeypatch.setattr(model, "tokens", dataclasses.replace(model.tokens, first_timestamp=None, no_speech=None))
+    control = dataclasses.replace(model.tokenizer.control, first_timestamp=None, no_speech=None)
+    monkeypatch.setattr(model.tokenizer, "control", control)
     monkeypatch.setattr(model, "spec", dataclasses.replace(model.spec, timestamp_rules=None, unspoken_tokens=None))
     transcript = transcriber.transcribe(long_recording[0], temperature=0.0)
     assert [segment.start for segment in transcript.segments] == [0.0, 30.0, 60.0]
