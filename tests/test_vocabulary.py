@@ -112,7 +112,8 @@ def definitions(file):
             yield node.name, f"line {node.lineno}" if not overloaded(node) else "overloads"
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((target.id, f"line {node.lineno}") for target in targets if isinstance(target, ast.Name))
+            names = (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            yield from ((name.id, f"line {node.lineno}") for name in names)
 
 
 def overloaded(node):

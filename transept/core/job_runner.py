@@ -20,7 +20,7 @@ from transept.core.jobs import Channel, Crash, Job, check_job
 from transept.core.offload import OffloadPool
 from transept.errors import ForkedProcessError, ParameterError, QueueFullError, shown
 
-LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, should an interruption have cost it the news
+LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, and the driver at its offloaded functions
 
 OFFLOAD_THREADS = 2  # beside the engine, which needs the processor itself: decoding of audio, features
 

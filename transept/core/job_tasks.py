@@ -200,7 +200,7 @@ class JobTasks:
                     raise
                 return self._fail(task, failure)
             answer = error = None
-            if type(event) not in (Wait, Gather, Offload, Submit):
+            if not issubclass(type(event), Wait | Gather | Offload | Submit):  # not isinstance, which asks the object
                 task.held.append(event)
                 self._release(task)
                 continue
@@ -214,23 +214,22 @@ class JobTasks:
 
     def _waits_for(self, task: Task, event: Wait | Gather | Offload | Submit) -> bool:
         """Begin what a job waits for; False for a Submit of nothing. Raises what it is refused with."""
-        if type(event) is Wait:
+        if isinstance(event, Wait):
             if task.is_answered:
                 raise ParameterError(
                     "nothing is left to wait for: Wait() follows a streaming Submit until all finished"
                 )
             return True
         self._abort(task)  # a stream that the job reads no further
-        if type(event) is Gather:
+        if isinstance(event, Gather):
             if task.depth >= MAX_DEPTH:
                 raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
             task.waiting_children = iter(event.jobs)
             self._parents.append(task)
             return True
-        if type(event) is Offload:
+        if isinstance(event, Offload):
             task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future))
             return True
-        assert type(event) is Submit
         task.streams = event.stream
         for request in event.requests:
             request_id = self._new_id()

@@ -48,7 +48,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on waiting for the requests of a streaming Submit. A ParameterError where all are finished."""
+    """Go on waiting for the requests of a streaming Submit. A ParameterError once all are finished."""
 
 
 @dataclass(frozen=True)

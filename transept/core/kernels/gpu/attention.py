@@ -11,7 +11,7 @@ from torch import Tensor
 QUERIES = 64  # of a tile in attend_tiles
 PIECE = 512  # keys that one program of attend_pieces reads
 TILE_KEYS = 32  # of them that it reads at a time
-NO_BIAS, BY_DISTANCE, DENSE = 0, 1, 2  # forms of bias
+_NO_BIAS, _BY_DISTANCE, _DENSE = 0, 1, 2  # forms of bias
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def attend_flattened(
 
     heads, dim = query.shape[1:]
     query, keys, values = (each if each.stride(-1) == 1 else each.contiguous() for each in (query, keys, values))
-    form = NO_BIAS if bias is None else BY_DISTANCE if bias.dim() == 2 else DENSE
+    form = _NO_BIAS if bias is None else _BY_DISTANCE if bias.dim() == 2 else _DENSE
     if bias is not None and bias.stride(-1) != 1:
         bias = bias.contiguous()
     tables = work.lengths if work.tables is None else work.tables  # read by no program where keys lie in rows
@@ -61,7 +61,7 @@ def attend_flattened(
         "PADDED_DIM": max(16, 1 << (dim - 1).bit_length()),
         "BLOCK_SIZE": block_size,
         "BIAS": form,
-        "FARTHEST": bias.shape[1] // 2 if bias is not None and form == BY_DISTANCE else 0,
+        "FARTHEST": bias.shape[1] // 2 if bias is not None and form == _BY_DISTANCE else 0,
     }
     biases = query if bias is None else bias
     wide = constants["PADDED_DIM"] > 128
