@@ -94,7 +94,8 @@ def _shards(index: Path) -> list[Path]:
 def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     from safetensors import safe_open
 
-    names = [name for name, _ in _safetensors_shapes(file)]
+    with _reading(file), safe_open(file, framework="pt") as header:
+        names = list(header.keys())
     num_bytes = READ_AT_ONCE
     for name in names:
         with _reading(file):
