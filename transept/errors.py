@@ -51,6 +51,10 @@ class QueueFullError(TranseptError):
     """As many requests wait as Limits.max_queue_length allows; later there is room again."""
 
 
+class EngineClosedError(TranseptError):
+    """An engine takes no new work: it ends what it has begun, was closed, or stopped after an error of its own."""
+
+
 class RequestFailedError(TranseptError):
     """Something raised while a request was computed: a plugin's model or mapper, a logits processor, a tokenizer.
 

@@ -6,6 +6,7 @@ and the model only through the executor. No torch here.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from itertools import count
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceSt
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import SequenceGroupMetadata, StepOutput
 from transept.core.scheduling.stopping import StopChecker
+from transept.core.statistics import StepStatistics
 from transept.errors import RequestFailedError, TranseptError
 
 
@@ -71,6 +73,7 @@ class EngineCore:
         self._seq_ids = seq_ids
         self.in_flight: deque[StepInFlight] = deque()  # issued and not collected; two at most
         self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
+        self.statistics = StepStatistics()
 
     @property
     def has_unfinished(self) -> bool:
@@ -103,6 +106,7 @@ class EngineCore:
         An interruption (KeyboardInterrupt, say), wherever it strikes, costs no request but the one whose tokens were
         being appended. All others are computed anew, with the tokens that they have.
         """
+        begin = time.perf_counter()
         try:
             if not self.in_flight:
                 self._issue()
@@ -115,6 +119,7 @@ class EngineCore:
             if not any(ahead.groups for ahead in self.in_flight):
                 self.in_flight.clear()  # nobody waits for it
             self.scheduler.free_finished_seq_groups()
+            self.statistics.ended(time.perf_counter() - begin, len(output.sampled))
             if output.interruption is not None:
                 raise output.interruption
         except BaseException:
@@ -138,6 +143,9 @@ class EngineCore:
         self.in_flight.append(step)
         try:
             step.number = self.executor.issue(scheduled.step)
+            self.statistics.num_encoder_tokens += sum(
+                metadata.num_encoder_tokens for metadata in scheduled.step.metadata if metadata.runs_encoder
+            )
         except Exception as error:
             step.error = error
             if scheduled.step.blocks_to_swap_out:

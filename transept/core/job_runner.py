@@ -139,6 +139,21 @@ class JobRunner:
             self._put(partial(self.tasks.drop, channel))
             self._drain_unless_driven()
 
+    def keep_driving(self, until: Channel) -> None:
+        """Drive the engine for everybody until `release(until)`: for a thread that has nothing else to do.
+
+        until: a Channel(idles=True). While it drives, what other threads submit or close is begun by this one.
+        """
+        _check_channel(until)
+        until.unfinished.add(0)
+        self.read(until)
+
+    def release(self, channel: Channel) -> None:
+        """End `keep_driving`, from any thread."""
+        _check_channel(channel)
+        channel.post(0, None)
+        self._news.set()
+
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
         self._check_may_wait()
@@ -188,7 +203,7 @@ class JobRunner:
             self.tasks.step()
         elif more:
             return
-        elif self._offloaded:
+        elif self._offloaded or channel.idles:
             self._news.wait(LONGEST_WAIT)
         elif not self._inbox and not channel.events:
             raise RuntimeError("nothing is under way that could end the wait for a job")

@@ -91,13 +91,14 @@ class Channel:
     """What comes of some jobs, for the one thread that reads them.
 
     events: (index of the job, event), in the order in which they came. unfinished: the jobs' indices.
-    num_requests: in the engine.
+    num_requests: in the engine. idles: its reader drives the engine on while nothing is under way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idles: bool = False) -> None:
         self.events: deque[tuple[int, Any]] = deque()
         self.unfinished: set[int] = set()
         self.num_requests = 0
+        self.idles = idles
         self._wake = threading.Event()
 
     def post(self, index: int, event: Any) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
-from transept.core.jobs import Offload
+from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.option_names import refuse_unknown, shows_options
 from transept.speech import recording
@@ -55,8 +55,18 @@ class Transcriber:
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
-        self.engine = Engine(model, **engine_options)
-        self.model = SpeechModel(self.engine)
+        self._take(Engine(model, **engine_options))
+
+    @classmethod
+    def from_engine(cls, engine: Engine) -> Transcriber:
+        """A Transcriber over an engine that is loaded. Raises UnsupportedModelError as the constructor."""
+        transcriber = cls.__new__(cls)
+        transcriber._take(engine)
+        return transcriber
+
+    def _take(self, engine: Engine) -> None:
+        self.engine = engine
+        self.model = SpeechModel(engine)
 
     @shows_options(TranscriptionOptions)
     def transcribe(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> Transcript:
@@ -140,6 +150,14 @@ class Transcriber:
         if isinstance(language, TranseptError):
             raise language
         return language.code, language.probability or 0.0, language.probabilities
+
+    @shows_options(TranscriptionOptions)
+    def job(self, audio: AudioInput, **options: Any) -> Job:
+        """A job for `engine.runner` (docs/jobs.md): its events are an Opened, then Founds, its result a Transcript.
+
+        Raises ParameterError at once for a bad option.
+        """
+        return recording.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
 
     def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
         checked = TranscriptionOptions(**options)

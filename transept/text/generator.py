@@ -46,7 +46,17 @@ class TextGenerator:
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **engine_options: Any) -> None:
-        self.engine = Engine(model, **engine_options)
+        self._take(Engine(model, **engine_options))
+
+    @classmethod
+    def from_engine(cls, engine: Engine) -> TextGenerator:
+        """A TextGenerator over an engine that is loaded. Raises what the constructor raises."""
+        generator = cls.__new__(cls)
+        generator._take(engine)
+        return generator
+
+    def _take(self, engine: Engine) -> None:
+        self.engine, model = engine, engine.config.model
         if not self.engine.shape.encoder_takes_text:
             raise UnsupportedModelError(
                 f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; '
@@ -97,6 +107,15 @@ class TextGenerator:
         """
         job = make_job(self.engine, task, **options)
         return self._updates(_several(documents), job)
+
+    @shows_options(make_job, SamplingParams, without=("engine",))
+    def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
+        """A job for `engine.runner` (docs/jobs.md), whose result is a GeneratedText.
+
+        stream: its events are pieces of the text (str), as they become final; all but what the last token adds.
+        options: those of the task's method. Raises ParameterError at once for a bad one.
+        """
+        return write_for(document, make_job(self.engine, task, **options), stream)
 
     def _updates(self, documents: Iterable[str], job: TextJob) -> Generator[TextUpdate, None, None]:
         """What comes up, document after document; of those whose turn has not come it is kept."""

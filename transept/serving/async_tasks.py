@@ -1,0 +1,141 @@
+"""AsyncTranscriber and AsyncTextGenerator: transcription and text tasks for asyncio, over an AsyncEngine each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transept.core.jobs import Job
+from transept.option_names import shows_options
+from transept.serving.async_engine import MAX_QUEUE, MAX_RUNNING, AsyncEngine
+from transept.speech.events import Found
+from transept.speech.options import TranscriptionOptions
+from transept.speech.recording import AudioInput
+from transept.speech.segments import Segment
+from transept.speech.transcriber import Transcriber
+from transept.speech.transcript import Transcript
+from transept.text.generated_text import GeneratedText
+from transept.text.generator import TextGenerator
+from transept.text.job import Task
+
+HEARTBEAT_SECONDS = 1  # of sound
+
+
+class AsyncTranscriber:
+    """A Transcriber for the tasks of one event loop.
+
+    transcriber: see Transcriber; ``await AsyncTranscriber.load(model)`` makes one. max_running, max_queue: see
+    AsyncEngine, which is `engine`.
+    """
+
+    def __init__(self, transcriber: Transcriber, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
+        self.transcriber = transcriber
+        self.engine = AsyncEngine(
+            transcriber.engine, max_running=max_running, max_queue=max_queue, heartbeat=self._heartbeat
+        )
+
+    @classmethod
+    async def load(
+        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+    ) -> AsyncTranscriber:
+        """Load a model beside the event loop. Raises what Transcriber raises."""
+        transcriber = await asyncio.to_thread(partial(Transcriber, model, **engine_options))
+        return cls(transcriber, max_running=max_running, max_queue=max_queue)
+
+    @shows_options(TranscriptionOptions)
+    def job(self, audio: AudioInput, **options: Any) -> Job:
+        """A job for `engine`: its events are Opened and Found, its result a Transcript.
+
+        Raises ParameterError at once for a bad option.
+        """
+        return self.transcriber.job(audio, **options)
+
+    @shows_options(TranscriptionOptions)
+    async def transcribe(self, audio: AudioInput, **options: Any) -> Transcript:
+        """Transcribe one recording. Raises what Transcriber.transcribe raises; QueueFullError, EngineClosedError."""
+        return await last(self.engine.run(self.job(audio, **options)))
+
+    @shows_options(TranscriptionOptions)
+    async def stream(self, audio: AudioInput, **options: Any) -> AsyncGenerator[Segment, None]:
+        """The segments of one recording, each as soon as it is certain. Leaving it early aborts the work."""
+        numbers = count()  # windows of batched mode do not know how many segments came before
+        async with contextlib.aclosing(self.engine.run(self.job(audio, **options))) as events:
+            async for event in events:
+                if isinstance(event, Found):
+                    for segment in event.segments:
+                        yield dataclasses.replace(segment, id=next(numbers))
+
+    async def close(self) -> None:
+        """Abort what is under way and give back the model's memory."""
+        await self.engine.close()
+
+    def _heartbeat(self) -> Job:
+        """A little noise: a window without any sound would not be decoded."""
+        rate = self.transcriber.model.spec.sample_rate
+        noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
+        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, language=self._first_language())
+
+    def _first_language(self) -> str | None:
+        return next(iter(self.transcriber.model.languages), None)
+
+
+class AsyncTextGenerator:
+    """A TextGenerator for the tasks of one event loop.
+
+    generator: see TextGenerator; ``await AsyncTextGenerator.load(model)`` makes one. max_running, max_queue: see
+    AsyncEngine, which is `engine`.
+    """
+
+    def __init__(self, generator: TextGenerator, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
+        self.generator = generator
+        self.engine = AsyncEngine(generator.engine, max_running=max_running, max_queue=max_queue)
+
+    @classmethod
+    async def load(
+        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+    ) -> AsyncTextGenerator:
+        """Load a model beside the event loop. Raises what TextGenerator raises."""
+        generator = await asyncio.to_thread(partial(TextGenerator, model, **engine_options))
+        return cls(generator, max_running=max_running, max_queue=max_queue)
+
+    def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
+        """A job for `engine`: its events, with stream, are pieces of text, its result a GeneratedText.
+
+        task, options: see TextGenerator. Raises ParameterError at once for a bad one.
+        """
+        return self.generator.job(task, document, stream=stream, **options)
+
+    async def run(self, task: Task, document: str, **options: Any) -> GeneratedText:
+        """What the model writes for one document. Raises as TextGenerator; QueueFullError, EngineClosedError."""
+        return await last(self.engine.run(self.job(task, document, **options)))
+
+    async def stream(self, task: Task, document: str, **options: Any) -> AsyncGenerator[str, None]:
+        """The same, piece by piece as it becomes final; the pieces join to the whole text."""
+        told = 0
+        async with contextlib.aclosing(self.engine.run(self.job(task, document, stream=True, **options))) as events:
+            async for event in events:
+                piece = event.text[told:] if isinstance(event, GeneratedText) else event
+                if isinstance(piece, str) and piece:
+                    told += len(piece)
+                    yield piece
+
+    async def close(self) -> None:
+        """Abort what is under way and give back the model's memory."""
+        await self.engine.close()
+
+
+async def last(events: AsyncGenerator[Any, None]) -> Any:
+    """The last of some events."""
+    newest = None
+    async with contextlib.aclosing(events):
+        async for event in events:
+            newest = event
+    return newest

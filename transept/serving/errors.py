@@ -1,0 +1,109 @@
+"""Errors in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``, and the status of each of ours."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from transept.errors import (
+    CapacityError,
+    EngineClosedError,
+    MediaError,
+    ParameterError,
+    PromptError,
+    QueueFullError,
+    TranseptError,
+    UnsupportedModelError,
+)
+
+TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "service_unavailable_error",
+}
+
+
+class ApiError(Exception):
+    """What a client is answered with instead of a result.
+
+    param: the field that is to blame. code: for programs. retry_after: seconds.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, Any]:
+        """The JSON object."""
+        kind = TYPES.get(self.status, "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def headers(self) -> dict[str, str]:
+        """What OpenAI's client looks at before it tries again, and others do."""
+        headers = {} if self.retry_after is None else retry_headers(self.retry_after)
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return headers
+
+    def response(self) -> JSONResponse:
+        """The answer."""
+        return JSONResponse(self.body(), self.status, self.headers())
+
+
+def retry_headers(seconds: float) -> dict[str, str]:
+    """Retry-After, in whole seconds, and retry-after-ms."""
+    return {"Retry-After": str(max(1, math.ceil(seconds))), "retry-after-ms": str(max(1, round(1000 * seconds)))}
+
+
+def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_field: str | None = None) -> ApiError:
+    """What a client is told of an exception. What is no TranseptError, or a failure inside, tells nothing of itself.
+
+    sent: fields of the request with their values, one of which a message may blame. data_field: the one that holds the
+    audio or text.
+    """
+    if isinstance(error, ApiError):
+        return error
+    sent = sent or {}
+    if isinstance(error, QueueFullError):
+        return ApiError(429, str(error), code="queue_full", retry_after=1.0)
+    if isinstance(error, EngineClosedError):
+        return ApiError(503, str(error), code="unavailable", retry_after=5.0)
+    if isinstance(error, MediaError | PromptError):
+        code = "invalid_media" if isinstance(error, MediaError) else "invalid_prompt"
+        return ApiError(400, str(error), param=blamed(str(error), sent) or data_field, code=code)
+    if isinstance(error, ParameterError):
+        return ApiError(400, str(error), param=blamed(str(error), sent), code="invalid_value")
+    if isinstance(error, CapacityError):
+        return ApiError(400, str(error), param=data_field, code="too_large")
+    if isinstance(error, UnsupportedModelError):
+        return ApiError(400, str(error), param="model", code="unsupported_model")
+    what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"
+    return ApiError(500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed")
+
+
+def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
+    """The first of the sent fields that a message names, or else the first whose value it shows."""
+    places = [
+        (found.start(), name)
+        for name in sent
+        if (found := re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message))
+    ]
+    if places:
+        return min(places)[1]
+    return next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)

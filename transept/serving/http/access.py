@@ -1,0 +1,126 @@
+"""What happens to every request before and after its endpoint: its id, its key, the bound of its body, its log line.
+
+Plain ASGI, so that bodies and streams pass through as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transept.serving.errors import ApiError
+from transept.serving.settings import MIB, ServerSettings
+
+requests_log = logging.getLogger("transept.requests")
+
+OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
+REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+
+
+class Access:
+    """ASGI middleware; see the module."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self.app, self.settings = app, settings
+        self.keys = tuple(key.encode() for key in settings.api_keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers, begin, status = Headers(scope=scope), time.monotonic(), 0
+        given = headers.get("x-request-id", "")
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            try:
+                self._check_key(scope, headers)
+                bounded = self._bounded(headers, receive)
+            except ApiError as error:
+                await error.response()(scope, receive, send_with_id)
+                return
+            await self.app(scope, bounded, send_with_id)
+        finally:
+            if self.settings.log_json and scope["type"] == "http":
+                _log(scope, request_id, status, time.monotonic() - begin)
+
+    def _check_key(self, scope: Scope, headers: Headers) -> None:
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if not self.keys or OPEN_PATHS.fullmatch(path) or scope.get("method") == "OPTIONS":
+            return
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        given = key.strip().encode() if scheme.lower() == "bearer" else b""
+        if not sum(hmac.compare_digest(given, each) for each in self.keys):  # all of them, however early one fits
+            what = "is wrong" if given else "is missing"
+            raise ApiError(401, f"the API key {what}; send it as Authorization: Bearer KEY", code="invalid_api_key")
+
+    def _bounded(self, headers: Headers, receive: Receive) -> Receive:
+        """A `receive` that raises ApiError: 413 as soon as the body is too large, 408 when it stops coming.
+
+        Raises 413 itself for a body that says so.
+        """
+        limit, patience = self.settings.max_upload_bytes, self.settings.upload_timeout
+        announced = headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > limit:
+            raise _too_large(limit)
+        num_bytes, has_ended = 0, False
+
+        async def bounded() -> Message:
+            nonlocal num_bytes, has_ended
+            if has_ended:
+                return await receive()  # tells when the client goes away
+            try:
+                async with asyncio.timeout(patience):
+                    message = await receive()
+            except TimeoutError:
+                raise ApiError(408, f"nothing of the request came for {patience:g} s", code="timeout") from None
+            if message["type"] == "http.request":
+                num_bytes += len(message.get("body", b""))
+                has_ended = not message.get("more_body", False)
+            if num_bytes > limit:
+                raise _too_large(limit)
+            return message
+
+        return bounded
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the request is larger than {limit / MIB:g} MiB (--max-upload-mb): split the recording, or compress it, "
+        "such as to opus or mp3",
+        param="file",
+        code="too_large",
+    )
+
+
+def _log(scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    """One line; nothing of what the client sent but the method and the path, which names no file."""
+    route = scope.get("route")
+    line = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "request_id": request_id,
+        "method": scope["method"],
+        "path": getattr(route, "path", None) or "(unknown)",
+        "status": status,
+        "seconds": round(seconds, 3),
+        **scope["state"].get("log", {}),
+    }
+    requests_log.info(json.dumps(line))

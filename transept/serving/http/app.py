@@ -1,0 +1,116 @@
+"""The application: all endpoints, what every request passes through, and loading and draining with its lifetime."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from transept.serving.errors import ApiError, api_error
+from transept.serving.http import catalog, completions, probes, text_tasks, transcriptions
+from transept.serving.http.access import Access
+from transept.serving.metrics import Metrics
+from transept.serving.models import ServedModels
+from transept.serving.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+WEB = Path(__file__).parents[1] / "web"
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; worker-src 'self' blob:; "
+        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def build_app(settings: ServerSettings) -> FastAPI:
+    """The ASGI application of `transept serve`. Its models load when it starts; it drains when it is shut down.
+
+    app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics).
+    """
+    app = FastAPI(
+        title="Transept",
+        description="Speech and text to text, with encoder/decoder transformers. OpenAI's API where it has one.",
+        root_path=settings.root_path,
+        lifespan=_lifespan,
+    )
+    app.state.settings = settings
+    app.state.models = ServedModels(settings)
+    app.state.metrics = Metrics(app.state.models)
+    for module in (transcriptions, completions, text_tasks, catalog, probes):
+        app.include_router(module.router)
+    app.add_exception_handler(ApiError, _answer)
+    app.add_exception_handler(RequestValidationError, _answer)
+    app.add_exception_handler(HTTPException, _answer)
+    app.add_exception_handler(ClientDisconnect, _answer)
+    app.add_exception_handler(Exception, _answer)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-Id", "Retry-After", "retry-after-ms"],
+        )
+    app.add_middleware(Access, settings=settings)
+    app.mount("/web", _Page(directory=WEB), name="web")
+    app.add_route("/", _page, include_in_schema=False)
+    return app
+
+
+class _Page(StaticFiles):
+    """The page's files, with its headers."""
+
+    async def get_response(self, path: str, scope: Any) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(PAGE_HEADERS)
+        return response
+
+
+async def _page(request: Request) -> Response:
+    return FileResponse(WEB / "index.html", headers=PAGE_HEADERS)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    app.state.models.start_loading()
+    yield
+    await app.state.models.drain(app.state.settings.shutdown_timeout)
+
+
+async def _answer(request: Request, error: Exception) -> JSONResponse:
+    """The answer to what an endpoint raised, in OpenAI's shape."""
+    if isinstance(error, RequestValidationError):
+        error = _of_validation(error)
+    elif isinstance(error, HTTPException):  # of routing, and of bodies that cannot be parsed
+        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes another method; see /docs"}
+        error = ApiError(error.status_code, detail.get(error.status_code, str(error.detail)), code="http_error")
+    elif isinstance(error, ClientDisconnect):
+        error = ApiError(499, "the client went away")
+    told = api_error(error)
+    if told.status >= 500 and told.status != 503:
+        logger.error("request %s failed", request.state.request_id, exc_info=error)
+    request.app.state.metrics.refused(told)
+    return told.response()
+
+
+def _of_validation(error: RequestValidationError) -> ApiError:
+    """The first of pydantic's complaints, with its field."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or None
+    message = f"{field}: {first['msg']}" if field else first["msg"]
+    return ApiError(400, message, param=field, code="invalid_value")

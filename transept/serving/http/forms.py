@@ -1,0 +1,163 @@
+"""Multipart forms: one uploaded file, and fields as the options of a dataclass."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+
+from transept.serving.errors import ApiError
+
+MAX_FIELDS = 200
+MAX_FIELD_BYTES = 1 << 20
+IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
+TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+NOTHING = ("", "null", "none")  # in place of a number
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An uploaded file. name: as the client calls it. audio: its bytes, or the path of a file of ours."""
+
+    name: str
+    audio: bytes | str
+
+    def in_message(self, message: str) -> str:
+        """A message about the audio, with the client's name for it instead of ours."""
+        shown = self.name[:200] or "the upload"
+        if isinstance(self.audio, str):
+            return message.replace(self.audio, shown)
+        return message.replace(f"audio data of {len(self.audio)} bytes", f'audio file "{shown}"')
+
+
+@asynccontextmanager
+async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
+    """The request's form. What it holds is gone when it is left. Raises ApiError for a body that is none."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        raise ApiError(400, f"send this as multipart/form-data, not {kind or 'without a type'}", code="invalid_body")
+    async with request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES) as form:
+        yield form
+
+
+@asynccontextmanager
+async def upload(form: FormData, field: str) -> AsyncGenerator[Upload, None]:
+    """The file in a field. Raises ApiError when there is none."""
+    given = form.get(field)
+    if not isinstance(given, UploadFile):
+        raise ApiError(400, f"send the recording as a file in the field {field}", param=field, code="missing_file")
+    name = given.filename or ""
+    if (given.size or 0) <= IN_MEMORY_BYTES:
+        yield Upload(name, await given.read())
+        return
+    with contextlib.closing(await run_in_threadpool(_on_disk, given)) as file:
+        yield Upload(name, file.name)
+
+
+def _on_disk(given: UploadFile) -> Any:
+    """A copy that has a path, which decoders read piece by piece."""
+    file = tempfile.NamedTemporaryFile(prefix="transept-")  # noqa: SIM115  closed by the caller
+    try:
+        given.file.seek(0)
+        shutil.copyfileobj(given.file, file, 1 << 20)
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def texts(form: FormData, name: str) -> list[str]:
+    """All values of a field, under its name or with OpenAI's ``[]`` behind it."""
+    values = [*form.getlist(name), *form.getlist(f"{name}[]")]
+    if any(not isinstance(value, str) for value in values):
+        raise ApiError(400, f"{name} is a text, not a file", param=name, code="invalid_value")
+    return [str(value) for value in values]
+
+
+def text(form: FormData, name: str) -> str | None:
+    """The value of a field that comes once at most."""
+    values = texts(form, name)
+    if len(values) > 1:
+        raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
+    return values[0] if values else None
+
+
+def choice(form: FormData, name: str, known: Iterable[str], default: str) -> str:
+    """One of some words."""
+    value, known = text(form, name) or default, list(known)
+    if value not in known:
+        raise ApiError(
+            400, f"{name} must be one of {', '.join(known)}, not {value!r}", param=name, code="invalid_value"
+        )
+    return value
+
+
+def truth(form: FormData, name: str) -> bool:
+    """A flag, false where it is missing."""
+    return _truth(name, text(form, name) or "false")
+
+
+def options(form: FormData, cls: type[Any], without: Iterable[str] = ()) -> dict[str, Any]:
+    """The keywords of a dataclass of options that the form has fields for; ranges are the dataclass's to check.
+
+    Numbers and flags are read from their texts, lists may be comma separated or repeated, options of options are JSON.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.name in without:
+            continue
+        values = texts(form, field.name)
+        if values:
+            found[field.name] = _value(field.name, str(field.type), values)
+    return found
+
+
+def _value(name: str, kind: str, values: list[str]) -> Any:
+    """What some texts mean as a value of a type, which is given as the dataclass writes it."""
+    if "tuple" in kind and "str" not in kind:
+        return ",".join(values)  # the options take that
+    if len(values) > 1:
+        raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
+    value = values[0]
+    if "None" in kind and value.strip().lower() in NOTHING:
+        return None
+    if kind == "bool":
+        return _truth(name, value)
+    if kind.startswith(("int", "float")):
+        number = int if kind.startswith("int") else float
+        try:
+            return number(value)
+        except ValueError:
+            what = "an integer" if number is int else "a number"
+            raise ApiError(
+                400, f"{name} must be {what}, not {value[:100]!r}", param=name, code="invalid_value"
+            ) from None
+    if "str" in kind:
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, Mapping):
+        raise ApiError(400, f"{name} must be a JSON object, not {value[:100]!r}", param=name, code="invalid_value")
+    return parsed
+
+
+def _truth(name: str, value: str) -> bool:
+    try:
+        return TRUTHS[value.strip().lower()]
+    except KeyError:
+        raise ApiError(
+            400, f"{name} must be true or false, not {value[:100]!r}", param=name, code="invalid_value"
+        ) from None

@@ -1,0 +1,121 @@
+"""Answers that end when their client goes away: `attended` for whole ones, `EventStream` for server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from transept.serving.errors import ApiError
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy gives it up
+CLIENT_GONE = 499  # nginx's number for the log; nobody is there to read it
+
+
+async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of some work, which is cancelled when the client goes away. The request's body must have been read.
+
+    Raises ApiError then.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(request.receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ApiError(CLIENT_GONE, "the client went away")
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
+
+    events: plain dicts; closed when the client goes away. An ApiError that they raise is sent as ``{"error": ...}``, the
+    last event then.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[dict[str, Any], None], headers: dict[str, str] | None = None) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
+        del self.headers["content-length"]
+        self.events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events."""
+        gone = asyncio.ensure_future(_gone(receive))
+        sending = asyncio.ensure_future(self._send(send))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for each in (sending, gone):
+                each.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+            await self.events.aclose()
+            if self.background is not None:
+                await self.background()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        with contextlib.suppress(OSError):  # the client went away
+            async for chunk in self._chunks():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for event in _with_pauses(self.events):
+                yield b": waiting\n\n" if event is None else _line(event)
+        except ApiError as error:
+            yield _line(error.body())
+            return
+        yield DONE
+
+
+async def _with_pauses(events: AsyncGenerator[dict[str, Any], None]) -> AsyncIterator[dict[str, Any] | None]:
+    """The events, and None whenever there was none for KEEP_ALIVE_SECONDS."""
+    following: asyncio.Future[dict[str, Any]] | None = None
+    try:
+        while True:
+            if following is None:
+                following = asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait((following,), timeout=KEEP_ALIVE_SECONDS)
+            if not done:
+                yield None
+                continue
+            try:
+                event = following.result()
+            except StopAsyncIteration:
+                following = None
+                return
+            following = None
+            yield event
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n\n"

@@ -1,0 +1,320 @@
+"""``POST /v1/audio/transcriptions`` and ``/v1/audio/translations``: OpenAI's fields, and ours beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import FormData
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from transept.errors import ParameterError, suggest
+from transept.serving.async_engine import Queued, Ticket
+from transept.serving.async_tasks import AsyncTranscriber, last
+from transept.serving.errors import ApiError, api_error
+from transept.serving.http import forms
+from transept.serving.http.streams import EventStream, attended
+from transept.serving.models import ServedModel
+from transept.speech.events import Found, Opened
+from transept.speech.options import FALLBACK_TEMPERATURES, TranscriptionOptions
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.output.writers import FORMATS
+from transept.speech.segments import Segment, Word
+from transept.speech.transcript import Transcript
+
+router = APIRouter(tags=["speech"])
+
+MEDIA_TYPES = {"json": "", "verbose_json": "", "text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+GRANULARITIES = ("segment", "word")
+INCLUDED = ("logprobs",)
+OWN_FIELDS = (
+    *("file", "model", "prompt", "response_format", "timestamp_granularities", "stream", "include"),
+    *("chunking_strategy", "keywords", "languages", "progress"),
+)
+LAYOUT = tuple(field.name for field in dataclasses.fields(SubtitleLayout))
+OPTIONS = tuple(TranscriptionOptions.names())
+FIELDS = (*OWN_FIELDS, *OPTIONS, *LAYOUT)
+REFUSED = {
+    "known_speaker_names": "this server does not tell speakers apart",
+    "known_speaker_references": "this server does not tell speakers apart",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a client asks for. granularities: of times. progress: whether a stream tells it."""
+
+    response_format: str
+    granularities: tuple[str, ...]
+    logprobs: bool
+    stream: bool
+    progress: bool
+    layout: SubtitleLayout
+    options: dict[str, Any]
+
+
+@router.post("/v1/audio/transcriptions")
+async def transcriptions(request: Request) -> Response:
+    """Speech to text, in the language that is spoken."""
+    return await _respond(request, "transcribe")
+
+
+@router.post("/v1/audio/translations")
+async def translations(request: Request) -> Response:
+    """Speech in any language to English text."""
+    return await _respond(request, "translate")
+
+
+async def _respond(request: Request, task: str) -> Response:
+    async with contextlib.AsyncExitStack() as stack:
+        models = request.app.state.models
+        only = models.only("speech")  # then a full queue is told before anything is read
+        ticket = None if only is None else stack.enter_context(contextlib.closing(_Leaving(models.admit(only)))).ticket
+        form = await stack.enter_async_context(forms.read_form(request))
+        asked = _asked(form, task)
+        model: ServedModel = models.get(forms.text(form, "model"), "speech")
+        if ticket is None:
+            ticket = stack.enter_context(contextlib.closing(_Leaving(models.admit(model)))).ticket
+        assert model.speech is not None
+        upload = await stack.enter_async_context(forms.upload(form, "file"))
+        try:
+            job = model.speech.job(upload.audio, **asked.options)
+        except ParameterError as error:
+            raise api_error(error, asked.options) from error
+        events = _events(ticket, job, upload, request, model)
+        if asked.stream:
+            return EventStream(_owning(stack.pop_all(), _stream(model.speech, events, asked)))
+        return await attended(request, _whole(model.speech, events, asked))
+
+
+@dataclass(frozen=True)
+class _Leaving:
+    """A ticket, left when this is closed."""
+
+    ticket: Ticket
+
+    def close(self) -> None:
+        self.ticket.leave()
+
+
+def _asked(form: FormData, task: str) -> Asked:
+    """What the form says. Raises ApiError for what it cannot mean."""
+    for name in form:
+        plain = name.removesuffix("[]")
+        if plain in REFUSED:
+            raise ApiError(400, f"{plain}: {REFUSED[plain]}; leave it out", param=plain, code="unsupported")
+        if plain not in FIELDS:
+            message = f"there is no field {plain[:100]!r}.{suggest(plain[:100], FIELDS)}"
+            raise ApiError(400, message, param=plain[:100], code="unknown_field")
+    granularities = tuple(forms.texts(form, "timestamp_granularities"))
+    included = forms.texts(form, "include")
+    for name, values, known in (
+        ("timestamp_granularities", granularities, GRANULARITIES),
+        ("include", included, INCLUDED),
+    ):
+        for value in values:
+            if value not in known:
+                message = f"{name} may hold {' and '.join(known)}, not {value[:100]!r}"
+                raise ApiError(400, message, param=name, code="invalid_value")
+    options = forms.options(form, TranscriptionOptions)
+    options["task"] = options.get("task", task) if task == "transcribe" else task
+    options |= _openai_options(form, options)
+    if "word" in granularities:
+        options["word_timestamps"] = True
+    laid_out = forms.options(form, SubtitleLayout)
+    try:
+        layout = SubtitleLayout.of(**laid_out)
+    except ParameterError as error:
+        raise api_error(error, laid_out) from error
+    response_format = forms.choice(form, "response_format", MEDIA_TYPES, "json")
+    stream = forms.truth(form, "stream")
+    if stream and response_format not in ("json", "verbose_json", "text"):
+        raise ApiError(
+            400, f"a stream has events, not {response_format}; leave stream out", param="stream", code="invalid_value"
+        )
+    return Asked(response_format, granularities, bool(included), stream, forms.truth(form, "progress"), layout, options)
+
+
+def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI's fields that have another name or another meaning here."""
+    found: dict[str, Any] = {}
+    if prompt := forms.text(form, "prompt"):
+        if "initial_prompt" in options:
+            raise ApiError(
+                400, "prompt and initial_prompt are the same; send one", param="prompt", code="invalid_value"
+            )
+        found["initial_prompt"] = prompt
+    if keywords := forms.texts(form, "keywords"):
+        found["hotwords"] = ", ".join(keywords)
+    if languages := forms.texts(form, "languages"):
+        if len(languages) > 1:
+            message = "this server takes one language, or detects it; send language, or leave languages out"
+            raise ApiError(400, message, param="languages", code="unsupported")
+        found["language"] = languages[0]
+    if "temperature" in options:
+        texts = str(options["temperature"])
+        with contextlib.suppress(ValueError):
+            temperature = float(texts)  # of several, a list, the options themselves say what is wrong
+            found["temperature"] = temperature if temperature else FALLBACK_TEMPERATURES
+    if options.get("language") == "":
+        found["language"] = None
+    return found | _chunking(forms.text(form, "chunking_strategy"))
+
+
+def _chunking(strategy: str | None) -> dict[str, Any]:
+    """OpenAI's chunking: voice activity cuts the recording, as batched mode does."""
+    if not strategy:
+        return {}
+    if strategy == "auto":
+        return {"batched": True}
+    try:
+        given = json.loads(strategy)
+        if given.pop("type") != "server_vad":
+            raise ValueError(strategy)
+        names = {"threshold": "threshold", "silence_duration_ms": "min_silence_duration_ms"}
+        names["prefix_padding_ms"] = "speech_pad_ms"
+        return {"batched": True, "vad_options": {names[name]: value for name, value in given.items()}}
+    except (AttributeError, KeyError, ValueError, RecursionError):
+        raise ApiError(
+            400,
+            'chunking_strategy must be auto, or {"type": "server_vad"} with threshold, silence_duration_ms and '
+            f"prefix_padding_ms if you like, not {strategy[:100]!r}",
+            param="chunking_strategy",
+            code="invalid_value",
+        ) from None
+
+
+async def _owning(
+    stack: contextlib.AsyncExitStack, events: AsyncGenerator[dict[str, Any], None]
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Events, and what is to be given back after them."""
+    async with stack, contextlib.aclosing(events):
+        async for event in events:
+            yield event
+
+
+async def _events(
+    ticket: Ticket, job: Any, upload: forms.Upload, request: Request, model: ServedModel
+) -> AsyncGenerator[Any, None]:
+    """What comes of the job. Raises ApiError for what it raises."""
+    log = request.state.log = {"model": model.name}
+    try:
+        async with contextlib.aclosing(ticket.run(job)) as events:
+            async for event in events:
+                if isinstance(event, Opened):
+                    log["audio_seconds"] = round(event.duration, 3)
+                    request.app.state.metrics.audio(model.name, event.duration)
+                yield event
+    except ApiError:
+        raise
+    except Exception as error:
+        told = api_error(error, data_field="file")
+        if told.status >= 500 and told.status != 503:
+            raise  # to be logged with its traceback
+        told.message = upload.in_message(told.message)
+        raise told from error
+
+
+async def _whole(speech: AsyncTranscriber, events: AsyncGenerator[Any, None], asked: Asked) -> Response:
+    """The answer, once all is done."""
+    transcript: Transcript = await last(events)
+    if asked.response_format == "text":
+        return PlainTextResponse(transcript.text + "\n")
+    if asked.response_format in ("srt", "vtt"):
+        try:
+            text = FORMATS[asked.response_format](transcript.segments, transcript.language, asked.layout)
+        except ParameterError as error:
+            raise api_error(error, dict.fromkeys(LAYOUT)) from error
+        return Response(text, media_type=f"{MEDIA_TYPES[asked.response_format]}; charset=utf-8")
+    if asked.response_format == "json":
+        return JSONResponse({"text": transcript.text, "usage": _usage(transcript)})
+    return JSONResponse(_verbose(speech, transcript, asked))
+
+
+def _verbose(speech: AsyncTranscriber, transcript: Transcript, asked: Asked) -> dict[str, Any]:
+    """OpenAI's verbose JSON, with the probabilities of words and languages beside it."""
+    names = speech.transcriber.model.spec.language_names
+    answer: dict[str, Any] = {
+        "task": transcript.options.task,
+        "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
+        "duration": transcript.duration,
+        "text": transcript.text,
+    }
+    if not asked.granularities or "segment" in asked.granularities:
+        answer["segments"] = [segment.to_dict() for segment in transcript.segments]
+    if "word" in asked.granularities:
+        words = [word for segment in transcript.segments for word in segment.words or ()]
+        answer["words"] = [{**_word(word), "word": word.word.strip()} for word in words]
+    answer["language_probability"] = transcript.language_probability
+    answer["usage"] = _usage(transcript)
+    return answer
+
+
+async def _stream(
+    speech: AsyncTranscriber, events: AsyncGenerator[Any, None], asked: Asked
+) -> AsyncGenerator[dict[str, Any], None]:
+    """OpenAI's events; with progress ours, too."""
+    tokens: list[int] = []
+    told, number = "", 0
+    decode = speech.transcriber.model.tokenizer.decode
+    async with contextlib.aclosing(events):
+        async for event in events:
+            if isinstance(event, Queued) and asked.progress:
+                yield {"type": "transcript.queued", "position": event.position}
+            elif isinstance(event, Opened) and asked.progress:
+                yield {"type": "transcript.opened", "duration": event.duration}
+            elif isinstance(event, Found):
+                for segment in event.segments:
+                    tokens += segment.tokens
+                    text = decode(tokens).strip()
+                    if len(text) > len(told) and text.startswith(told):
+                        yield {"type": "transcript.text.delta", "delta": text[len(told) :]}
+                        told = text
+                    yield _segment_event(segment, number)
+                    number += 1
+                if asked.progress:
+                    yield {"type": "transcript.progress", "seconds": event.progress_seconds}
+            elif isinstance(event, Transcript):
+                if len(event.text) > len(told) and event.text.startswith(told):
+                    yield {"type": "transcript.text.delta", "delta": event.text[len(told) :]}
+                yield {
+                    "type": "transcript.text.done",
+                    "text": event.text,
+                    "language": event.language,
+                    "duration": event.duration,
+                    "usage": _usage(event),
+                }
+
+
+def _segment_event(segment: Segment, number: int) -> dict[str, Any]:
+    """OpenAI's segment of a stream, which has a speaker, and what else is known of it."""
+    event: dict[str, Any] = {
+        "type": "transcript.text.segment",
+        "id": f"seg_{number}",
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "speaker": "",
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+    }
+    if segment.words is not None:
+        event["words"] = [_word(word) for word in segment.words]
+    if segment.language is not None:
+        event["language"] = segment.language
+    return event
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+
+
+def _usage(transcript: Transcript) -> dict[str, Any]:
+    return {"type": "duration", "seconds": transcript.duration}

@@ -1,0 +1,211 @@
+"""What a server serves: models by name, loaded one after the other beside the event loop, and what each can do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from transept.errors import EngineClosedError, QueueFullError, TranseptError
+from transept.serving.errors import ApiError
+from transept.serving.settings import ModelSource, ServerSettings
+
+if TYPE_CHECKING:
+    from transept.serving.async_engine import AsyncEngine, Ticket
+    from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
+
+logger = logging.getLogger(__name__)
+
+OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
+LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
+
+Kind = Literal["speech", "text"]
+
+
+class ServedModel:
+    """One model: loading, ready or failed.
+
+    speech, text: one of them is set once it is ready.
+    """
+
+    def __init__(self, source: ModelSource) -> None:
+        self.name, self.source = source.name, source.source
+        self.created = int(time.time())
+        self.speech: AsyncTranscriber | None = None
+        self.text: AsyncTextGenerator | None = None
+        self.error: str | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """None until it is loaded."""
+        return "speech" if self.speech else "text" if self.text else None
+
+    @property
+    def engine(self) -> AsyncEngine | None:
+        """None until it is loaded."""
+        tasks = self.speech or self.text
+        return None if tasks is None else tasks.engine
+
+    @property
+    def state(self) -> str:
+        """``"loading"``, ``"ready"`` or ``"failed"``."""
+        if self.error is not None or (self.engine is not None and not self.engine.is_alive):
+            return "failed"
+        return "loading" if self.engine is None else "ready"
+
+    def describe(self) -> dict[str, Any]:
+        """The model as `/v1/models` lists it: OpenAI's fields, then ours."""
+        described: dict[str, Any] = {
+            "id": self.name,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "transept",
+            "kind": self.kind,
+            "state": self.state,
+            "error": self.error,
+        }
+        if self.speech is not None:
+            model = self.speech.transcriber.model
+            names: dict[str, str] = {}
+            for name, code in model.spec.language_names.items():
+                names.setdefault(code, name.title())  # a language's own name comes first, then other names of it
+            described["languages"] = [{"code": code, "name": names.get(code, code)} for code in model.languages]
+            described["word_timestamps"] = bool(model.alignment_heads)
+            described["translates"] = bool(model.languages)
+        if self.text is not None:
+            described["tasks"] = ["summarize", "translate", "generate"]
+        return described
+
+
+class ServedModels:
+    """All models of a server."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.models = {source.name: ServedModel(source) for source in settings.models}
+        self.is_draining = False
+        self._loading: asyncio.Task[None] | None = None
+
+    def start_loading(self) -> None:
+        """Load all of them, in the order in which they were named, beside whatever else the event loop does."""
+        self._loading = asyncio.create_task(self._load_all())
+
+    def get(self, name: str | None, kind: Kind) -> ServedModel:
+        """The model that a client asks for; None: the first of this kind.
+
+        Raises ApiError: 404 for an unknown name, 400 for a model of the other kind, 503 for one that is not ready.
+        """
+        if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
+            return self._first(kind)
+        if name not in self.models:
+            raise ApiError(
+                404,
+                f'there is no model "{name}" here. Models: {", ".join(self.models)}',
+                param="model",
+                code="model_not_found",
+            )
+        model = self.models[name]
+        _check_ready(model)
+        if model.kind != kind:
+            others = [each.name for each in self.models.values() if each.kind == kind]
+            instead = f"{kind} models: {', '.join(others)}" if others else f"no {kind} model is served here"
+            what = "a speech model, and this wants text" if kind == "text" else "a text model, and this wants speech"
+            raise ApiError(400, f'"{name}" is {what}; {instead}', param="model", code="wrong_model_kind")
+        return model
+
+    def only(self, kind: Kind) -> ServedModel | None:
+        """The one model of its kind, when there is just one; while models load it is not known."""
+        found = [model for model in self.models.values() if model.kind == kind]
+        loading = any(model.state == "loading" for model in self.models.values())
+        return found[0] if len(found) == 1 and not loading else None
+
+    def admit(self, model: ServedModel) -> Ticket:
+        """A place in a model's engine. Raises ApiError: 429 when its queue is full, 503 while the server drains."""
+        if self.is_draining:
+            raise ApiError(503, "the server is shutting down", code="draining", retry_after=LOADING_RETRY)
+        _check_ready(model)
+        assert model.engine is not None
+        try:
+            return model.engine.admit()
+        except QueueFullError as error:
+            raise ApiError(429, str(error), code="queue_full", retry_after=model.engine.retry_after) from None
+        except EngineClosedError as error:
+            raise ApiError(503, str(error), code="unavailable", retry_after=LOADING_RETRY) from None
+
+    def engines(self) -> list[AsyncEngine]:
+        """Of all models that are loaded."""
+        return [model.engine for model in self.models.values() if model.engine is not None]
+
+    @property
+    def state(self) -> str:
+        """Of all together: ``"draining"``, ``"loading"``, ``"ready"``, or ``"failed"`` when any model is."""
+        states = {model.state for model in self.models.values()}
+        if self.is_draining:
+            return "draining"
+        return next((state for state in ("loading", "failed") if state in states), "ready")
+
+    async def drain(self, timeout: float) -> None:
+        """Take no new work, wait for what was admitted, and close all engines."""
+        self.is_draining = True
+        if self._loading is not None:
+            self._loading.cancel()
+        await asyncio.gather(*(engine.drain(timeout) for engine in self.engines()))
+        await asyncio.gather(*(engine.close() for engine in self.engines()))
+
+    async def _load_all(self) -> None:
+        for model in self.models.values():
+            begin = time.monotonic()
+            try:
+                await self._load(model)
+            except TranseptError as error:
+                model.error = f"{type(error).__name__}: {error}"
+                logger.error('model "%s" cannot be served: %s', model.name, model.error)
+            except Exception as error:
+                model.error = f"{type(error).__name__}"
+                logger.exception('model "%s" cannot be served', model.name)
+            else:
+                logger.info('model "%s" is ready after %.1f s', model.name, time.monotonic() - begin)
+
+    async def _load(self, model: ServedModel) -> None:
+        settings = self.settings
+        options = {"max_running": settings.max_running, "max_queue": settings.max_queue}
+        loaded = await asyncio.to_thread(partial(_load, model.source, settings.engine_options()))
+        from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
+        from transept.speech.transcriber import Transcriber
+
+        if isinstance(loaded, Transcriber):
+            speech = AsyncTranscriber(loaded, **options)
+            await speech.engine.warm_up()
+            model.speech = speech
+        else:
+            text = AsyncTextGenerator(loaded, **options)
+            await text.engine.warm_up()
+            model.text = text
+
+    def _first(self, kind: Kind) -> ServedModel:
+        for model in self.models.values():
+            if model.kind == kind and model.state == "ready":
+                return model
+        for model in self.models.values():
+            if model.kind in (kind, None):
+                _check_ready(model)
+        raise ApiError(404, f"no {kind} model is served here", param="model", code="model_not_found")
+
+
+def _check_ready(model: ServedModel) -> None:
+    if model.state == "loading":
+        raise ApiError(503, f'"{model.name}" is loading', code="loading", retry_after=LOADING_RETRY)
+    if model.state == "failed":
+        raise ApiError(503, f'"{model.name}" could not be loaded or has stopped; see the server\'s log', code="failed")
+
+
+def _load(source: str, options: dict[str, Any]) -> Any:
+    """A Transcriber or a TextGenerator, as the model is. In a thread: this imports torch and reads weights."""
+    from transept.core.engine import Engine
+    from transept.speech.transcriber import Transcriber
+    from transept.text.generator import TextGenerator
+
+    engine = Engine(source, **options)
+    return Transcriber.from_engine(engine) if engine.spec.speech is not None else TextGenerator.from_engine(engine)

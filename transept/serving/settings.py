@@ -1,0 +1,124 @@
+"""ServerSettings: all that may be set on a server, from flags, the environment or a TOML file. Nothing heavy here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transept.errors import ParameterError
+from transept.option_names import finite, refuses_unknown
+
+MAX_UPLOAD_MB = 512
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model to serve. name: what clients call it. source: as Engine takes it."""
+
+    name: str
+    source: str
+
+    @classmethod
+    def parse(cls, text: str) -> ModelSource:
+        """``NAME=MODEL``, or ``MODEL``, which is then its name as well. Raises ParameterError for an empty part."""
+        name, equals, source = text.partition("=")
+        if not equals:
+            name = source = text
+        if not name.strip() or not source.strip():
+            raise ParameterError(f"a model is MODEL or NAME=MODEL, such as whisper=openai/whisper-base, not {text!r}")
+        return cls(name.strip(), source.strip())
+
+
+@refuses_unknown("the server has no setting")
+@dataclass(frozen=True)
+class ServerSettings:
+    """What is served, where, to whom, and how much of it.
+
+    models: at least one, of different names. host, port: to listen on. root_path: the path under which a proxy shows
+        the server. cors: origins whose pages may call it; ``"*"`` is any.
+    api_keys: any of them opens it; none: everybody may.
+    max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
+        beyond it clients are told to come again. max_upload_mb: of a request's body, in MiB. max_audio_seconds,
+        max_text_characters: see Limits. upload_timeout: seconds without a byte after which an upload is given up.
+    shutdown_timeout: seconds that running requests have after SIGTERM.
+    log_json: one JSON line a request on stderr.
+    engine: options of every model's Engine.
+
+    Raises ParameterError for what cannot be.
+    """
+
+    models: tuple[ModelSource, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    root_path: str = ""
+    cors: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    max_running: int = 16
+    max_queue: int = 64
+    max_upload_mb: float = MAX_UPLOAD_MB
+    max_audio_seconds: float | None = None
+    max_text_characters: int | None = None
+    upload_timeout: float = 30.0
+    shutdown_timeout: float = 30.0
+    log_json: bool = False
+    engine: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ParameterError("name at least one model to serve")
+        names = [model.name for model in self.models]
+        for name in names:
+            if names.count(name) > 1:
+                raise ParameterError(f'two models are called "{name}"; give each its own name, as NAME=MODEL')
+        for name, least, whole in (
+            ("port", 0, True),
+            ("max_running", 1, True),
+            ("max_queue", 0, True),
+            ("max_upload_mb", 0, False),
+            ("upload_timeout", 0, False),
+            ("shutdown_timeout", 0, False),
+        ):
+            value = getattr(self, name)
+            kind = int if whole else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kind) or not least <= finite(value) < math.inf:
+                what = "an integer" if whole else "a number"
+                raise ParameterError(f"{name} must be {what} of at least {least}, not {value!r}")
+        if self.port > 65535:
+            raise ParameterError(f"port must be at most 65535, not {self.port}")
+        if any(not key.strip() for key in self.api_keys):
+            raise ParameterError("an API key is empty; leave it out to let everybody in")
+
+    @property
+    def max_upload_bytes(self) -> int:
+        """Of a request's body."""
+        return int(self.max_upload_mb * MIB)
+
+    def engine_options(self) -> dict[str, Any]:
+        """The keywords of every model's Engine."""
+        limits = {
+            name: getattr(self, name)
+            for name in ("max_audio_seconds", "max_text_characters")
+            if getattr(self, name) is not None
+        }
+        return {**self.engine, "limits": {**self.engine.get("limits", {}), **limits}}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all settings."""
+        return [each.name for each in dataclasses.fields(cls)]
+
+
+def read_keys(path: str | Path) -> tuple[str, ...]:
+    """The keys in a file, one a line; empty lines and lines that begin with # are none. Raises ParameterError."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f'the file of keys "{path}" cannot be read: {error}') from None
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    if not keys:
+        raise ParameterError(f'the file of keys "{path}" holds none; one stands on each line')
+    return keys
