@@ -141,6 +141,7 @@ DECODING = (
     ),
     Option("suppress_tokens", token_ids, "ID,ID,...", "ids that never come; -1: all that is not spoken (default: -1)"),
     Option("max_new_tokens", int, "N", "tokens of a window at most"),
+    Option("token_logprobs", bool, "", "keep the log probability of every token, for --json and .json files"),
     Option("seed", int, "N", "of the draws (default: 0)"),
 )
 SUBTITLE_LAYOUT = (

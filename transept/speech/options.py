@@ -33,6 +33,7 @@ _FLAGS = (
     "suppress_blank",
     "without_timestamps",
     "word_timestamps",
+    "token_logprobs",
     "multilingual",
     "batched",
     "vad",
@@ -80,7 +81,7 @@ class TranscriptionOptions:
         logprob_threshold.
     suppress_blank: no window begins with a blank or its end, in families with a token for silence.
     suppress_tokens: ids that never come, also as text ``"-1,50"``; -1 stands for the family's tokens of what is not
-        spoken. max_new_tokens: of one window.
+        spoken. max_new_tokens: of one window. token_logprobs: keep the log probability of every token.
 
     Times:
 
@@ -125,6 +126,7 @@ class TranscriptionOptions:
     without_timestamps: bool = False
     max_initial_timestamp: float | None = 1.0
     max_new_tokens: int | None = None
+    token_logprobs: bool = False
     word_timestamps: bool = False
     prepend_punctuations: str = PREPEND_PUNCTUATIONS
     append_punctuations: str = APPEND_PUNCTUATIONS

@@ -31,7 +31,8 @@ class Segment:
     temperature, avg_logprob, compression_ratio, no_speech_prob: of the decoding of its window. avg_logprob is the mean
         over the tokens and the end of the text, compression_ratio what zlib makes of the text,
         no_speech_prob the probability that nobody speaks.
-    words: with word_timestamps. language: the code, where every window's language is detected (multilingual).
+    words: with word_timestamps. token_logprobs: with that option, the log probability of each of the tokens; 0 for
+        those of a prefix, which are given. language: the code, where each window's language is detected (multilingual).
     """
 
     id: int
@@ -45,12 +46,13 @@ class Segment:
     compression_ratio: float
     no_speech_prob: float
     words: list[Word] | None = None
+    token_logprobs: list[float] | None = None
     language: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists under openai-whisper's names; without words and language where there are none."""
+        """Plain dicts and lists under openai-whisper's names; without what there is not of the last three fields."""
         fields = dataclasses.asdict(self)
-        for name in ("words", "language"):
+        for name in ("words", "token_logprobs", "language"):
             if fields[name] is None:
                 del fields[name]
         return fields

@@ -49,8 +49,8 @@ async def _gone(receive: Receive) -> None:
 class EventStream(Response):
     """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts; closed when the client goes away. An ApiError that they raise is sent as ``{"error": ...}``, the
-    last event then.
+    events: plain dicts; closed when the client goes away. What they raise is sent as ``{"error": ...}``, the last event
+    then; what is no ApiError is raised afterwards, to be logged.
     """
 
     media_type = "text/event-stream"

@@ -126,6 +126,8 @@ def _asked(form: FormData, task: str) -> Asked:
     options |= _openai_options(form, options)
     if "word" in granularities:
         options["word_timestamps"] = True
+    if included:
+        options["token_logprobs"] = True
     laid_out = forms.options(form, SubtitleLayout)
     try:
         layout = SubtitleLayout.of(**laid_out)
@@ -232,7 +234,10 @@ async def _whole(speech: AsyncTranscriber, events: AsyncGenerator[Any, None], as
             raise api_error(error, dict.fromkeys(LAYOUT)) from error
         return Response(text, media_type=f"{MEDIA_TYPES[asked.response_format]}; charset=utf-8")
     if asked.response_format == "json":
-        return JSONResponse({"text": transcript.text, "usage": _usage(transcript)})
+        answer: dict[str, Any] = {"text": transcript.text, "usage": _usage(transcript)}
+        if asked.logprobs:
+            answer["logprobs"] = [each for segment in transcript.segments for each in _logprobs(speech, segment)]
+        return JSONResponse(answer)
     return JSONResponse(_verbose(speech, transcript, asked))
 
 
@@ -273,7 +278,8 @@ async def _stream(
                     tokens += segment.tokens
                     text = decode(tokens).strip()
                     if len(text) > len(told) and text.startswith(told):
-                        yield {"type": "transcript.text.delta", "delta": text[len(told) :]}
+                        logprobs = {"logprobs": _logprobs(speech, segment)} if asked.logprobs else {}
+                        yield {"type": "transcript.text.delta", "delta": text[len(told) :], **logprobs}
                         told = text
                     yield _segment_event(segment, number)
                     number += 1
@@ -310,6 +316,17 @@ def _segment_event(segment: Segment, number: int) -> dict[str, Any]:
     if segment.language is not None:
         event["language"] = segment.language
     return event
+
+
+def _logprobs(speech: AsyncTranscriber, segment: Segment) -> list[dict[str, Any]]:
+    """OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text."""
+    tokenizer = speech.transcriber.model.tokenizer
+    listed = []
+    for token, logprob in zip(segment.tokens, segment.token_logprobs or (), strict=True):
+        if token in tokenizer.text_tokens:
+            text = tokenizer.decode([token])
+            listed.append({"token": text, "logprob": logprob, "bytes": list(text.encode())})
+    return listed
 
 
 def _word(word: Word) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs import Gather
@@ -142,9 +142,14 @@ def _cut_between_sentences(
     return place_words(
         [
             dataclasses.replace(
-                whole, start=sentence[0].start, end=sentence[-1].end, tokens=own, text=model.tokenizer.decode(own)
+                whole,
+                start=sentence[0].start,
+                end=sentence[-1].end,
+                tokens=own,
+                text=model.tokenizer.decode(own),
+                token_logprobs=logprobs,
             )
-            for sentence, own in zip(cut, tokens, strict=True)
+            for sentence, own, logprobs in zip(cut, tokens, _logprobs(model, whole, tokens), strict=True)
         ],
         timings,
         num_text_tokens=[len(own) for own in tokens],
@@ -153,3 +158,12 @@ def _cut_between_sentences(
         prepend_punctuations=options.prepend_punctuations,
         append_punctuations=options.append_punctuations,
     )
+
+
+def _logprobs(model: SpeechModel, whole: Segment, tokens: Sequence[Sequence[int]]) -> list[list[float] | None]:
+    """Those of a window's text tokens, cut as the tokens are."""
+    if whole.token_logprobs is None:
+        return [None] * len(tokens)
+    pairs = zip(whole.tokens, whole.token_logprobs, strict=True)
+    of_text = iter([logprob for token, logprob in pairs if token in model.tokenizer.text_tokens])
+    return [list(islice(of_text, len(own))) for own in tokens]

@@ -31,6 +31,7 @@ class DecodedWindow:
     tokens: timestamps and a prefix among them, without the end of text. text: of all of them, without blanks around it.
     avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: bytes of the text to
     those that zlib makes of it. no_speech_prob: probability that nobody speaks; 0 where the family does not tell.
+    token_logprobs: one a token, where they are asked for; 0 for a prefix's.
     """
 
     tokens: list[int]
@@ -39,6 +40,7 @@ class DecodedWindow:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    token_logprobs: list[float] | None = None
 
     def is_silent(self, options: TranscriptionOptions) -> bool:
         """Whether the window is skipped: silence is likely, and the text is not."""
@@ -126,6 +128,7 @@ def _sampling_params(
         begin_suppress_tokens=model.tokenizer.blank_tokens if options.suppress_blank else (),
         bad_words_ids=(),
         logits_processors=processors,
+        logprobs=1 if options.token_logprobs else None,
         prompt_probe=probe,
         detokenize=False,
         **search,
@@ -155,6 +158,10 @@ def _decoded(
     best = max(output.outputs, key=score)
     tokens = new_tokens(best)
     text = model.tokenizer.decode([*prefix_tokens, *tokens]).strip()
+    token_logprobs = None
+    if best.logprobs is not None:
+        drawn = [by_token[token] for by_token, token in zip(best.logprobs, tokens, strict=False)]
+        token_logprobs = [*(0.0 for _ in prefix_tokens), *drawn]
     return DecodedWindow(
         tokens=[*prefix_tokens, *tokens],
         text=text,
@@ -162,6 +169,7 @@ def _decoded(
         avg_logprob=best.cumulative_logprob / (len(tokens) + 1),
         compression_ratio=compression_ratio(text),
         no_speech_prob=no_speech_prob,
+        token_logprobs=token_logprobs,
     )
 
 

@@ -65,9 +65,18 @@ def cut_segments(model: SpeechModel, window: Window, decoded: DecodedWindow, lan
     bounds = [0, *cuts, *([len(tokens)] if ends_in_silence else [])]
     segments = []
     for begin, end in pairwise(bounds):
-        own = tokens[begin:end]
+        own, logprobs = tokens[begin:end], decoded.token_logprobs
         start, stop = offset + position(own[0]) * step, offset + position(own[-1]) * step
-        segments.append(dataclasses.replace(whole, start=start, end=stop, text=tokenizer.decode(own), tokens=own))
+        segments.append(
+            dataclasses.replace(
+                whole,
+                start=start,
+                end=stop,
+                text=tokenizer.decode(own),
+                tokens=own,
+                token_logprobs=None if logprobs is None else logprobs[begin:end],
+            )
+        )
     if ends_in_silence:
         return CutWindow(segments, window_end, ends_in_silence)
     heard = position(tokens[bounds[-1] - 1]) * round(step * model.fps)
@@ -90,13 +99,20 @@ def whole_segment(
         compression_ratio=decoded.compression_ratio,
         no_speech_prob=decoded.no_speech_prob,
         language=language,
+        token_logprobs=decoded.token_logprobs,
     )
 
 
 def cleared(segments: Sequence[Segment]) -> list[Segment]:
     """The segments, with nothing in those that have no text or no length."""
     return [
-        dataclasses.replace(segment, text="", tokens=[], words=None if segment.words is None else [])
+        dataclasses.replace(
+            segment,
+            text="",
+            tokens=[],
+            words=None if segment.words is None else [],
+            token_logprobs=None if segment.token_logprobs is None else [],
+        )
         if segment.start == segment.end or not segment.text.strip()
         else segment
         for segment in segments
