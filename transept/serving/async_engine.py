@@ -24,6 +24,7 @@ from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, QueueFullError, RequestFailedError, TranseptError, shown
+from transept.speech.events import Opened
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class AsyncEngine:
         thread, may use it at the same time. max_running: jobs that are worked on at a time, whose requests share the
         engine's batch. max_queue: jobs that wait for their turn, beyond which `admit` raises QueueFullError.
     heartbeat: makes a job that takes a step; None: a request of one token, where the encoder takes text.
+    observer: None, or called with each ticket when it is left. num_admitted: tickets so far.
 
     All methods belong to the thread of the event loop.
     """
@@ -65,6 +67,8 @@ class AsyncEngine:
         self.engine = engine
         self.max_running, self.max_queue = max_running, max_queue
         self._heartbeat = partial(_one_token, engine) if heartbeat is None else heartbeat
+        self.observer: Callable[[Ticket], None] | None = None
+        self.num_admitted = 0
         self._tickets: set[Ticket] = set()
         self._running: set[Ticket] = set()
         self._queue: deque[Ticket] = deque()
@@ -90,6 +94,7 @@ class AsyncEngine:
             )
         ticket = Ticket(self)
         self._tickets.add(ticket)
+        self.num_admitted += 1
         return ticket
 
     async def run(self, job: Job) -> AsyncGenerator[Any, None]:
@@ -170,10 +175,14 @@ class AsyncEngine:
             await asyncio.sleep(0.05)
         return not self._tickets
 
-    async def close(self) -> None:
-        """Abort what is left, end the thread and give back the engine's memory."""
+    def abort(self) -> None:
+        """Take no new work, and end all that was admitted with an EngineClosedError, at once."""
         self._draining = True
         self._fail_all(EngineClosedError("the engine was closed before this was done"))
+
+    async def close(self) -> None:
+        """Abort what is left, end the thread and give back the engine's memory."""
+        self.abort()
         await asyncio.to_thread(self._close)
 
     def stop(self) -> None:
@@ -241,12 +250,14 @@ class AsyncEngine:
 class Ticket:
     """A request's place in an AsyncEngine, made by its `admit`. Leaving it (``async with``) aborts what is under way.
 
-    admitted, started: seconds of time.monotonic; started is None before its turn.
+    admitted, started, first_event: seconds of time.monotonic; the latter two are None before its turn, and before the
+        job's first event or result. That a recording could be opened is none.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.admitted = time.monotonic()
         self.started: float | None = None
+        self.first_event: float | None = None
         self._engine = engine
         self._moved = asyncio.Event()  # the queue has
         self._channel: _LoopChannel | None = None
@@ -273,6 +284,8 @@ class Ticket:
             engine._queue.remove(self)
         if self._channel is not None:
             engine._stop(self._channel)
+        if engine.observer is not None:
+            engine.observer(self)
         engine._next_turns()
 
     @property
@@ -293,11 +306,21 @@ class Ticket:
         async with contextlib.aclosing(self._wait()) as positions:
             async for queued in positions:
                 yield queued
+        if self._error is not None:
+            raise self._error  # of an engine that stopped while the request was read
         self.started = time.monotonic()
         self._channel = self._engine._start(job)
-        while not isinstance(event := await self._channel.next(), _Ended):
+        while not isinstance(event := await self._next(), _Ended):
             yield event
         yield event.result()
+
+    async def _next(self) -> Any:
+        """The job's next event."""
+        assert self._channel is not None
+        event = await self._channel.next()
+        if self.first_event is None and not isinstance(event, Opened):
+            self.first_event = time.monotonic()
+        return event
 
     async def _wait(self) -> AsyncGenerator[Queued, None]:
         """Wait for a turn."""

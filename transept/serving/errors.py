@@ -20,6 +20,7 @@ from transept.errors import (
     UnsupportedModelError,
 )
 
+LONGEST_MESSAGE = 2000  # characters, since it may repeat what a client sent
 TYPES = {
     401: "authentication_error",
     404: "not_found_error",
@@ -45,6 +46,8 @@ class ApiError(Exception):
         code: str | None = None,
         retry_after: float | None = None,
     ) -> None:
+        message = message.encode(errors="replace").decode()  # half a surrogate pair cannot be sent
+        message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
         self.retry_after = retry_after

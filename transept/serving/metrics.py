@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from transept.serving.errors import ApiError
-    from transept.serving.models import ServedModels
+from transept.serving.async_engine import AsyncEngine, Ticket
+from transept.serving.errors import ApiError
+from transept.serving.models import ServedModel, ServedModels
+
+# Upper bounds of buckets, in seconds.
+STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+REQUEST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
 class Metrics:
-    """All of a server's metrics, in a registry of their own."""
+    """All of a server's metrics, in a registry of their own. Watches each model from when it is ready."""
 
     def __init__(self, models: ServedModels) -> None:
         self.registry = CollectorRegistry()
-        self._refused = Counter("transept_requests_refused", "Requests refused", ["reason"], registry=self.registry)
+        self._refused = Counter(
+            "transept_requests_refused",
+            "Requests answered with an error, by its code",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._audio = Counter(
+            "transept_audio_seconds", "Seconds of the recordings that could be read", ["model"], registry=self.registry
+        )
+        self._in_queue = self._histogram("request_queue_seconds", "Seconds from admission to its turn")
+        self._to_first = self._histogram("request_first_event_seconds", "Seconds from admission to a first result")
+        self._to_end = self._histogram("request_duration_seconds", "Seconds from admission until it was left")
+        self._step = self._histogram("step_duration_seconds", "Seconds of a step of the engine", STEP_SECONDS)
+        self.registry.register(_Engines(models))
+        models.on_ready = self._watch
 
     def refused(self, error: ApiError) -> None:
         """A request was answered with an error."""
@@ -25,7 +46,85 @@ class Metrics:
 
     def audio(self, model: str, seconds: float) -> None:
         """A recording could be read."""
+        self._audio.labels(model).inc(seconds)
 
     def render(self) -> tuple[bytes, str]:
         """Prometheus's text format, and its media type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def _watch(self, model: ServedModel) -> None:
+        """Note each step and each request of a model from now on."""
+        assert model.engine is not None
+        in_queue, to_first, to_end = (
+            metric.labels(model.name) for metric in (self._in_queue, self._to_first, self._to_end)
+        )
+
+        def left(ticket: Ticket) -> None:
+            if ticket.started is not None:
+                in_queue.observe(ticket.started - ticket.admitted)
+            if ticket.first_event is not None:
+                to_first.observe(ticket.first_event - ticket.admitted)
+            to_end.observe(time.monotonic() - ticket.admitted)
+
+        model.engine.observer = left
+        model.engine.engine.core.statistics.observer = self._step.labels(model.name).observe
+
+    def _histogram(self, name: str, about: str, buckets: tuple[float, ...] = REQUEST_SECONDS) -> Histogram:
+        return Histogram(f"transept_{name}", about, ["model"], buckets=buckets, registry=self.registry)
+
+
+class _Engines(Collector):
+    """What is read from the engines when somebody asks."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self.models = models
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: names are known without looking."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The state of all engines, and what they have computed so far."""
+        ready = GaugeMetricFamily("transept_model_ready", "Whether the model can be used", labels=["model"])
+        for model in self.models.models.values():
+            ready.add_metric([model.name], float(model.state == "ready"))
+        yield ready
+        loaded = [(model.name, model.engine) for model in self.models.models.values() if model.engine is not None]
+        for name, about, value in GAUGES:
+            gauge = GaugeMetricFamily(f"transept_{name}", about, labels=["model"])
+            for model_name, engine in loaded:
+                gauge.add_metric([model_name], value(engine))
+            yield gauge
+        for name, about, value in COUNTERS:
+            counter = CounterMetricFamily(f"transept_{name}", about, labels=["model"])
+            for model_name, engine in loaded:
+                counter.add_metric([model_name], value(engine))
+            yield counter
+
+
+def _cache_usage(engine: AsyncEngine) -> float:
+    blocks = engine.engine.block_manager
+    return 1 - blocks.num_free_device_blocks / blocks.num_device_blocks
+
+
+GAUGES = (
+    ("requests_running", "Requests that are worked on", lambda engine: engine.num_running),
+    ("requests_waiting", "Requests that were admitted and wait for their turn", lambda engine: engine.num_waiting),
+    ("kv_cache_usage_ratio", "Share of the cache's blocks that requests hold", _cache_usage),
+)
+COUNTERS = (
+    ("requests_admitted", "Requests that got a place", lambda engine: engine.num_admitted),
+    ("steps", "Steps of the engine", lambda engine: engine.engine.core.statistics.num_steps),
+    (
+        "encoder_tokens",
+        "Positions of the encoder's output that were computed",
+        lambda engine: engine.engine.core.statistics.num_encoder_tokens,
+    ),
+    (
+        "decoder_tokens",
+        "Tokens that were drawn, of a beam search one for each beam",
+        lambda engine: engine.engine.core.statistics.num_decoder_tokens,
+    ),
+    ("encoder_runs", "Encoder inputs that were computed", lambda engine: engine.engine.num_encoder_runs),
+    ("encoder_hits", "Encoder inputs that were in the cache", lambda engine: engine.engine.num_encoder_hits),
+)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -80,10 +83,11 @@ class ServedModel:
 
 
 class ServedModels:
-    """All models of a server."""
+    """All models of a server. on_ready: called with each model once it is ready."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
+        self.on_ready: Callable[[ServedModel], None] = lambda model: None
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
         self._loading: asyncio.Task[None] | None = None
@@ -115,6 +119,11 @@ class ServedModels:
             raise ApiError(400, f'"{name}" is {what}; {instead}', param="model", code="wrong_model_kind")
         return model
 
+    def check_open(self) -> None:
+        """Raise ApiError: 503 while the server drains."""
+        if self.is_draining:
+            raise ApiError(503, "the server is shutting down", code="draining", retry_after=LOADING_RETRY)
+
     def only(self, kind: Kind) -> ServedModel | None:
         """The one model of its kind, when there is just one; while models load it is not known."""
         found = [model for model in self.models.values() if model.kind == kind]
@@ -123,8 +132,7 @@ class ServedModels:
 
     def admit(self, model: ServedModel) -> Ticket:
         """A place in a model's engine. Raises ApiError: 429 when its queue is full, 503 while the server drains."""
-        if self.is_draining:
-            raise ApiError(503, "the server is shutting down", code="draining", retry_after=LOADING_RETRY)
+        self.check_open()
         _check_ready(model)
         assert model.engine is not None
         try:
@@ -166,12 +174,13 @@ class ServedModels:
                 model.error = f"{type(error).__name__}"
                 logger.exception('model "%s" cannot be served', model.name)
             else:
+                self.on_ready(model)
                 logger.info('model "%s" is ready after %.1f s', model.name, time.monotonic() - begin)
 
     async def _load(self, model: ServedModel) -> None:
         settings = self.settings
         options = {"max_running": settings.max_running, "max_queue": settings.max_queue}
-        loaded = await asyncio.to_thread(partial(_load, model.source, settings.engine_options()))
+        loaded = await _in_daemon_thread(partial(_load, model.source, settings.engine_options()))
         from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
         from transept.speech.transcriber import Transcriber
 
@@ -199,6 +208,27 @@ def _check_ready(model: ServedModel) -> None:
         raise ApiError(503, f'"{model.name}" is loading', code="loading", retry_after=LOADING_RETRY)
     if model.state == "failed":
         raise ApiError(503, f'"{model.name}" could not be loaded or has stopped; see the server\'s log', code="failed")
+
+
+async def _in_daemon_thread(function: Callable[[], Any]) -> Any:
+    """What a function returns, or raises; a process that ends meanwhile does not wait for it."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: Exception | None) -> None:
+        if not outcome.done():
+            outcome.set_result(result) if error is None else outcome.set_exception(error)
+
+    def run() -> None:
+        try:
+            told: tuple[Any, Exception | None] = (function(), None)
+        except Exception as error:
+            told = (None, error)
+        with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody waits
+            loop.call_soon_threadsafe(settle, *told)
+
+    threading.Thread(target=run, name="transept-loading", daemon=True).start()
+    return await outcome
 
 
 def _load(source: str, options: dict[str, Any]) -> Any:

@@ -1,18 +1,21 @@
-"""ServerSettings: all that may be set on a server, from flags, the environment or a TOML file. Nothing heavy here."""
+"""ServerSettings: all that may be set on a server. `configuration` reads them; nothing heavy is imported here."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transept.core.config import EngineConfig
 from transept.errors import ParameterError
 from transept.option_names import finite, refuses_unknown
 
-MAX_UPLOAD_MB = 512
 MIB = 1 << 20
+MAX_UPLOAD_MB = 512
+HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
+ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,14 @@ class ModelSource:
 class ServerSettings:
     """What is served, where, to whom, and how much of it.
 
-    models: at least one, of different names. host, port: to listen on. root_path: the path under which a proxy shows
-        the server. cors: origins whose pages may call it; ``"*"`` is any.
+    models: at least one, of different names. host, port: to listen on; port 0 takes a free one. root_path: the path
+        under which a proxy shows the server, such as ``/speech``. cors: origins whose pages may call it, ``"*"`` any.
     api_keys: any of them opens it; none: everybody may.
     max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
         beyond it clients are told to come again. max_upload_mb: of a request's body, in MiB. max_audio_seconds,
         max_text_characters: see Limits. upload_timeout: seconds without a byte after which an upload is given up.
     shutdown_timeout: seconds that running requests have after SIGTERM.
-    log_json: one JSON line a request on stderr.
+    log_json: one JSON line a request on stderr, and all other lines of the log as JSON, too.
     engine: options of every model's Engine.
 
     Raises ParameterError for what cannot be.
@@ -69,11 +72,31 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise ParameterError("name at least one model to serve")
+            raise ParameterError("name at least one model to serve, as MODEL or NAME=MODEL")
         names = [model.name for model in self.models]
         for name in names:
             if names.count(name) > 1:
                 raise ParameterError(f'two models are called "{name}"; give each its own name, as NAME=MODEL')
+        self._check_numbers()
+        if not self.host.strip():
+            raise ParameterError("host is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
+        for origin in self.cors:
+            if not ORIGIN.fullmatch(origin):
+                raise ParameterError(f"cors takes origins such as https://example.org, or *, not {origin!r}")
+        if not all(HEADER_SAFE.fullmatch(key) for key in self.api_keys):
+            raise ParameterError(
+                "an API key must be of visible ASCII characters without blanks, and not empty; leave it out to let "
+                "everybody in"
+            )
+        root_path = self.root_path.rstrip("/")
+        if root_path and not re.fullmatch(r"/[\w./~-]*", root_path, re.ASCII):
+            raise ParameterError(f"root_path must be a path such as /speech, not {self.root_path!r}")
+        object.__setattr__(self, "root_path", root_path)
+        if "model" in self.engine:
+            raise ParameterError("the engine's model is one of the server's models; leave it out of engine")
+        EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
+
+    def _check_numbers(self) -> None:
         for name, least, whole in (
             ("port", 0, True),
             ("max_running", 1, True),
@@ -89,8 +112,9 @@ class ServerSettings:
                 raise ParameterError(f"{name} must be {what} of at least {least}, not {value!r}")
         if self.port > 65535:
             raise ParameterError(f"port must be at most 65535, not {self.port}")
-        if any(not key.strip() for key in self.api_keys):
-            raise ParameterError("an API key is empty; leave it out to let everybody in")
+        for name in ("max_upload_mb", "upload_timeout"):
+            if getattr(self, name) == 0:
+                raise ParameterError(f"{name} must be above 0")
 
     @property
     def max_upload_bytes(self) -> int:
@@ -106,18 +130,14 @@ class ServerSettings:
         }
         return {**self.engine, "limits": {**self.engine.get("limits", {}), **limits}}
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names of all settings."""
-        return [each.name for each in dataclasses.fields(cls)]
-
 
 def read_keys(path: str | Path) -> tuple[str, ...]:
     """The keys in a file, one a line; empty lines and lines that begin with # are none. Raises ParameterError."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f'the file of keys "{path}" cannot be read: {error}') from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ParameterError(f'the file of keys "{path}" cannot be read: {reason}') from None
     keys = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     if not keys:
         raise ParameterError(f'the file of keys "{path}" holds none; one stands on each line')

@@ -12,24 +12,28 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transept.serving.errors import ApiError
+from transept.serving.errors import ApiError, api_error
 from transept.serving.settings import MIB, ServerSettings
 
 requests_log = logging.getLogger("transept.requests")
 
+logger = logging.getLogger(__name__)
+
+SLOWEST_UPLOAD = 4 << 10  # bytes a second that a body must come with, all in all
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 class Access:
-    """ASGI middleware; see the module."""
+    """ASGI middleware; see the module. refused: told of each error that is answered here."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, settings: ServerSettings, refused: Callable[[ApiError], None]) -> None:
+        self.app, self.settings, self.refused = app, settings, refused
         self.keys = tuple(key.encode() for key in settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,13 +54,16 @@ class Access:
             await send(message)
 
         try:
-            try:
-                self._check_key(scope, headers)
-                bounded = self._bounded(headers, receive)
-            except ApiError as error:
-                await error.response()(scope, receive, send_with_id)
-                return
-            await self.app(scope, bounded, send_with_id)
+            self._check_key(scope, headers)
+            await self.app(scope, self._bounded(headers, receive), send_with_id)
+        except Exception as error:
+            if status:
+                raise  # in the middle of an answer
+            told = api_error(error)
+            if told is not error:
+                logger.error("request %s failed", request_id, exc_info=error)
+            self.refused(told)
+            await told.response()(scope, receive, send_with_id)
         finally:
             if self.settings.log_json and scope["type"] == "http":
                 _log(scope, request_id, status, time.monotonic() - begin)
@@ -80,17 +87,19 @@ class Access:
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             raise _too_large(limit)
-        num_bytes, has_ended = 0, False
+        num_bytes, waited, has_ended = 0, 0.0, False
 
         async def bounded() -> Message:
-            nonlocal num_bytes, has_ended
+            nonlocal num_bytes, waited, has_ended
             if has_ended:
                 return await receive()  # tells when the client goes away
+            begin = time.monotonic()
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(min(patience, patience + num_bytes / SLOWEST_UPLOAD - waited)):
                     message = await receive()
             except TimeoutError:
-                raise ApiError(408, f"nothing of the request came for {patience:g} s", code="timeout") from None
+                raise ApiError(408, f"the request came too slowly: {num_bytes} bytes so far", code="timeout") from None
+            waited += time.monotonic() - begin
             if message["type"] == "http.request":
                 num_bytes += len(message.get("body", b""))
                 has_ended = not message.get("more_body", False)

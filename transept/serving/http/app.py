@@ -57,7 +57,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
-    app.add_exception_handler(Exception, _answer)
+    app.add_middleware(Access, settings=settings, refused=app.state.metrics.refused)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -66,7 +66,6 @@ def build_app(settings: ServerSettings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=["X-Request-Id", "Retry-After", "retry-after-ms"],
         )
-    app.add_middleware(Access, settings=settings)
     app.mount("/web", _Page(directory=WEB), name="web")
     app.add_route("/", _page, include_in_schema=False)
     return app

@@ -1,0 +1,110 @@
+"""``transept serve MODEL...``: models behind HTTP, as OpenAI's API and as a page."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from importlib.util import find_spec
+
+from transept.cli.engine_options import NAMES, add_engine_options
+from transept.cli.printable import PrintableFormatter, printable
+from transept.errors import TranseptError
+from transept.serving.configuration import CONFIG, MODELS, SETTINGS, Setting, read_settings
+
+EXTRA = {  # module: the package that holds it
+    "fastapi": "fastapi",
+    "prometheus_client": "prometheus-client",
+    "python_multipart": "python-multipart",
+    "uvicorn": "uvicorn",
+}
+
+
+class MissingPackageError(TranseptError):
+    """The extra ``serve`` is not installed."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept serve``."""
+    parser = commands.add_parser(
+        "serve",
+        help="serve models over HTTP: OpenAI's API, and a page for the browser",
+        usage="transept serve [option ...] MODEL|NAME=MODEL ...",
+        description="Serve speech and text models over HTTP: OpenAI's API at /v1, and a page for the browser at /. "
+        "Models load in the background; /ready says when they have. The first SIGTERM or Ctrl+C lets running requests "
+        "finish, a second one ends at once.",
+        epilog="Every option may also stand in a variable, such as TRANSEPT_MAX_QUEUE (models: TRANSEPT_MODELS, with "
+        "commas between them), or in a TOML file (--config), such as max_queue = 64; engine options stand there under "
+        "[engine]. A flag goes before a variable, and that before the file. Exit code: 0 all requests were finished, 1 "
+        "some were cut off, or nothing can be served, 2 bad usage, 130 after a second signal.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "models",
+        nargs="*",
+        default=None,
+        metavar=MODELS.metavar,
+        help="checkpoint directory, package:NAME/folder, or hub name; NAME=MODEL is what clients call it",
+    )
+    for setting in (CONFIG, *SETTINGS):
+        _add_option(parser, setting)
+    add_engine_options(parser)
+    parser.set_defaults(run=serve, parser=parser, **dict.fromkeys(NAMES))  # None: not given
+
+
+def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
+    if setting.kind is bool:
+        parser.add_argument(setting.flag, action="store_const", const=True, help=setting.help)
+        return
+    action = "append" if setting.many else "store"
+    parser.add_argument(setting.flag, action=action, type=setting.kind, metavar=setting.metavar, help=setting.help)
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """``transept serve``."""
+    names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES]
+    flags = {name: getattr(arguments, name) for name in names}
+    settings = read_settings({**flags, MODELS.name: flags[MODELS.name] or None}, os.environ)
+    missing = [package for module, package in EXTRA.items() if find_spec(module) is None]
+    if missing:
+        raise MissingPackageError(
+            f'transept serve needs {", ".join(missing)}; install them with: pip install "transept[serve]"'
+        )
+    _set_up_log(settings.log_json)
+    output = sys.stdout
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        from transept.serving.server import run_server
+
+        return run_server(settings, lambda line: print(printable(line), file=output, flush=True))
+
+
+def _set_up_log(as_json: bool) -> None:
+    """Everything of ours on stderr, and what uvicorn cannot help."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if as_json else PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (("transept", logging.INFO), ("uvicorn", logging.ERROR)):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.addHandler(handler)
+        logger.propagate = False
+
+
+class _JsonFormatter(PrintableFormatter):
+    """One JSON object a record; those of requests are written as objects already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == "transept.requests":
+            return record.getMessage()
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)

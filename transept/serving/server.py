@@ -1,0 +1,187 @@
+"""The server's process: uvicorn with the application, the line that says where it listens, signals and exit codes.
+
+Called by `transept serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from transept.errors import TranseptError
+from transept.serving.connections import PatientConnection
+from transept.serving.http.app import build_app
+from transept.serving.models import ServedModels
+from transept.serving.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+DONE, FAILED, FORCED = 0, 1, 130  # exit codes: nothing was cut off; something was, or nothing can be served; by force
+HEAD_BYTES = 32 << 10  # of a request's line and headers
+KEEP_ALIVE_SECONDS = 15  # that a connection without a request stays open: longer than proxies take between two
+FLUSH_SECONDS = 5  # in which the last answers are to be read, once their work has ended
+BACKLOG = 1024  # connections that the system holds until they are accepted
+OPEN_FILES = 1 << 16
+LOOPBACK = ("127.", "::1", "localhost")
+
+
+class AddressError(TranseptError):
+    """The server cannot listen where it was told to."""
+
+
+def run_server(settings: ServerSettings, announce: Callable[[str], None]) -> int:
+    """Serve until a signal comes. announce: is given one line, with the URL, once the server listens.
+
+    Returns the exit code; see the constants. Raises AddressError for an address that is in use, or none of ours.
+    """
+    sockets = listen(settings.host, settings.port)
+    _allow_many_files()
+    if not settings.api_keys and not settings.host.startswith(LOOPBACK):
+        logger.warning("whoever reaches %s may use this server: --api-key-file gives it a key", settings.host)
+    app = build_app(settings)
+    config = uvicorn.Config(
+        app,
+        http=PatientConnection,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=FLUSH_SECONDS,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+    )
+    server = Server(config, app.state.models, settings.shutdown_timeout)
+    url = url_of(sockets[0], settings)
+    server.on_start = lambda: announce(f"Transept listens on {url} (models are loading; {url}/ready says when)")
+    server.run(sockets=sockets)
+    return server.exit_code
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which at the first signal lets running requests finish while new ones are refused.
+
+    models: told that they drain. timeout: seconds until what still runs is cut off.
+    """
+
+    def __init__(self, config: uvicorn.Config, models: ServedModels, timeout: float) -> None:
+        super().__init__(config)
+        self.models, self.timeout = models, timeout
+        self.exit_code = DONE
+        self.on_start: Callable[[], None] = lambda: None
+        self._deadline: float | None = None  # of time.monotonic, once a signal came
+        self._is_forced = False  # a second one did
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self.on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: the first one drains, the second one ends at once."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self.timeout
+            self.models.is_draining = True
+        else:
+            self._is_forced = self.force_exit = True
+            self.exit_code = FORCED
+            self.config.timeout_graceful_shutdown = 0
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # which would tell of all that it cancels
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second. Returns whether to stop."""
+        if await super().on_tick(counter):
+            return True
+        if self._deadline is None:
+            return self._nothing_is_served()
+        if not (unfinished := self._num_unfinished()):
+            return True
+        if time.monotonic() < self._deadline and not self._is_forced:
+            return False
+        logger.warning("%d requests were cut off", unfinished)
+        self.exit_code = FORCED if self._is_forced else FAILED
+        for engine in self.models.engines():
+            engine.abort()
+        await asyncio.sleep(0.1)  # while their clients are told
+        return True
+
+    def _num_unfinished(self) -> int:
+        return sum(engine.num_running + engine.num_waiting for engine in self.models.engines())
+
+    def _nothing_is_served(self) -> bool:
+        """Whether every model has failed, so that whoever watches the process should know."""
+        if any(model.state != "failed" for model in self.models.models.values()):
+            return False
+        logger.error("no model can be served")
+        self.exit_code = FAILED
+        return True
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that are bound to all addresses of a host, for port 0 to the first. Raises AddressError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise AddressError(f"this machine has no address {host}: {error.strerror}") from None
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in addresses if port else addresses[:1]:
+            sockets.append(_bound(family, address))
+    except OSError as error:
+        for opened in sockets:
+            opened.close()
+        raise _address_error(error, host, port) from None
+    return sockets
+
+
+def _bound(family: int, address: Any) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio leaves Nagle's delay on
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # whose last connections may linger
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _address_error(error: OSError, host: str, port: int) -> AddressError:
+    if error.errno == errno.EADDRINUSE:
+        return AddressError(f"port {port} of {host} is in use: stop what listens there, or choose another --port")
+    if error.errno == errno.EACCES:
+        return AddressError(f"port {port} is for the administrator; choose one from 1024 up, behind a proxy if need be")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return AddressError(f"{host} is no address of this machine; 0.0.0.0 is all that it has")
+    return AddressError(f"cannot listen on port {port} of {host}: {error.strerror}")
+
+
+def url_of(bound: socket.socket, settings: ServerSettings) -> str:
+    """Where the server is, without a slash at its end."""
+    port = bound.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}{settings.root_path}"
+
+
+def _allow_many_files() -> None:
+    """Raise this process's bound of open files as far as it may be: each client takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
