@@ -58,17 +58,18 @@ def _final_text(outputs: Sequence[RequestOutput | None], job: TextJob) -> str:
             texts.append(output.outputs[0].text.strip())
             continue
         if len(output.outputs) == 1:  # several are the beams of a search, any of which may win
-            texts.append(_settled(output.outputs[0].text, job).strip())
+            text = settled(output.outputs[0].text, job.sampling_params.stop, job.encoder.tokenizer)
+            texts.append(text.strip())
         break
     return " ".join(filter(None, texts))
 
 
-def _settled(text: str, job: TextJob) -> str:
-    """An unfinished text without its end, where the next tokens may change that."""
-    longest_stop = max(map(len, job.sampling_params.stop), default=0)
+def settled(text: str, stop: Sequence[str], tokenizer: Any) -> str:
+    """An unfinished text without its end, where the next tokens may change that. stop: the request's stop strings."""
+    longest_stop = max(map(len, stop), default=0)
     if longest_stop:
         text = text[: 1 - longest_stop or None]  # the rest may begin a stop string, which is cut from the text
-    if getattr(job.encoder.tokenizer, "clean_up_tokenization_spaces", False):
+    if getattr(tokenizer, "clean_up_tokenization_spaces", False):
         text = text[: max(0, text.rfind(" "))]  # a blank goes when punctuation follows it
     return text
 

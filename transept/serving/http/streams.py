@@ -55,10 +55,16 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[dict[str, Any], None], headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[dict[str, Any], None],
+        headers: dict[str, str] | None = None,
+        owned: contextlib.AsyncExitStack | None = None,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self.events = events
+        self.owned = contextlib.AsyncExitStack() if owned is None else owned
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events."""
@@ -72,7 +78,10 @@ class EventStream(Response):
             for each in (sending, gone):
                 each.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
-            await self.events.aclose()
+            try:
+                await self.events.aclose()
+            finally:
+                await self.owned.aclose()
             if self.background is not None:
                 await self.background()
 

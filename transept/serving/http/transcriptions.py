@@ -88,7 +88,7 @@ async def _respond(request: Request, task: str) -> Response:
             raise api_error(error, asked.options) from error
         events = _events(ticket, job, upload, request, model)
         if asked.stream:
-            return EventStream(_owning(stack.pop_all(), _stream(model.speech, events, asked)))
+            return EventStream(_stream(model.speech, events, asked), owned=stack.pop_all())
         return await attended(request, _whole(model.speech, events, asked))
 
 
@@ -189,15 +189,6 @@ def _chunking(strategy: str | None) -> dict[str, Any]:
             param="chunking_strategy",
             code="invalid_value",
         ) from None
-
-
-async def _owning(
-    stack: contextlib.AsyncExitStack, events: AsyncGenerator[dict[str, Any], None]
-) -> AsyncGenerator[dict[str, Any], None]:
-    """Events, and what is to be given back after them."""
-    async with stack, contextlib.aclosing(events):
-        async for event in events:
-            yield event
 
 
 async def _events(

@@ -1,0 +1,124 @@
+"""JSON bodies: read within bounds, strictly, and taken apart into fields. Called by the endpoints for text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import ParameterError, shown
+from transept.option_names import refuse_unknown
+from transept.serving.errors import ApiError
+
+MAX_JSON_BYTES = 8 << 20  # the Bible has half as many; a larger text is no one document
+MAX_DEPTH = 32  # of lists and objects within one another
+NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
+NEVER_BLAMED = {"model", "prompt", "input", "stream", "n"}
+SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
+
+
+async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
+    """The body, a JSON object, without the fields that are null.
+
+    known: the fields that there are. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for what is no JSON object
+    in UTF-8, holds a name twice, a number that is none (NaN) or lists MAX_DEPTH deep, and for unknown fields.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _invalid(f"send this as application/json, not {kind or 'without a type'}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_JSON_BYTES:
+            message = f"the body is larger than {MAX_JSON_BYTES >> 20} MiB: split the text"
+            raise ApiError(413, message, code="too_large")
+    given = await run_in_threadpool(parse, bytes(body))
+    try:
+        refuse_unknown("there is no field", given, known)
+    except ParameterError as error:
+        name = next(name for name in given if name not in known)
+        raise ApiError(400, str(error), param=name[:100], code="unknown_field") from None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """A JSON object. Raises ApiError for what is none; see `read_json`."""
+    try:
+        given = json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise _invalid(f"the body is not UTF-8, at byte {error.start}") from None
+    except RecursionError:
+        raise _invalid(f"the body's lists and objects are more than {MAX_DEPTH} deep") from None
+    except ValueError as error:
+        raise _invalid(f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise _invalid(f"the body must be a JSON object, not {shown(given)}")
+    _check_depth(given)
+    return given
+
+
+def options_in(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields that an error's message may blame: not those whose names are words of any message."""
+    return {name: value for name, value in body.items() if name not in NEVER_BLAMED}
+
+
+def truth(body: dict[str, Any], name: str) -> bool:
+    """A flag, false where it is missing. Raises ApiError for what is none."""
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise wrong(name, "true or false", value)
+    return value
+
+
+def text(body: dict[str, Any], name: str) -> str | None:
+    """A text, or None where it is missing. Raises ApiError for what is none."""
+    value = body.get(name)
+    if not isinstance(value, str | None):
+        raise wrong(name, "a text", value)
+    return value
+
+
+def integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
+    """An integer within bounds, or None where it is missing. Raises ApiError for what is none."""
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
+        raise wrong(name, f"an integer from {low} to {high}", value)
+    return value
+
+
+def wrong(name: str, wanted: str, value: Any) -> ApiError:
+    """The error of a field that holds something else."""
+    return ApiError(400, f"{name} must be {wanted}, not {shown(value)}", param=name, code="invalid_value")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the name {shown(name)} stands twice in an object")
+        found[name] = value
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth == MAX_DEPTH:
+            raise _invalid(f"the body's lists and objects are more than {MAX_DEPTH} deep")
+        inner: list[Any] = []
+        for each in level:
+            inner += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        level, depth = [each for each in inner if isinstance(each, dict | list)], depth + 1
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(400, message, code="invalid_body")

@@ -1,0 +1,110 @@
+"""The job of a completion: prompts in, choices out, piece by piece where they are streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transept.core.engine import Engine
+from transept.core.input_processor import Request
+from transept.core.jobs import Job, Offload, Submit, Wait
+from transept.core.outputs import CompletionOutput, RequestOutput
+from transept.core.request.inputs import EncoderDecoderInputs
+from transept.core.request.prompts import Prompt
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import TranseptError
+from transept.text.document import settled
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A choice, or what is new of it.
+
+    prompt_index, sample_index: whose it is. text, token_ids, logprobs: what is new. token_before: the last one that is
+    not. finish_reason: None before the end.
+    """
+
+    prompt_index: int
+    sample_index: int
+    text: str
+    token_ids: list[int]
+    token_before: int | None
+    logprobs: list[dict[int, float]] | None
+    finish_reason: str | None
+    cumulative_logprob: float
+    num_prompt_tokens: int
+
+
+def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, stream: bool) -> Job:
+    """A job: all prompts in one batch. Its result is every choice, whole; its events, with stream, are pieces of them.
+
+    Of a beam search the text is known at its end: that is one piece.
+    """
+    ready: list[EncoderDecoderInputs] = yield Offload(lambda: _preprocessed(engine, prompts))
+    outputs: list[RequestOutput | None] = yield Submit([Request(each, params) for each in ready], stream)
+    told: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were
+    while stream:
+        for prompt_index, output in enumerate(outputs):
+            if output is not None and (output.finished or len(output.outputs) == params.n):  # others may be beams
+                for completion in output.outputs:
+                    piece = _news(prompt_index, output, completion, params, engine.tokenizer, told)
+                    if piece is not None:
+                        yield piece
+        if all(output is not None and output.finished for output in outputs):
+            break
+        outputs = yield Wait()
+    return [
+        _piece(prompt_index, output, completion, completion.text, 0)
+        for prompt_index, output in enumerate(outputs)
+        if output is not None
+        for completion in output.outputs
+    ]
+
+
+def _preprocessed(engine: Engine, prompts: Sequence[Prompt]) -> list[EncoderDecoderInputs]:
+    """The prompts, tokenized. Raises the first one's error, with its number where there are several."""
+    ready = []
+    for index, prompt in enumerate(prompts):
+        try:
+            ready.append(engine.inputs.inputs(prompt))
+        except TranseptError as error:
+            if len(prompts) == 1:
+                raise
+            raise type(error)(f"prompt[{index}]: {error}") from error
+    return ready
+
+
+def _news(
+    prompt_index: int,
+    output: RequestOutput,
+    completion: CompletionOutput,
+    params: SamplingParams,
+    tokenizer: Any,
+    told: dict[tuple[int, int], tuple[int, int]],
+) -> Piece | None:
+    """What is new of a choice, and final; None for nothing, and after its end."""
+    choice = prompt_index, completion.index
+    num_characters, num_tokens = told.get(choice, (0, 0))
+    if num_characters < 0:
+        return None
+    ended = completion.finish_reason is not None
+    text = completion.text if ended else settled(completion.text, params.stop, tokenizer)
+    if len(text) <= num_characters and not ended:
+        return None
+    told[choice] = (-1, 0) if ended else (len(text), len(completion.token_ids))
+    return _piece(prompt_index, output, completion, text[num_characters:], num_tokens)
+
+
+def _piece(prompt_index: int, output: RequestOutput, completion: CompletionOutput, text: str, num_told: int) -> Piece:
+    return Piece(
+        prompt_index,
+        completion.index,
+        text,
+        completion.token_ids[num_told:],
+        completion.token_ids[num_told - 1] if num_told else None,
+        None if completion.logprobs is None else completion.logprobs[num_told:],
+        completion.finish_reason,
+        completion.cumulative_logprob,
+        len(output.encoder_prompt_token_ids),
+    )
