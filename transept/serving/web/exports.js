@@ -44,8 +44,11 @@ export function toJson(segments, language) {
   return `{"text": ${jsonString(text)}, "segments": [${listed.join(", ")}], "language": ${jsonString(language)}}`;
 }
 
-/** What one copies: a paragraph of all that is said, a line each. */
+/** What one copies: a line a segment. */
 export const toClipboard = (segments) => toPlainText(segments).trim();
+
+/** All that is said on one line, as models of text read it. */
+export const toFlowingText = (segments) => segments.map((segment) => strip(segment.text)).filter(Boolean).join(" ");
 
 /** The subtitles: laid out by words where every segment has them, else one a segment. Times in milliseconds. */
 function makeCues(segments) {

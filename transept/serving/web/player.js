@@ -13,6 +13,7 @@ export class Player extends EventTarget {
   #source = null; // object URL
   #known = 0; // duration in seconds, from the server or an earlier visit
   #rewinds = false; // the next play goes back first
+  #touched = false;
   #pending = null; // a position to go to as soon as there is something to go in
 
   constructor() {
@@ -34,7 +35,9 @@ export class Player extends EventTarget {
       this.#showPlaying();
     });
     audio.addEventListener("error", () => {
-      if (this.#source) this.#complain("This browser cannot play this kind of file. Its transcript does not depend on that.");
+      if (!this.#source) return;
+      this.#complain("This browser cannot play this file.");
+      byId("player").toggleAttribute("data-mute", true);
     });
     this.#listenToSlider(byId("wave"));
   }
@@ -45,6 +48,11 @@ export class Player extends EventTarget {
 
   get duration() {
     return Number.isFinite(this.#audio.duration) ? this.#audio.duration : this.#known;
+  }
+
+  /** Whether somebody has played or sought since the recording was loaded. */
+  get touched() {
+    return this.#touched;
   }
 
   get playing() {
@@ -61,7 +69,7 @@ export class Player extends EventTarget {
     } else {
       this.#complain("This browser no longer has the sound of this recording.");
     }
-    for (const id of ["play", "skip-back", "skip-forward"]) byId(id).disabled = !blob;
+    byId("player").toggleAttribute("data-mute", !blob);
     this.setPeaks(peaks);
   }
 
@@ -71,6 +79,7 @@ export class Player extends EventTarget {
     this.#source = null;
     this.#pending = null;
     this.#rewinds = false;
+    this.#touched = false;
     this.#known = 0;
     this.#audio.removeAttribute("src");
     this.#audio.load();
@@ -91,6 +100,7 @@ export class Player extends EventTarget {
 
   play() {
     if (!this.#source) return;
+    this.#touched = true;
     if (this.#rewinds) this.#audio.currentTime = Math.max(0, this.#audio.currentTime - REWIND);
     this.#rewinds = false;
     this.#audio.play().catch((error) => {
@@ -109,6 +119,7 @@ export class Player extends EventTarget {
 
   seek(seconds) {
     const position = Math.max(0, Math.min(seconds, this.duration || seconds));
+    this.#touched = true;
     this.#rewinds = false; // one has just chosen where to go on
     if (this.#audio.readyState > 0) this.#audio.currentTime = position;
     else this.#pending = position;

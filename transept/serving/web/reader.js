@@ -2,7 +2,7 @@
 // main.js makes one and calls `show`; it follows the queue by itself.
 
 import { announce, byId, clockText, copyText, counted, download, setText } from "./dom.js";
-import { FORMATS, toClipboard } from "./exports.js";
+import { FORMATS, toClipboard, toFlowingText } from "./exports.js";
 import { FindBar } from "./find-bar.js";
 import { Player } from "./player.js";
 import { ACTIVE, RETRIABLE } from "./queue.js";
@@ -29,7 +29,9 @@ export class Reader {
     queue.addEventListener("item", (event) => event.detail === this.item && this.#update());
     queue.addEventListener("segment", ({ detail: { item, index } }) => item === this.item && this.#append(index));
     server.addEventListener("change", () => this.#update());
-    this.player.addEventListener("time", () => this.#view.showTime(this.player.position, this.player.playing));
+    this.player.addEventListener("time", () => {
+      this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
+    });
     byId("audio").addEventListener("loadedmetadata", () => this.#drawWaveform());
 
     this.#view.addEventListener("edit", () => this.#edited());
@@ -42,7 +44,7 @@ export class Reader {
     byId("undo").addEventListener("click", () => this.#step("undo"));
     byId("redo").addEventListener("click", () => this.#step("redo"));
     byId("copy").addEventListener("click", () => this.#copy());
-    byId("to-text").addEventListener("click", () => sendToText(toClipboard(this.#transcript.exported())));
+    byId("to-text").addEventListener("click", () => sendToText(toFlowingText(this.#transcript.exported())));
     byId("reader-retry").addEventListener("click", () => {
       queue.retry(this.item);
       byId("reader-title").focus();
@@ -177,7 +179,7 @@ export class Reader {
       label.textContent = "Not copied";
       announce("The browser did not let this page copy.");
     }
-    setTimeout(() => (label.textContent = "Copy text"), 1600);
+    setTimeout(() => (label.textContent = "Copy"), 1600);
   }
 
   #export(format) {

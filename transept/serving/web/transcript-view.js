@@ -104,10 +104,10 @@ export class TranscriptView extends EventTarget {
     scrollTo(text);
   }
 
-  /** Marks what is spoken at a time. moving: playback goes on, so the page follows. */
+  /** Marks what is spoken at a time (-1: nothing). moving: playback goes on, so the page follows. */
   showTime(seconds, moving) {
-    if (!this.#transcript) return;
-    const index = this.#transcript.segmentAt(seconds);
+    const at = this.#transcript?.segmentAt(seconds) ?? -1;
+    const index = this.#texts[at] ? at : -1; // one that has just come is not shown yet
     if (index !== this.#current) {
       this.#texts[this.#current]?.parentElement.removeAttribute("aria-current");
       this.#texts[index]?.parentElement.setAttribute("aria-current", "true");
@@ -132,7 +132,8 @@ export class TranscriptView extends EventTarget {
       const range = rangeIn(this.#texts[index], { from, to });
       if (range) (number === current ? this.#foundNow : this.#found)?.add(range);
     });
-    if (places[current]) scrollTo(this.#texts[places[current].index]);
+    const text = this.#texts[places[current]?.index];
+    if (text) scrollTo(text);
   }
 
   #mayScroll() {
@@ -258,7 +259,9 @@ export class TranscriptView extends EventTarget {
   }
 }
 
+/** A range of a segment's text, or null: the segment is not shown yet, or its text is another by now. */
 function rangeIn(text, { from, to }) {
+  if (!text) return null;
   text.normalize();
   const node = text.firstChild;
   if (node?.nodeType !== Node.TEXT_NODE || to > node.length || from < 0) return null;
