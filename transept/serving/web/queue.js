@@ -1,0 +1,302 @@
+// The recordings of this browser: what waits, runs, is done or failed, and their transcripts. No document here.
+// main.js adds files; queue-view.js and reader.js show it. Sends two recordings at a time and waits when the server says
+// so; the rest is the server's business. Every change is kept in the store.
+//
+// Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message).
+
+import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
+import { announceable } from "./words.js";
+
+const AT_ONCE = 2;
+const MOST_ITEMS = 300;
+const SAVE_PAUSE = 250; // milliseconds from a change to its being kept
+const SAVE_PAUSE_RUNNING = 2000; // while segments pour in
+
+export const ACTIVE = new Set(["sending", "queued", "running"]);
+export const RETRIABLE = new Set(["failed", "cancelled", "interrupted"]);
+
+export class Queue extends EventTarget {
+  items = []; // newest batch first, in it as dropped
+  #store;
+  #server;
+  #blobs = new Map(); // id -> File of this visit, so that a full store loses nothing before a reload
+  #controllers = new Map(); // id -> AbortController of what is under way
+  #timers = new Map();
+
+  constructor(store, server) {
+    super();
+    this.#store = store;
+    this.#server = server;
+    server.addEventListener("change", () => this.#pump());
+  }
+
+  /** What an earlier visit left. What was under way then is "interrupted", and offered again. */
+  async restore() {
+    this.items = (await this.#store.items()).sort(inOrder);
+    for (const item of this.items) {
+      if (item.state === "waiting" || ACTIVE.has(item.state)) Object.assign(item, { state: "interrupted", message: "" });
+    }
+    this.#tell("list");
+  }
+
+  find(id) {
+    return this.items.find((item) => item.id === id);
+  }
+
+  get unfinished() {
+    return this.items.filter((item) => item.state === "waiting" || ACTIVE.has(item.state));
+  }
+
+  /** Adds files and begins with them. Returns the new items. */
+  add(files, options) {
+    const room = Math.max(0, MOST_ITEMS - this.items.length);
+    if (files.length > room) {
+      this.#tell("said", `The list holds ${MOST_ITEMS} recordings. Remove some to add more.`);
+    }
+    const batch = Date.now();
+    const added = files.slice(0, room).map((file, index) => ({
+      id: newId(),
+      batch,
+      index,
+      name: file.name || "recording",
+      size: file.size,
+      options: { ...options },
+      ...nothingYet(),
+    }));
+    added.forEach((item, index) => this.#blobs.set(item.id, files[index]));
+    this.items = [...added, ...this.items].sort(inOrder);
+    this.#tell("list");
+    added.forEach((item) => this.#keep(item));
+    this.#pump();
+    return added;
+  }
+
+  /** The sound, or null where this browser no longer has it. */
+  async blob(item) {
+    const blob = this.#blobs.get(item.id) ?? (await this.#store.file(item.id)) ?? null;
+    if (!blob) return null;
+    try {
+      await blob.slice(0, 1).arrayBuffer(); // a file that was moved or changed since can no longer be read
+      return blob;
+    } catch {
+      return null;
+    }
+  }
+
+  cancel(item) {
+    this.#controllers.get(item.id)?.abort();
+    if (item.state === "waiting") this.#set(item, { state: "cancelled", message: "" });
+  }
+
+  /** Once more, from the beginning; what an earlier attempt brought, and edits of it, are dropped. */
+  retry(item, options = item.options) {
+    this.cancel(item);
+    this.#set(item, { ...nothingYet(), peaks: item.peaks, options: { ...options } });
+    this.#pump();
+  }
+
+  async remove(item) {
+    this.cancel(item);
+    this.#forget(item);
+    this.items = this.items.filter((each) => each !== item);
+    this.#tell("list");
+    await this.#store.remove(item.id);
+  }
+
+  async clear() {
+    for (const item of this.items) {
+      this.cancel(item);
+      this.#forget(item);
+    }
+    this.items = [];
+    this.#tell("list");
+    await this.#store.clear();
+  }
+
+  /** Keeps an item soon; called for edits, too. */
+  save(item, wait = SAVE_PAUSE) {
+    if (this.#timers.has(item.id)) return;
+    this.#timers.set(item.id, setTimeout(() => this.#saveNow(item), wait));
+  }
+
+  /** Keeps at once whatever waits to be kept: the page is about to go. */
+  flush() {
+    for (const id of [...this.#timers.keys()]) this.#saveNow(this.find(id));
+  }
+
+  #saveNow(item) {
+    clearTimeout(this.#timers.get(item?.id));
+    this.#timers.delete(item?.id);
+    if (item && this.items.includes(item)) this.#store.putItem(item).catch(() => this.#tell("said", NOT_KEPT));
+  }
+
+  #forget(item) {
+    clearTimeout(this.#timers.get(item.id));
+    this.#timers.delete(item.id);
+    this.#blobs.delete(item.id);
+  }
+
+  async #keep(item) {
+    this.#saveNow(item);
+    const finished = this.items.filter((each) => each !== item && each.state === "done").map((each) => each.id);
+    const { kept } = await this.#store.putFile(item.id, this.#blobs.get(item.id), finished.reverse());
+    if (!this.items.includes(item)) await this.#store.remove(item.id); // it was removed while it was written
+    else if (!kept) this.#set(item, { unkept: true });
+  }
+
+  #pump() {
+    if (this.#server.state !== "ready") return;
+    const waiting = this.items.filter((item) => item.state === "waiting" && this.#modelIsReady(item)).sort(inTime);
+    for (const item of waiting.slice(0, Math.max(0, AT_ONCE - this.#controllers.size))) this.#run(item);
+  }
+
+  #modelIsReady(item) {
+    return this.#server.model(item.options.model)?.state !== "loading";
+  }
+
+  async #run(item) {
+    const controller = new AbortController();
+    const { signal } = controller;
+    this.#controllers.set(item.id, controller);
+    this.#set(item, { ...nothingYet(), peaks: item.peaks, state: "sending" });
+    try {
+      const blob = await this.blob(item);
+      if (!blob) throw new ApiError("This browser no longer has the file. Remove it here and add it again.");
+      const onWait = (seconds, error) =>
+        this.#set(item, { state: "queued", position: null, message: waitText(seconds, error) });
+      await politely(() => this.#send(item, blob, signal), { signal, onWait });
+    } catch (error) {
+      await this.#fail(item, error, signal);
+    } finally {
+      if (this.#controllers.get(item.id) === controller) this.#controllers.delete(item.id);
+      this.#pump();
+    }
+  }
+
+  async #send(item, blob, signal) {
+    this.#set(item, { ...nothingYet(), peaks: item.peaks, state: "sending" });
+    let done = false;
+    await upload(pathOf(item.options), formOf(item, blob), {
+      signal,
+      onSent: (fraction) => {
+        if (item.state === "sending") this.#set(item, { sent: fraction }, { keep: false });
+      },
+      onEvent: (event) => {
+        if (signal.aborted) return;
+        if (event.error) throw errorInStream(event.error);
+        done ||= event.type === "transcript.text.done";
+        this.#take(item, event);
+      },
+    });
+    if (!done) throw new UnreachableError("The server ended before it was done.");
+  }
+
+  #take(item, event) {
+    if (event.type === "transcript.queued") {
+      this.#set(item, { state: "queued", position: event.position, message: "" }, { keep: false });
+    } else if (event.type === "transcript.opened") {
+      this.#set(item, { state: "running", duration: event.duration, message: "" });
+      this.#tell("said", announceable(item));
+    } else if (event.type === "transcript.progress") {
+      this.#set(item, { state: "running", seconds: Math.max(item.seconds, event.seconds) }, { keep: false });
+    } else if (event.type === "transcript.text.segment") {
+      const { type, ...segment } = event;
+      item.segments.push(segment);
+      this.#set(item, { state: "running", seconds: Math.max(item.seconds, segment.end) }, { wait: SAVE_PAUSE_RUNNING });
+      this.#tell("segment", { item, index: item.segments.length - 1 });
+    } else if (event.type === "transcript.text.done") {
+      const duration = event.duration ?? item.duration;
+      if (!item.segments.length && event.text) {
+        item.segments.push({ start: 0, end: duration ?? 0, text: event.text });
+        this.#tell("segment", { item, index: 0 });
+      }
+      this.#set(item, { state: "done", duration, language: event.language ?? item.language, message: "" });
+      this.#tell("said", announceable(item));
+    }
+  }
+
+  async #fail(item, error, signal) {
+    if (!this.items.includes(item)) return;
+    if (signal.aborted || error.name === "AbortError") {
+      if (this.#controllers.get(item.id)?.signal === signal) this.#set(item, { state: "cancelled", message: "" });
+      return;
+    }
+    let { message } = error;
+    if (error instanceof UnreachableError) {
+      const begun = item.segments.length > 0;
+      await this.#server.refresh();
+      if (this.#server.state !== "ready" && !begun) {
+        this.#set(item, { ...nothingYet(), peaks: item.peaks }); // it goes on by itself when the server is back
+        return;
+      }
+      if (!begun) message = "The connection broke while the file was sent. It may be larger than the server takes.";
+      else message = `${error.message} What had come is kept.`;
+    } else if (!(error instanceof ApiError)) {
+      console.error(error);
+      message = `This page failed: ${error.message}`;
+    }
+    this.#set(item, { state: "failed", message });
+    this.#tell("said", announceable(item));
+    if (error.status === 401) this.#server.refresh();
+  }
+
+  #set(item, change, { keep = true, wait = SAVE_PAUSE } = {}) {
+    Object.assign(item, change);
+    if (keep && this.items.includes(item)) this.save(item, wait);
+    this.#tell("item", item);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+const NOT_KEPT = "The browser has no room left: changes are lost when this page is reloaded. Download what matters.";
+
+/** The fields of a recording that an attempt fills. */
+function nothingYet() {
+  return {
+    state: "waiting",
+    message: "", // for people: why it failed, or what it waits for
+    sent: 0, // fraction
+    position: null, // in the server's queue
+    duration: null, // seconds
+    seconds: 0, // done so far
+    language: null,
+    segments: [], // as the server sent them
+    edits: {}, // index -> {text, words}: what stands instead
+    peaks: null, // of the waveform
+  };
+}
+
+const inOrder = (one, other) => other.batch - one.batch || one.index - other.index;
+const inTime = (one, other) => one.batch - other.batch || one.index - other.index;
+
+function pathOf(options) {
+  return options.task === "translate" ? "v1/audio/translations" : "v1/audio/transcriptions";
+}
+
+function formOf(item, blob) {
+  const { model, language, words, batched, prompt, hotwords } = item.options;
+  const form = new FormData();
+  form.append("model", model);
+  form.append("stream", "true");
+  form.append("progress", "true");
+  if (language) form.append("language", language);
+  if (words) form.append("word_timestamps", "true");
+  if (batched) form.append("batched", "true");
+  if (prompt) form.append("prompt", prompt);
+  if (hotwords) form.append("hotwords", hotwords);
+  form.append("file", blob, item.name); // last, so that the rest is known before it has come
+  return form;
+}
+
+function waitText(seconds, error) {
+  const when = `trying again in ${Math.max(1, Math.round(seconds))} s`;
+  return error.status === 429 ? `The server is busy; ${when}` : `The server is not ready; ${when}`;
+}
+
+/** crypto.randomUUID is for https and localhost only. */
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

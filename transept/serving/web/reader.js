@@ -1,0 +1,206 @@
+// The right-hand side: one recording with its player, its transcript and what can be done with it.
+// main.js makes one and calls `show`; it follows the queue by itself.
+
+import { announce, byId, clockText, copyText, counted, download, setText } from "./dom.js";
+import { FORMATS, toClipboard, toFlowingText } from "./exports.js";
+import { FindBar } from "./find-bar.js";
+import { Player } from "./player.js";
+import { ACTIVE, RETRIABLE } from "./queue.js";
+import { Transcript } from "./transcript.js";
+import { TranscriptView } from "./transcript-view.js";
+import { computePeaks } from "./waveform.js";
+import { languageName, stateText } from "./words.js";
+
+export class Reader {
+  item = null;
+  player = new Player();
+  #queue;
+  #server;
+  #view = new TranscriptView();
+  #find = new FindBar(this.#view, () => this.#edited());
+  #transcript = null;
+  #segments = null; // of the attempt that is shown
+  #transcripts = new WeakMap(); // segments of an attempt -> Transcript, which knows what can be undone
+  #undecodable = new Set(); // ids
+
+  constructor(queue, server, sendToText) {
+    this.#queue = queue;
+    this.#server = server;
+    queue.addEventListener("item", (event) => event.detail === this.item && this.#update());
+    queue.addEventListener("segment", ({ detail: { item, index } }) => item === this.item && this.#append(index));
+    server.addEventListener("change", () => this.#update());
+    this.player.addEventListener("time", () => {
+      this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
+    });
+    byId("audio").addEventListener("loadedmetadata", () => this.#drawWaveform());
+
+    this.#view.addEventListener("edit", () => this.#edited());
+    this.#view.addEventListener("history", (event) => this.#step(event.detail));
+    this.#view.addEventListener("leave", () => byId("play").focus());
+    this.#view.addEventListener("play", ({ detail: { seconds, start } }) => this.#playFrom(seconds, start));
+    this.#setEditable(matchMedia("(pointer: fine)").matches || !matchMedia("(pointer: coarse)").matches);
+
+    byId("editing").addEventListener("click", () => this.#setEditable(byId("editing").getAttribute("aria-pressed") !== "true"));
+    byId("undo").addEventListener("click", () => this.#step("undo"));
+    byId("redo").addEventListener("click", () => this.#step("redo"));
+    byId("copy").addEventListener("click", () => this.#copy());
+    byId("to-text").addEventListener("click", () => sendToText(toFlowingText(this.#transcript.exported())));
+    byId("reader-retry").addEventListener("click", () => {
+      queue.retry(this.item);
+      byId("reader-title").focus();
+    });
+    for (const button of document.querySelectorAll("[data-format]")) {
+      button.addEventListener("click", () => this.#export(button.dataset.format));
+    }
+  }
+
+  /** Shows a recording, or nothing. focus: the user asked for it, so the focus goes there. */
+  async show(item, { focus = false } = {}) {
+    this.item = item;
+    byId("reader").hidden = !item;
+    this.player.unload();
+    this.#segments = null;
+    if (!item) {
+      this.#view.show(null);
+      this.#find.show(null);
+      return;
+    }
+    byId("reader-title").textContent = item.name;
+    this.#update();
+    if (focus) {
+      byId("reader-title").focus({ preventScroll: true });
+      byId("reader").scrollIntoView({ block: "nearest" });
+      if (byId("reader").getBoundingClientRect().top > innerHeight / 2) byId("reader").scrollIntoView();
+    }
+    const blob = await this.#queue.blob(item);
+    if (this.item === item) this.player.load(blob, item);
+  }
+
+  openFind() {
+    if (this.item?.segments.length) this.#find.open();
+  }
+
+  /** Undo or redo of an edit; returns whether there is a transcript that could. */
+  #step(direction) {
+    const changes = this.#transcript?.[direction]() ?? [];
+    this.#view.update(changes, { focus: true });
+    if (changes.length) this.#edited();
+  }
+
+  undoKey(event) {
+    if (!(event.ctrlKey || event.metaKey) || event.altKey) return false;
+    const key = event.key.toLowerCase();
+    if (key !== "z" && key !== "y") return false;
+    this.#step(key === "y" || event.shiftKey ? "redo" : "undo");
+    return true;
+  }
+
+  #update() {
+    const { item } = this;
+    if (!item) return;
+    if (item.segments !== this.#segments) this.#startOver();
+    const active = ACTIVE.has(item.state);
+    const said = item.segments.length > 0;
+    const about = [
+      item.state === "done" || !said ? "" : stateText(item, this.#server.state),
+      item.duration === null ? "" : clockText(item.duration),
+      languageName(item.language),
+      item.options.task === "translate" ? "translated to English" : "",
+      item.options.model,
+    ];
+    setText(byId("reader-about"), about.filter(Boolean).join(" · "));
+    byId("tools").hidden = !said;
+    byId("to-text").hidden = !this.#server.textModels.length || item.state !== "done";
+    if (item.duration !== null) this.player.setDuration(item.duration);
+    this.#showState(item, active, said);
+    this.#showHistory();
+  }
+
+  #showState(item, active, said) {
+    const state = byId("reader-state");
+    const text = byId("reader-state-text");
+    state.dataset.state = item.state;
+    state.hidden = item.state === "done" && said;
+    if (item.state === "done") setText(text, "No speech was found in this recording.");
+    else if (item.state === "running" && said) setText(text, "More is coming");
+    else setText(text, stateText(item, this.#server.state, this.#server.model(item.options.model)?.state));
+    state.classList.toggle("active", active);
+    byId("reader-retry").hidden = !RETRIABLE.has(item.state);
+  }
+
+  #startOver() {
+    const { item } = this;
+    this.#segments = item.segments;
+    this.#transcript = this.#transcripts.get(item.segments) ?? new Transcript(item);
+    this.#transcripts.set(item.segments, this.#transcript);
+    this.#view.show(this.#transcript, item.options.task === "translate" ? "en" : item.language ?? item.options.language);
+    this.#find.show(this.#transcript);
+  }
+
+  #append(index) {
+    if (this.item.segments !== this.#segments) this.#startOver();
+    else this.#view.append(index);
+    this.#find.refresh();
+  }
+
+  #edited() {
+    this.#queue.save(this.item);
+    this.#showHistory();
+    this.#find.refresh();
+  }
+
+  #showHistory() {
+    byId("undo").disabled = !this.#transcript?.canUndo;
+    byId("redo").disabled = !this.#transcript?.canRedo;
+  }
+
+  #setEditable(editable) {
+    byId("editing").setAttribute("aria-pressed", String(editable));
+    this.#view.setEditable(editable);
+  }
+
+  /** start: whether it plays then (true), stays as it is (false), or changes ("toggle"). */
+  #playFrom(seconds, start) {
+    if (start === "toggle" && this.player.playing) {
+      this.player.pause();
+      return;
+    }
+    this.player.seek(seconds);
+    if (start) this.player.play();
+  }
+
+  async #copy() {
+    const label = byId("copy").querySelector("span");
+    try {
+      await copyText(toClipboard(this.#transcript.exported()));
+      label.textContent = "Copied";
+      announce("Copied.");
+    } catch {
+      label.textContent = "Not copied";
+      announce("The browser did not let this page copy.");
+    }
+    setTimeout(() => (label.textContent = "Copy"), 1600);
+  }
+
+  #export(format) {
+    const { type, write } = FORMATS[format];
+    const stem = this.item.name.replace(/\.[^.]*$/, "") || this.item.name;
+    const language = this.item.language ?? this.item.options.language ?? "";
+    download(`${stem}.${format}`, write(this.#transcript.exported(), language), type);
+    announce(`${stem}.${format}: ${counted(this.#transcript.length, "segment")} downloaded.`);
+  }
+
+  async #drawWaveform() {
+    const { item } = this;
+    if (!item || item.peaks || this.#undecodable.has(item.id)) return;
+    const blob = await this.#queue.blob(item);
+    const peaks = blob && (await computePeaks(blob, this.player.duration || item.duration));
+    if (!peaks) {
+      this.#undecodable.add(item.id);
+      return;
+    }
+    item.peaks = peaks;
+    this.#queue.save(item);
+    if (this.item === item) this.player.setPeaks(peaks);
+  }
+}

@@ -1,0 +1,116 @@
+// The waveform: its peaks, computed once from a recording, and their picture on a canvas.
+// player.js draws with it, reader.js asks for peaks. Where there are none the picture is a plain line.
+
+export const PEAKS = 1200; // of a recording, whatever its length
+const LONGEST = 30 * 60; // seconds; longer ones are not decoded: an hour at 8 kHz is 115 MB of samples
+const LARGEST = 256 * 1024 ** 2; // bytes of a file
+const DECODED_RATE = 8000; // Hz; enough for a picture
+const [BAR, GAP] = [2, 1]; // CSS pixels
+
+/**
+ * The loudness of a recording in PEAKS steps, each 0..255, or null: too long, or nothing that this browser decodes.
+ * The browser decodes beside this thread, a worker looks for the peaks.
+ */
+export async function computePeaks(blob, duration) {
+  if (blob.size > LARGEST || !duration || duration > LONGEST || !window.OfflineAudioContext) return null;
+  try {
+    const context = new OfflineAudioContext(1, 1, DECODED_RATE);
+    const decoded = await context.decodeAudioData(await blob.arrayBuffer());
+    const samples = decoded.getChannelData(0).slice();
+    return await inWorker(samples);
+  } catch {
+    return null;
+  }
+}
+
+function inWorker(samples) {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(new URL("peaks-worker.js", import.meta.url), { type: "module" });
+    worker.onmessage = (event) => {
+      worker.terminate();
+      resolve(event.data);
+    };
+    worker.onerror = (event) => {
+      worker.terminate();
+      reject(new Error(event.message));
+    };
+    worker.postMessage({ samples, count: PEAKS }, [samples.buffer]);
+  });
+}
+
+/** Draws peaks, and how far playback is. Colours are the style sheet's. */
+export class Waveform {
+  #canvas;
+  #peaks = null;
+  #position = 0; // fraction
+  #scheduled = false;
+
+  constructor(canvas) {
+    this.#canvas = canvas;
+    new ResizeObserver(() => this.#schedule()).observe(canvas.parentElement);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#schedule());
+  }
+
+  setPeaks(peaks) {
+    this.#peaks = peaks;
+    this.#canvas.parentElement.classList.toggle("plain", !peaks);
+    this.#schedule();
+  }
+
+  setPosition(fraction) {
+    if (fraction === this.#position) return;
+    this.#position = fraction;
+    this.#schedule();
+  }
+
+  #schedule() {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    requestAnimationFrame(() => {
+      this.#scheduled = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const canvas = this.#canvas;
+    const { width, height } = canvas.parentElement.getBoundingClientRect();
+    if (!width) return;
+    const scale = window.devicePixelRatio || 1;
+    const [pixelWidth, pixelHeight] = [Math.round(width * scale), Math.round(height * scale)];
+    if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
+      [canvas.width, canvas.height] = [pixelWidth, pixelHeight];
+    }
+    const style = getComputedStyle(canvas);
+    const [played, rest] = [style.getPropertyValue("--wave-played"), style.getPropertyValue("--wave-rest")];
+    const context = canvas.getContext("2d");
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const now = this.#position * width;
+    if (this.#peaks) this.#drawBars(context, width, height, now, played, rest);
+    else this.#drawLine(context, width, height, now, played, rest);
+    context.fillStyle = played;
+    context.fillRect(Math.max(0, Math.min(width - 2, now - 1)), 0, 2, height);
+  }
+
+  #drawBars(context, width, height, now, played, rest) {
+    const count = Math.floor(width / (BAR + GAP));
+    for (let bar = 0; bar < count; bar += 1) {
+      const from = Math.floor((bar * PEAKS) / count);
+      const to = Math.max(from + 1, Math.floor(((bar + 1) * PEAKS) / count));
+      let peak = 0;
+      for (let index = from; index < to; index += 1) peak = Math.max(peak, this.#peaks[index]);
+      const tall = Math.max(2, (peak / 255) * (height - 4));
+      const x = bar * (BAR + GAP);
+      context.fillStyle = x < now ? played : rest;
+      context.fillRect(x, (height - tall) / 2, BAR, tall);
+    }
+  }
+
+  #drawLine(context, width, height, now, played, rest) {
+    context.fillStyle = rest;
+    context.fillRect(0, height / 2 - 1.5, width, 3);
+    context.fillStyle = played;
+    context.fillRect(0, height / 2 - 1.5, now, 3);
+  }
+}

@@ -1,0 +1,59 @@
+// What is said of a recording's state, in the queue, in the reader and to a screen reader. One place for its wording.
+
+import { clockText, counted } from "./dom.js";
+
+/** One line for the queue. `modelState` is of the model that it waits for. */
+export function stateText(item, serverState, modelState) {
+  switch (item.state) {
+    case "waiting":
+      if (serverState === "unreachable") return "Waiting for the server to come back";
+      if (serverState === "loading" || modelState === "loading") return "Waiting for the model to load";
+      if (serverState === "locked") return "Waiting for the key";
+      return "Waiting";
+    case "sending":
+      return item.sent > 0 && item.sent < 1 ? `Sending · ${percent(item.sent)}` : "Sending";
+    case "queued":
+      if (item.message) return item.message;
+      return item.position > 0 ? `In the server’s queue · place ${item.position}` : "About to begin";
+    case "running":
+      return item.duration ? `Transcribing · ${percent(item.seconds / item.duration)}` : "Transcribing";
+    case "done":
+      return ["Done", item.duration === null ? "" : clockText(item.duration), languageName(item.language)]
+        .filter(Boolean)
+        .join(" · ");
+    case "failed":
+      return `Failed: ${item.message}`;
+    case "cancelled":
+      return item.segments.length ? "Cancelled; what had come is kept" : "Cancelled";
+    case "interrupted":
+      return "Stopped when the page was reloaded";
+    default:
+      return "";
+  }
+}
+
+/** How far a recording is: sending is the first twentieth of the bar. */
+export function fraction(item) {
+  if (item.state === "sending") return 0.05 * item.sent;
+  if (item.state === "running") return 0.05 + 0.95 * Math.min(1, item.duration ? item.seconds / item.duration : 0);
+  return item.state === "queued" ? 0.05 : 0;
+}
+
+/** What a screen reader says of a change. */
+export function announceable(item) {
+  if (item.state === "done") return `${item.name} is done: ${counted(item.segments.length, "segment")}.`;
+  if (item.state === "failed") return `${item.name} failed: ${item.message}`;
+  return `${item.name} is being transcribed.`;
+}
+
+const percent = (part) => `${Math.round(100 * Math.min(1, part))} %`;
+
+/** "en" -> "English"; what the browser does not know stays as it is. */
+export function languageName(code) {
+  if (!code) return "";
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code) ?? code;
+  } catch {
+    return code;
+  }
+}
