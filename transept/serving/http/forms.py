@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -91,6 +92,12 @@ def text(form: FormData, name: str) -> str | None:
     if len(values) > 1:
         raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
     return values[0] if values else None
+
+
+def parts(form: FormData, name: str) -> dict[str, str]:
+    """Of a field that is sent as ``name[part]``, as OpenAI's client does with objects: its parts."""
+    found = (re.fullmatch(rf"{re.escape(name)}\[(\w+)\]", key) for key in form)
+    return {match[1]: text(form, match[0]) or "" for match in found if match}
 
 
 def choice(form: FormData, name: str, known: Iterable[str], default: str) -> str:

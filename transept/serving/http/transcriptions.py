@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import FormData
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError, shown, suggest
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import AsyncTranscriber, last
 from transept.serving.errors import ApiError, api_error
@@ -105,7 +105,7 @@ class _Leaving:
 def _asked(form: FormData, task: str) -> Asked:
     """What the form says. Raises ApiError for what it cannot mean."""
     for name in form:
-        plain = name.removesuffix("[]")
+        plain = name.partition("[")[0]  # OpenAI's client writes lists as name[], and objects as name[part]
         if plain in REFUSED:
             raise ApiError(400, f"{plain}: {REFUSED[plain]}; leave it out", param=plain, code="unsupported")
         if plain not in FIELDS:
@@ -165,27 +165,27 @@ def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
             found["temperature"] = temperature if temperature else FALLBACK_TEMPERATURES
     if options.get("language") == "":
         found["language"] = None
-    return found | _chunking(forms.text(form, "chunking_strategy"))
+    strategy = forms.text(form, "chunking_strategy") or forms.parts(form, "chunking_strategy")
+    return found | (_chunking(strategy) if strategy else {})
 
 
-def _chunking(strategy: str | None) -> dict[str, Any]:
-    """OpenAI's chunking: voice activity cuts the recording, as batched mode does."""
-    if not strategy:
-        return {}
+def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
+    """OpenAI's chunking: voice activity cuts the recording, as batched mode does. strategy: JSON, or its parts."""
     if strategy == "auto":
         return {"batched": True}
     try:
-        given = json.loads(strategy)
+        parts = strategy if isinstance(strategy, dict) else json.loads(strategy)
+        given = {name: value if name == "type" else float(value) for name, value in parts.items()}
         if given.pop("type") != "server_vad":
             raise ValueError(strategy)
         names = {"threshold": "threshold", "silence_duration_ms": "min_silence_duration_ms"}
         names["prefix_padding_ms"] = "speech_pad_ms"
         return {"batched": True, "vad_options": {names[name]: value for name, value in given.items()}}
-    except (AttributeError, KeyError, ValueError, RecursionError):
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise ApiError(
             400,
             'chunking_strategy must be auto, or {"type": "server_vad"} with threshold, silence_duration_ms and '
-            f"prefix_padding_ms if you like, not {strategy[:100]!r}",
+            f"prefix_padding_ms if you like, not {shown(strategy)}",
             param="chunking_strategy",
             code="invalid_value",
         ) from None

@@ -1,0 +1,292 @@
+"""Transcription over HTTP with OpenAI's own client: every format is what the library and the command line give."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+import soundfile
+
+from transept import Transcriber, Transcript
+
+CLIP = "austen-0870.flac"
+FORMATS = ("txt", "srt", "vtt")
+
+
+@pytest.fixture(scope="module")
+def clips(speech_dir: Path) -> list[Path]:
+    return sorted((speech_dir / "librivox").glob("*.flac"))
+
+
+@pytest.fixture(scope="module")
+def clip(speech_dir: Path) -> Path:
+    return speech_dir / "librivox" / CLIP
+
+
+@pytest.fixture(scope="module")
+def transcriber(tiny_en_dir: Path) -> Transcriber:
+    return Transcriber(tiny_en_dir)
+
+
+@pytest.fixture(scope="module")
+def expected(transcriber: Transcriber, clip: Path) -> Transcript:
+    return transcriber.transcribe(clip, word_timestamps=True)
+
+
+@pytest.fixture(scope="module")
+def client(server: Any) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def transcribe(client: openai.OpenAI, clip: Path, **fields: Any) -> Any:
+    return client.audio.transcriptions.create(**{"model": "tiny.en", "file": clip, **fields})
+
+
+def test_json_has_the_text_and_the_seconds(client: openai.OpenAI, clip: Path, expected: Transcript) -> None:
+    answer = transcribe(client, clip)
+    assert answer.text == expected.text
+    assert answer.usage.type == "duration"
+    assert answer.usage.seconds == pytest.approx(expected.duration)
+
+
+def test_text_and_subtitles_are_the_files_of_the_command_line(
+    client: openai.OpenAI, clip: Path, transcriber: Transcriber, tmp_path: Path
+) -> None:
+    transcript = transcriber.transcribe(clip)
+    assert transcribe(client, clip, response_format="text") == transcript.text + "\n"
+    for name in ("srt", "vtt"):
+        transcript.write(tmp_path / f"clip.{name}")
+        assert transcribe(client, clip, response_format=name) == (tmp_path / f"clip.{name}").read_text()
+
+
+def test_subtitles_are_laid_out(client: openai.OpenAI, clip: Path, expected: Transcript, tmp_path: Path) -> None:
+    layout = {"max_line_width": 20, "max_line_count": 1, "highlight_words": True}
+    expected.write(tmp_path / "clip.srt", **layout)
+    fields = {name: str(value) for name, value in layout.items()}
+    answer = transcribe(client, clip, response_format="srt", extra_body={"word_timestamps": "true", **fields})
+    assert answer == (tmp_path / "clip.srt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type"),
+    [
+        ("json", "application/json"),
+        ("verbose_json", "application/json"),
+        ("text", "text/plain; charset=utf-8"),
+        ("srt", "application/x-subrip; charset=utf-8"),
+        ("vtt", "text/vtt; charset=utf-8"),
+    ],
+)
+def test_every_format_has_its_media_type(name: str, media_type: str, server: Any, clip: Path) -> None:
+    answer = httpx.post(
+        f"{server.url}/v1/audio/transcriptions",
+        files={"file": clip.read_bytes()},
+        data={"model": "tiny.en", "response_format": name},
+        timeout=120,
+    )
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == media_type
+
+
+def test_verbose_json_has_segments_and_words(client: openai.OpenAI, clip: Path, expected: Transcript) -> None:
+    answer = transcribe(
+        client, clip, response_format="verbose_json", timestamp_granularities=["word", "segment"], temperature=0
+    )
+    assert (answer.text, answer.language, answer.duration) == (expected.text, "english", expected.duration)
+    for ours, theirs in zip(expected.segments, answer.segments, strict=True):
+        assert (theirs.id, theirs.seek, theirs.tokens, theirs.text) == (ours.id, ours.seek, ours.tokens, ours.text)
+        assert (theirs.start, theirs.end) == (ours.start, ours.end)
+        assert theirs.avg_logprob == pytest.approx(ours.avg_logprob, abs=1e-5)
+    words = [word for segment in expected.segments for word in segment.words]
+    assert [(word.word, word.start, word.end) for word in answer.words] == [
+        (word.word.strip(), word.start, word.end) for word in words
+    ]
+
+
+@pytest.mark.parametrize(("granularities", "names"), [(["word"], {"words"}), (["segment"], {"segments"})])
+def test_verbose_json_has_the_times_that_were_asked_for(
+    granularities: list[str], names: set[str], client: openai.OpenAI, clip: Path
+) -> None:
+    answer = transcribe(client, clip, response_format="verbose_json", timestamp_granularities=granularities)
+    assert {name for name in ("segments", "words") if getattr(answer, name) is not None} == names
+
+
+def test_logprobs_are_those_of_the_tokens(client: openai.OpenAI, clip: Path, transcriber: Transcriber) -> None:
+    answer = transcribe(client, clip, include=["logprobs"])
+    transcript = transcriber.transcribe(clip, token_logprobs=True)
+    expected = [
+        logprob
+        for segment in transcript.segments
+        for token, logprob in zip(segment.tokens, segment.token_logprobs, strict=True)
+        if token in transcriber.model.tokenizer.text_tokens
+    ]
+    assert [each.logprob for each in answer.logprobs] == pytest.approx(expected, abs=1e-5)
+    assert "".join(each.token for each in answer.logprobs).strip() == transcript.text
+    assert bytes(map(int, answer.logprobs[0].bytes)).decode() == answer.logprobs[0].token
+
+
+def test_a_stream_grows_to_the_whole_text(
+    client: openai.OpenAI, transcriber: Transcriber, clips: list[Path], tmp_path: Path
+) -> None:
+    joined = np.concatenate([soundfile.read(clip, dtype="float32")[0] for clip in clips * 3])
+    path = tmp_path / "joined.flac"
+    soundfile.write(path, joined, 16_000)
+    expected = transcriber.transcribe(path)
+    assert len(expected.segments) > 5
+    events = list(transcribe(client, path, stream=True))
+    assert "".join(event.delta for event in events if event.type == "transcript.text.delta") == expected.text
+    segments = [event for event in events if event.type == "transcript.text.segment"]
+    assert [(each.start, each.end, each.text) for each in segments] == [
+        (each.start, each.end, each.text) for each in expected.segments
+    ]
+    assert {each.speaker for each in segments} == {""}
+    (done,) = [event for event in events if event.type == "transcript.text.done"]
+    assert done is events[-1]
+    assert done.text == expected.text
+    assert done.usage.seconds == pytest.approx(expected.duration)
+
+
+def test_a_stream_tells_its_progress_and_the_words(server: Any, clip: Path, expected: Transcript) -> None:
+    fields = {"model": "tiny.en", "stream": "true", "progress": "true", "timestamp_granularities[]": "word"}
+    request = {"files": {"file": clip.read_bytes()}, "data": fields, "timeout": 120}
+    with httpx.stream("POST", f"{server.url}/v1/audio/transcriptions", **request) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    events = [json.loads(line) for line in lines]
+    assert events[0] == {"type": "transcript.opened", "duration": expected.duration}
+    kinds = {event["type"] for event in events}
+    assert kinds >= {"transcript.progress", "transcript.text.segment", "transcript.text.done"}
+    words = [word for event in events for word in event.get("words", ())]
+    assert [word["word"] for word in words] == [word.word for each in expected.segments for word in each.words]
+
+
+def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Path, transcriber: Transcriber) -> None:
+    given = {
+        "beam_size": "3",
+        "temperature": "0,0.4",
+        "suppress_tokens": "-1,50",
+        "condition_on_previous_text": "false",
+        "hotwords": "Dashwood",
+        "clip_timestamps": "0,4",
+        "max_initial_timestamp": "none",
+        "vad": "yes",
+        "vad_options": '{"threshold": 0.4}',
+    }
+    options = {
+        "beam_size": 3,
+        "temperature": (0.0, 0.4),
+        "suppress_tokens": (-1, 50),
+        "condition_on_previous_text": False,
+        "hotwords": "Dashwood",
+        "clip_timestamps": (0.0, 4.0),
+        "max_initial_timestamp": None,
+        "vad": True,
+        "vad_options": {"threshold": 0.4},
+    }
+    answer = transcribe(client, clip, response_format="verbose_json", extra_body=given)
+    expected = transcriber.transcribe(clip, **options)
+    assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
+
+
+def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transcriber: Transcriber) -> None:
+    answer = transcribe(
+        client,
+        clip,
+        model="whisper-1",
+        language="en",
+        prompt="Sense and Sensibility",
+        chunking_strategy={"type": "server_vad", "threshold": 0.4, "silence_duration_ms": 100},
+        response_format="verbose_json",
+    )
+    expected = transcriber.transcribe(
+        clip,
+        language="en",
+        initial_prompt="Sense and Sensibility",
+        batched=True,
+        vad_options={"threshold": 0.4, "min_silence_duration_ms": 100},
+    )
+    assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param", "message"),
+    [
+        ({"model": "nobody"}, 404, "model", "tiny.en"),
+        ({"language": "xx"}, 400, "language", "English"),
+        ({"response_format": "xml"}, 400, "response_format", "verbose_json"),
+        ({"temperature": -1}, 400, "temperature", "at least 0"),
+        ({"temperature": "warm"}, 400, "temperature", "numbers"),
+        ({"timestamp_granularities": ["line"]}, 400, "timestamp_granularities", "word"),
+        ({"include": ["all"]}, 400, "include", "logprobs"),
+        ({"chunking_strategy": "sometimes"}, 400, "chunking_strategy", "auto"),
+        ({"file": b"no audio"}, 400, "file", "cannot be decoded"),
+        ({"file": b""}, 400, "file", "empty"),
+        ({"stream": True, "response_format": "srt"}, 400, "stream", "srt"),
+        ({"extra_body": {"beam_size": "0"}}, 400, "beam_size", "at least 1"),
+        ({"extra_body": {"beam_size": "two"}}, 400, "beam_size", "an integer"),
+        ({"extra_body": {"vad": "perhaps"}}, 400, "vad", "true or false"),
+        ({"extra_body": {"vad_options": "[1]"}}, 400, "vad_options", "JSON object"),
+        ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
+        ({"extra_body": {"patience": "2"}}, 400, "patience", "beam_size"),
+        ({"extra_body": {"max_line_width": "20"}, "response_format": "srt"}, 400, "max_line_width", "word_timestamps"),
+        ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
+        ({"languages": ["en", "de"]}, 400, "languages", "one language"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_field(
+    fields: dict[str, Any], status: int, param: str | None, message: str, client: openai.OpenAI, clip: Path
+) -> None:
+    with pytest.raises(openai.APIStatusError) as raised:
+        transcribe(client, clip, **fields)
+    error = raised.value.body
+    assert raised.value.status_code == status
+    assert error["param"] == param
+    assert message in error["message"]
+    assert error["type"] == ("not_found_error" if status == 404 else "invalid_request_error")
+    assert raised.value.response.headers["x-request-id"]
+
+
+def test_translation_is_refused_by_a_model_of_one_language(client: openai.OpenAI, clip: Path) -> None:
+    with pytest.raises(openai.BadRequestError, match="multilingual"):
+        client.audio.translations.create(model="tiny.en", file=clip)
+
+
+def test_many_clients_get_what_each_gets_alone(server: Any, clips: list[Path], transcriber: Transcriber) -> None:
+    expected = {clip: transcriber.transcribe(clip).text for clip in clips}
+    ready = threading.Barrier(32)
+
+    def one(index: int) -> bool:
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=300) as own:
+            ready.wait()
+            clip = clips[index % len(clips)]
+            if index % 3:
+                return transcribe(own, clip).text == expected[clip]
+            return list(transcribe(own, clip, stream=True))[-1].text == expected[clip]
+
+    with ThreadPoolExecutor(32) as pool:
+        assert all(pool.map(one, range(32)))
+
+
+def test_a_large_upload_is_kept_in_a_file_that_goes_with_its_request(
+    server: Any, client: openai.OpenAI, clip: Path, expected: Transcript
+) -> None:
+    waveform, _ = soundfile.read(clip, dtype="float32")
+    wav = io.BytesIO()
+    soundfile.write(wav, np.tile(waveform, 10), 16_000, format="WAV")
+    assert wav.tell() > 1 << 21
+    answer = transcribe(client, ("long.wav", wav.getvalue()), extra_body={"clip_timestamps": "0,7.1"})
+    assert answer.text == expected.text
+    with pytest.raises(openai.BadRequestError) as raised:
+        transcribe(client, ("../my secret.wav", b"x" * (2 << 20)))
+    assert "my secret.wav" in raised.value.body["message"]
+    assert "/tmp" not in raised.value.body["message"]
+    server.wait_until_idle()  # no file is left either
