@@ -31,9 +31,7 @@ export class Reader {
     queue.addEventListener("item", (event) => event.detail === this.item && this.#update());
     queue.addEventListener("segment", ({ detail: { item, index } }) => item === this.item && this.#append(index));
     server.addEventListener("change", () => this.#update());
-    this.player.addEventListener("time", () => {
-      this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
-    });
+    this.player.addEventListener("time", () => this.#showTime());
     byId("audio").addEventListener("loadedmetadata", () => this.#drawWaveform());
 
     this.#view.addEventListener("edit", () => this.#edited());
@@ -147,8 +145,13 @@ export class Reader {
     this.#find.refresh();
   }
 
+  #showTime() {
+    this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
+  }
+
   #edited() {
     this.#queue.save(this.item);
+    this.#showTime(); // words have moved
     this.#showHistory();
     this.#find.refresh();
   }
