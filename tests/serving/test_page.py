@@ -39,8 +39,14 @@ PHONE = {"width": 360, "height": 740}
 ODD_TEXT = 'ab é日😀"\\/\n\t\x7f\u2028-->. \u3000\x85'
 
 
+SPOKEN = """() => {
+  const [range] = CSS.highlights.get('spoken');
+  return range ? range.startContainer.data.slice(range.startOffset, range.endOffset) : '';
+}"""
+
+
 class PageServer:
-    """``transept serve`` in a process of its own, which can be stopped, killed and started again at the same address."""
+    """``transept serve`` in a process of its own, which can be stopped and started again at the same address."""
 
     def __init__(self, *arguments: str | Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -144,7 +150,7 @@ class Visit:
 
     def spoken(self) -> str:
         """The highlighted word."""
-        return self.page.evaluate("[...CSS.highlights.get('spoken')].join()")
+        return self.page.evaluate(f"({SPOKEN})()")
 
     def focused(self) -> str:
         return self.page.evaluate("document.activeElement.id || document.activeElement.className")
@@ -227,10 +233,10 @@ def clip(speech_dir) -> Path:
 
 @pytest.fixture(scope="module")
 def long_recording(speech_dir, tmp_path_factory) -> Path:
-    """The clips one after the other, four times: about 100 seconds, several windows of the model."""
+    """The clips one after the other, three times: about 75 seconds, several windows of the model."""
     clips = [soundfile.read(file)[0] for file in sorted((speech_dir / "librivox").glob("*.flac"))]
     file = tmp_path_factory.mktemp("long") / "long.wav"
-    soundfile.write(file, numpy.concatenate(clips * 4), 16000)
+    soundfile.write(file, numpy.concatenate(clips * 3), 16000)
     return file
 
 
@@ -309,7 +315,7 @@ def test_progress_is_shown_and_the_transcript_grows(visit, long_recording, refer
     percents = [
         int(found[1]) for state in seen["states"] if (found := re.search(r"Transcribing · (\d+) %", state or ""))
     ]
-    assert len(percents) > 2
+    assert len(set(percents)) > 1
     assert percents == sorted(percents)
     assert seen["lengths"] == sorted(seen["lengths"])
     assert len({length for length in seen["lengths"] if length}) > 1
@@ -428,12 +434,12 @@ def test_playback_follows_the_words(visit, clip, reference):
         """() => {
           window.heard = [];
           const look = () => {
-            const word = [...CSS.highlights.get('spoken')].join();
+            const word = SPOKEN();
             if (word && heard.at(-1) !== word) heard.push(word);
             requestAnimationFrame(look);
           };
           look();
-        }"""
+        }""".replace("SPOKEN", f"({SPOKEN})")
     )
     visit.page.wait_for_function("() => document.getElementById('audio').ended")
     heard = visit.page.evaluate("heard")
@@ -562,19 +568,21 @@ def test_find_and_replace(visit, clip, reference):
 # --- files
 
 
-@pytest.mark.parametrize("format_", ["txt", "srt", "vtt", "json"])
-def test_downloads_are_what_the_command_line_writes(visit, long_recording, reference, tmp_path, format_):
+def test_downloads_are_what_the_command_line_writes(visit, long_recording, reference, tmp_path):
     visit.transcribe(long_recording)
-    reference(long_recording).write(tmp_path / f"expected.{format_}")
-    expected = (tmp_path / f"expected.{format_}").read_bytes().decode()
-    downloaded = visit.download(format_)
-    if format_ == "json":  # of what the stream says of a segment
-        fields = json.loads(downloaded)["segments"][0].keys()
-        assert fields >= {"id", "start", "end", "text", "temperature", "avg_logprob", "no_speech_prob", "words"}
-        whole = json.loads(expected)
-        whole["segments"] = [{name: each[name] for name in each if name in fields} for each in whole["segments"]]
-        expected = json.dumps(whole)
-    assert downloaded == expected
+    for name in ("txt", "srt", "vtt", "json"):
+        reference(long_recording).write(tmp_path / f"expected.{name}")
+        expected = (tmp_path / f"expected.{name}").read_bytes().decode()
+        downloaded = visit.download(name)
+        if name == "json":  # of what the stream says of a segment
+            fields = json.loads(downloaded)["segments"][0].keys()
+            assert fields >= {"id", "start", "end", "text", "temperature", "avg_logprob", "no_speech_prob", "words"}
+            whole = json.loads(expected)
+            whole["segments"] = [
+                {field: each[field] for field in each if field in fields} for each in whole["segments"]
+            ]
+            expected = json.dumps(whole)
+        assert downloaded == expected, name
 
 
 def test_odd_transcripts_are_written_as_python_writes_them(visit):
@@ -590,7 +598,7 @@ def test_odd_transcripts_are_written_as_python_writes_them(visit):
         return Word(number(), number(), text(), number())
 
     def segment(index: int, words: bool) -> Segment:
-        listed = [word() for _ in range(draw.choice([0, 1, 3, 1001]))] if words else None
+        listed = [word() for _ in range(draw.choice([0, 1, 2, 3] * 8 + [1001]))] if words else None
         return Segment(index, 300, number(), number(), text(), [50364, 7], *(number() for _ in range(4)), listed)
 
     transcripts = [[segment(index, number % 2 == 0) for index in range(draw.randrange(5))] for number in range(60)]
@@ -605,6 +613,19 @@ def test_odd_transcripts_are_written_as_python_writes_them(visit):
             [[[each.to_dict() for each in segments] for segments in transcripts], name],
         )
         assert written == [write(segments, "en", SubtitleLayout()) for segments in transcripts]
+
+
+def test_a_recording_is_transcribed_again_with_other_options(visit, clip, reference):
+    visit.transcribe(clip)
+    visit.said.first.focus()
+    visit.page.keyboard.type("Edited ")
+    visit.page.locator("summary", has_text="More options").click()
+    visit.page.get_by_label("Times of words").uncheck()
+    visit.page.get_by_role("button", name="Transcribe again").click()
+    visit.page.get_by_role("button", name="Drop them").click()
+    visit.expect_state(clip.name, "^Done")
+    expect(visit.said.first).to_have_text(reference(clip).segments[0].text.strip())
+    assert "words" not in json.loads(visit.download("json"))["segments"][0]
 
 
 # --- the visit after
@@ -693,20 +714,20 @@ def test_a_key_can_be_remembered_put_off_and_forgotten(visit_of, locked_server):
 # --- a server that goes away
 
 
-def test_a_dead_server_is_waited_for(visit_of, own_server, clip):
+def test_a_dead_server_is_waited_for(own_server, visit_of, clip):
     visit = visit_of(own_server)
     visit.expected.append("ERR_")
     own_server.stop()
     visit.add(clip)
     expect(visit.page.get_by_role("status").filter(has_text="The server does not answer")).to_be_visible()
     visit.expect_state(clip.name, "^Waiting for the server to come back")
-    own_server.start()
     visit.page.get_by_role("button", name="Try now").click()
+    own_server.start()
     visit.expect_state(clip.name, "^Done")
     expect(visit.page.locator("#banner")).to_be_hidden()
 
 
-def test_what_had_come_is_kept_when_the_server_dies(visit_of, own_server, hours):
+def test_what_had_come_is_kept_when_the_server_dies(own_server, visit_of, hours):
     visit = visit_of(own_server)
     visit.expected.append("ERR_")
     visit.add(hours)
@@ -738,7 +759,7 @@ def test_a_transcript_is_summarized(visit, clip, reference, bart_dir):
     assert visit.page.locator("#text-output").inner_text().split() == expected.split()
 
 
-def test_a_server_without_text_models_says_so(visit_of, own_server):
+def test_a_server_without_text_models_says_so(own_server, visit_of):
     visit = visit_of(own_server)
     visit.page.get_by_role("tab", name="Text").click()
     expect(visit.page.locator("#text-none")).to_contain_text("no model that summarizes or translates")

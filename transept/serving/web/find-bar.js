@@ -94,6 +94,7 @@ export class FindBar {
 
   #replaceAll() {
     const places = this.#places;
+    this.#view.showMatches([], -1);
     const number = this.#transcript.replaceAll(byId("find-what").value, byId("find-with").value, this.#options);
     this.#view.update(places);
     this.#changed();

@@ -24,9 +24,12 @@ const server = new Server();
 const queue = new Queue(store, server);
 const settings = new Settings(store, server);
 const textTab = new TextTab(store, server);
-const reader = new Reader(queue, server, (text) => {
-  selectTab("text");
-  textTab.setText(text);
+const reader = new Reader(queue, server, {
+  options: () => settings.options(),
+  sendToText: (text) => {
+    selectTab("text");
+    textTab.setText(text);
+  },
 });
 const queueView = new QueueView(queue, server, (item) => show(item, { focus: true }));
 const recorderPanel = new RecorderPanel({ done: (file) => add([file]), complain });

@@ -13,6 +13,7 @@ const SAVE_PAUSE = 250; // milliseconds from a change to its being kept
 const SAVE_PAUSE_RUNNING = 2000; // while segments pour in
 
 export const ACTIVE = new Set(["sending", "queued", "running"]);
+const FINAL = new Set(["done", "failed", "cancelled"]);
 export const RETRIABLE = new Set(["failed", "cancelled", "interrupted"]);
 
 export class Queue extends EventTarget {
@@ -115,8 +116,11 @@ export class Queue extends EventTarget {
 
   /** Keeps an item soon; called for edits, too. */
   save(item, wait = SAVE_PAUSE) {
-    if (this.#timers.has(item.id)) return;
-    this.#timers.set(item.id, setTimeout(() => this.#saveNow(item), wait));
+    const due = performance.now() + wait;
+    const pending = this.#timers.get(item.id);
+    if (pending && pending.due <= due) return;
+    clearTimeout(pending?.timer);
+    this.#timers.set(item.id, { due, timer: setTimeout(() => this.#saveNow(item), wait) });
   }
 
   /** Keeps at once whatever waits to be kept: the page is about to go. */
@@ -125,13 +129,13 @@ export class Queue extends EventTarget {
   }
 
   #saveNow(item) {
-    clearTimeout(this.#timers.get(item?.id));
+    clearTimeout(this.#timers.get(item?.id)?.timer);
     this.#timers.delete(item?.id);
     if (item && this.items.includes(item)) this.#store.putItem(item).catch(() => this.#tell("said", NOT_KEPT));
   }
 
   #forget(item) {
-    clearTimeout(this.#timers.get(item.id));
+    clearTimeout(this.#timers.get(item.id)?.timer);
     this.#timers.delete(item.id);
     this.#blobs.delete(item.id);
   }
@@ -242,7 +246,8 @@ export class Queue extends EventTarget {
 
   #set(item, change, { keep = true, wait = SAVE_PAUSE } = {}) {
     Object.assign(item, change);
-    if (keep && this.items.includes(item)) this.save(item, wait);
+    if (FINAL.has(change.state)) this.#saveNow(item);
+    else if (keep && this.items.includes(item)) this.save(item, wait);
     this.#tell("item", item);
   }
 

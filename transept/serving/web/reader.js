@@ -1,6 +1,7 @@
 // The right-hand side: one recording with its player, its transcript and what can be done with it.
 // main.js makes one and calls `show`; it follows the queue by itself.
 
+import { confirmed } from "./dialogs.js";
 import { announce, byId, clockText, copyText, counted, download, setText } from "./dom.js";
 import { FORMATS, toClipboard, toFlowingText } from "./exports.js";
 import { FindBar } from "./find-bar.js";
@@ -23,15 +24,14 @@ export class Reader {
   #transcripts = new WeakMap(); // segments of an attempt -> Transcript, which knows what can be undone
   #undecodable = new Set(); // ids
 
-  constructor(queue, server, sendToText) {
+  /** sendToText: what to do with a transcript's text; options: what is asked for a recording that is transcribed again. */
+  constructor(queue, server, { sendToText, options }) {
     this.#queue = queue;
     this.#server = server;
     queue.addEventListener("item", (event) => event.detail === this.item && this.#update());
     queue.addEventListener("segment", ({ detail: { item, index } }) => item === this.item && this.#append(index));
     server.addEventListener("change", () => this.#update());
-    this.player.addEventListener("time", () => {
-      this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
-    });
+    this.player.addEventListener("time", () => this.#showTime());
     byId("audio").addEventListener("loadedmetadata", () => this.#drawWaveform());
 
     this.#view.addEventListener("edit", () => this.#edited());
@@ -45,6 +45,7 @@ export class Reader {
     byId("redo").addEventListener("click", () => this.#step("redo"));
     byId("copy").addEventListener("click", () => this.#copy());
     byId("to-text").addEventListener("click", () => sendToText(toFlowingText(this.#transcript.exported())));
+    byId("again").addEventListener("click", () => this.#again(options));
     byId("reader-retry").addEventListener("click", () => {
       queue.retry(this.item);
       byId("reader-title").focus();
@@ -70,7 +71,7 @@ export class Reader {
     if (focus) {
       byId("reader-title").focus({ preventScroll: true });
       byId("reader").scrollIntoView({ block: "nearest" });
-      if (byId("reader").getBoundingClientRect().top > innerHeight / 2) byId("reader").scrollIntoView();
+      if (matchMedia("(max-width: 860px)").matches) byId("reader").scrollIntoView(); // it stands below the list
     }
     const blob = await this.#queue.blob(item);
     if (this.item === item) this.player.load(blob, item);
@@ -110,6 +111,7 @@ export class Reader {
     ];
     setText(byId("reader-about"), about.filter(Boolean).join(" · "));
     byId("tools").hidden = !said;
+    byId("again").hidden = item.state !== "done";
     byId("to-text").hidden = !this.#server.textModels.length || item.state !== "done";
     if (item.duration !== null) this.player.setDuration(item.duration);
     this.#showState(item, active, said);
@@ -143,8 +145,13 @@ export class Reader {
     this.#find.refresh();
   }
 
+  #showTime() {
+    this.#view.showTime(this.player.touched ? this.player.position : -1, this.player.playing);
+  }
+
   #edited() {
     this.#queue.save(this.item);
+    this.#showTime(); // words have moved
     this.#showHistory();
     this.#find.refresh();
   }
@@ -167,6 +174,14 @@ export class Reader {
     }
     this.player.seek(seconds);
     if (start) this.player.play();
+  }
+
+  async #again(options) {
+    const { item } = this;
+    const edits = Object.keys(item.edits).length;
+    if (edits && !(await confirmed("Transcribe it again? Your edits of this transcript are dropped.", "Drop them"))) return;
+    this.#queue.retry(item, options());
+    byId("reader-title").focus();
   }
 
   async #copy() {

@@ -115,6 +115,7 @@ export class Store {
     return new Promise((resolve, reject) => {
       const transaction = this.#database.transaction(name, mode);
       const request = act(transaction.objectStore(name));
+      if (mode === "readwrite") transaction.commit?.(); // at once: the page may be about to go
       transaction.oncomplete = () => resolve(request.result);
       transaction.onabort = () => reject(transaction.error);
       transaction.onerror = () => reject(transaction.error);

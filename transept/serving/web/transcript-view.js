@@ -7,6 +7,7 @@
 import { byId, clockText, make } from "./dom.js";
 
 const HIGHLIGHTS = Boolean(globalThis.CSS?.highlights);
+const EDGES = ["startContainer", "startOffset", "endOffset"];
 const HANDS_OFF = 4000; // milliseconds after somebody scrolls in which playback does not
 
 export class TranscriptView extends EventTarget {
@@ -88,7 +89,7 @@ export class TranscriptView extends EventTarget {
 
   /** Shows again what stands at segments that were changed from outside: [{index, from, to}]; the cursor goes to the last. */
   update(changes, { focus = false } = {}) {
-    for (const { index } of changes) {
+    for (const index of new Set(changes.map((change) => change.index))) {
       this.#texts[index].textContent = this.#transcript.shown(index);
       this.#texts[index].parentElement.hidden = false;
     }
@@ -119,7 +120,7 @@ export class TranscriptView extends EventTarget {
     const word = words.findLast(({ start }) => start <= seconds);
     const range = word && rangeIn(this.#texts[index], word);
     const [before] = this.#spoken;
-    if (before && range && before.compareBoundaryPoints(Range.START_TO_START, range) === 0) return;
+    if (range && before && EDGES.every((edge) => before[edge] === range[edge])) return;
     this.#spoken.clear();
     if (range) this.#spoken.add(range);
   }
@@ -259,16 +260,16 @@ export class TranscriptView extends EventTarget {
   }
 }
 
-/** A range of a segment's text, or null: the segment is not shown yet, or its text is another by now. */
+/**
+ * A range of a segment's text, or null: the segment is not shown yet, or its text is another by now. Static: every
+ * change of the document would look at each of thousands of live ones.
+ */
 function rangeIn(text, { from, to }) {
   if (!text) return null;
   text.normalize();
   const node = text.firstChild;
   if (node?.nodeType !== Node.TEXT_NODE || to > node.length || from < 0) return null;
-  const range = new Range();
-  range.setStart(node, from);
-  range.setEnd(node, to);
-  return range;
+  return new StaticRange({ startContainer: node, startOffset: from, endContainer: node, endOffset: to });
 }
 
 function offsetAt({ clientX, clientY }, text) {
