@@ -1,0 +1,137 @@
+"""Many clients at once: `transept serve` beside a server around faster-whisper, and beside the library itself.
+
+    python -m benchmarks.serving [--clients 8 32] [--requests 40] [--runs 3] [--model tiny.en] [--weights float32]
+
+Every client sends clips of tests/data/speech/librivox over HTTP, one after the other, as fast as it is answered. The
+servers take turns, each in a process of its own that stays loaded; of the engines only one works at a time. The library
+is Transcriber.transcribe_many over as many recordings, without HTTP. All transcribe in English, greedily, from the same
+weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any
+
+import httpx
+import soundfile
+
+from benchmarks.turns import Record, Row, Runner, add_json_option, take_turns
+from benchmarks.whisper import SPEECH, checkpoint
+
+PEER = Path(__file__).with_name("faster_whisper_server.py")
+CLIPS = sorted((SPEECH / "librivox").glob("*.flac"))
+PATIENCE = 600.0  # seconds
+
+
+def transept_command(model: Path, port: int, weights: str) -> list[str]:
+    quantization = ["--quantization", "int8"] if weights == "int8" else []
+    return [sys.executable, "-m", "transept", "serve", f"speech={model}", "--port", str(port), *quantization]
+
+
+def peer_command(model: Path, port: int, weights: str) -> list[str]:
+    return [sys.executable, str(PEER), str(model), str(port), weights]
+
+
+def served(command: Callable[..., list[str]], model: Path, weights: str, clients: int) -> Runner:
+    """Starts a server, and returns how so many clients share clips among them: of each clip its text and seconds."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    process = subprocess.Popen(command(model, port, weights), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    Finalize(None, process.terminate, exitpriority=1)  # atexit is not called in processes of multiprocessing
+    limits = httpx.Limits(max_connections=clients)
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, limits=limits)
+    while not _is_ready(client):
+        assert process.poll() is None, "the server ended"
+        time.sleep(0.1)
+
+    def ask(clip: Path) -> tuple[str, float]:
+        begin = time.perf_counter()
+        answer = client.post("/v1/audio/transcriptions", files={"file": clip.read_bytes()})
+        answer.raise_for_status()
+        return answer.json()["text"], time.perf_counter() - begin
+
+    pool = ThreadPoolExecutor(clients)
+    return lambda clips: list(pool.map(ask, clips))
+
+
+def _is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def library(model: Path, weights: str) -> Runner:
+    """The same without HTTP; seconds are not told."""
+    from transept import Transcriber
+
+    transcriber = Transcriber(model, quantization="int8" if weights == "int8" else None)
+    return lambda clips: [(transcript.text, 0.0) for transcript in transcriber.transcribe_many(clips)]
+
+
+def recordings(count: int, folder: Path) -> list[Path]:
+    """So many files, each a little quieter than the one before, since Transept keeps what it has encoded."""
+    files = []
+    for index in range(count):
+        clip = CLIPS[index % len(CLIPS)]
+        waveform, rate = soundfile.read(clip, dtype="float32")
+        files.append(folder / f"{index}-{clip.stem}.wav")
+        soundfile.write(files[-1], waveform * (1 - 1e-3 * index), rate, subtype="FLOAT")
+    return files
+
+
+def compare(model: str, weights: str, clients: int, requests: int, runs: int, record: Record) -> None:
+    """Print and record one table: a row an engine."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, clips = checkpoint(model, Path(scratch)), recordings(requests, Path(scratch))
+        engines: dict[str, Callable[[], Runner]] = {
+            "faster-whisper server": partial(served, peer_command, directory, weights, clients),
+            "transept serve": partial(served, transept_command, directory, weights, clients),
+            "transcribe_many": partial(library, directory, weights),
+        }
+        turns = take_turns(engines, clips, runs)
+    first = turns["faster-whisper server"]
+    print(f"\n{model}, {weights}, {clients} clients, {len(clips)} requests, {runs} runs in turn\n")
+    print("| engine | requests/s | p50 s | p95 s | requests/s of the first | same texts |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    rows = []
+    for name, own in turns.items():
+        seconds = sorted(spent for _, spent in own.outputs)
+        median = statistics.median(own.seconds)
+        ratio = statistics.median(theirs / ours for theirs, ours in zip(first.seconds, own.seconds, strict=True))
+        same = sum(text == other for (text, _), (other, _) in zip(own.outputs, first.outputs, strict=True))
+        p50, p95 = seconds[len(seconds) // 2], seconds[int(0.95 * len(seconds))]
+        print(f"| {name} | {len(clips) / median:.2f} | {p50:.2f} | {p95:.2f} | {ratio:.2f}x | {same}/{len(clips)} |")
+        rows.append(Row(name, median, min(own.seconds), ratio, f"p95 {p95:.2f} s", 0.0))
+    record.add(f"{model}, {weights}, {clients} clients", len(clips), "requests", rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--model", default="tiny.en", choices=("tiny.en", "base"))
+    parser.add_argument("--weights", default="float32", choices=("float32", "int8"))
+    add_json_option(parser)
+    arguments: Any = parser.parse_args()
+    record = Record(arguments.json, f"python -m benchmarks.serving, {arguments.runs} runs in turn")
+    for clients in arguments.clients:
+        compare(arguments.model, arguments.weights, clients, arguments.requests, arguments.runs, record)
+
+
+if __name__ == "__main__":
+    main()
