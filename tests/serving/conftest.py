@@ -1,14 +1,12 @@
 """A server for many tests, started once: tiny.en, and a small BART and T5 with random weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import openai
 import pytest
-from serve_process import PATIENCE, ServeProcess
+from serve_process import PATIENCE, Serve, ServeProcess
 from text.small_checkpoints import save_bart, save_t5
-
-Serve = Callable[..., ServeProcess]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,6 @@ class ServeProcess:
         """Memory of the process."""
         status = dict(line.split(":", 1) for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines())
         return int(status["VmRSS"].split()[0]) / 1024
+
+
+Serve = Callable[..., ServeProcess]  # the fixture `serve`

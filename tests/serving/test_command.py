@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
-from conftest import Serve
-from serve_process import PATIENCE, ServeProcess
+from serve_process import PATIENCE, Serve, ServeProcess
 
 CUT_OFF, FORCED = 1, 130
 KEY = "a-key-of-the-tests"
@@ -151,7 +150,8 @@ def test_a_port_in_use_is_told(server: ServeProcess) -> None:
     done = run("x", "--port", port)
     assert done.returncode == 1
     assert done.stderr == (
-        f"transept: AddressError: port {port} of 127.0.0.1 is in use: stop what listens there, or choose another --port\n"
+        f"transept: AddressError: port {port} of 127.0.0.1 is in use: stop what listens there, or choose another "
+        "--port\n"
     )
 
 
