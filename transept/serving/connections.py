@@ -83,12 +83,11 @@ class PatientConnection(H11Protocol):
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and (self.cycle is None or not self._is_answering()):
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else an answer to what came before is on its way
             for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body)):
                 self.transport.write(self.conn.send(event) or b"")
             self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # whoever works on the request is to stop
+            self.cycle.message_event.set()
         self.transport.close()
-
-    def _is_answering(self) -> bool:
-        """Whether the application works on a request, which then answers."""
-        return not self.cycle.response_complete

@@ -46,8 +46,7 @@ class ApiError(Exception):
         code: str | None = None,
         retry_after: float | None = None,
     ) -> None:
-        message = message.encode(errors="replace").decode()  # half a surrogate pair cannot be sent
-        message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
+        message, param = _sendable(message), param and _sendable(param)
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
         self.retry_after = retry_after
@@ -67,6 +66,12 @@ class ApiError(Exception):
     def response(self) -> JSONResponse:
         """The answer."""
         return JSONResponse(self.body(), self.status, self.headers())
+
+
+def _sendable(text: str) -> str:
+    """A text that may repeat what a client sent: bounded, and without halves of surrogate pairs, which are no UTF-8."""
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
 
 
 def retry_headers(seconds: float) -> dict[str, str]:

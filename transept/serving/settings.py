@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ class ServerSettings:
         object.__setattr__(self, "root_path", root_path)
         if "model" in self.engine:
             raise ParameterError("the engine's model is one of the server's models; leave it out of engine")
+        if not isinstance(self.engine.get("limits", {}), Mapping):
+            raise ParameterError(f"the engine's limits must be a table of them, not {self.engine['limits']!r}")
         EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
 
     def _check_numbers(self) -> None:

@@ -1,0 +1,210 @@
+"""Completions over HTTP with OpenAI's own client: what the engine gives for the same prompt and parameters."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from text.small_checkpoints import TEXTS
+
+from transept import Engine, SamplingParams
+
+PROMPTS = TEXTS[:3]
+
+
+@pytest.fixture(scope="module")
+def t5(t5_dir: Path) -> Iterator[Engine]:
+    engine = Engine(t5_dir, kv_cache_bytes=1 << 24)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def bart(bart_dir: Path) -> Iterator[Engine]:
+    engine = Engine(bart_dir, kv_cache_bytes=1 << 24)
+    yield engine
+    engine.close()
+
+
+def streamed(chunks: Any) -> tuple[list[str], list[str | None], Any]:
+    """Of each choice its text and its finish_reason; and the usage."""
+    texts: dict[int, str] = {}
+    reasons: dict[int, str | None] = {}
+    usage = None
+    for chunk in chunks:
+        usage = chunk.usage
+        for choice in chunk.choices:
+            assert reasons.get(choice.index) is None  # nothing comes after the end
+            texts[choice.index] = texts.get(choice.index, "") + choice.text
+            reasons[choice.index] = choice.finish_reason
+    return [texts[index] for index in sorted(texts)], [reasons[index] for index in sorted(reasons)], usage
+
+
+def test_a_completion_is_what_the_engine_gives(openai_client: openai.OpenAI, t5: Engine) -> None:
+    (expected,) = t5.generate(PROMPTS[0], SamplingParams(max_tokens=12))
+    answer = openai_client.completions.create(model="t5", prompt=PROMPTS[0], max_tokens=12)
+    assert (answer.object, answer.model) == ("text_completion", "t5")
+    (choice,) = answer.choices
+    assert (choice.text, choice.finish_reason, choice.index) == (expected.outputs[0].text, "length", 0)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == len(expected.encoder_prompt_token_ids)
+    assert answer.usage.completion_tokens == 12
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + 12
+
+
+def test_several_prompts_are_answered_in_their_order(openai_client: openai.OpenAI, t5: Engine) -> None:
+    expected = [output.outputs[0].text for output in t5.generate(PROMPTS, SamplingParams(max_tokens=8))]
+    answer = openai_client.completions.create(model="t5", prompt=PROMPTS, max_tokens=8)
+    assert [choice.text for choice in answer.choices] == expected
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_prompts_may_be_token_ids(several: bool, openai_client: openai.OpenAI, t5: Engine) -> None:
+    tokens = [5, 6, 7, 1]
+    (expected,) = t5.generate({"prompt_tokens": tokens}, SamplingParams(max_tokens=8))
+    answer = openai_client.completions.create(model="t5", prompt=[tokens] if several else tokens, max_tokens=8)
+    assert [choice.text for choice in answer.choices] == [expected.outputs[0].text]
+
+
+def test_the_decoder_may_have_a_prompt(openai_client: openai.OpenAI, t5: Engine) -> None:
+    prompt = {"encoder_prompt": PROMPTS[0], "decoder_prompt": {"prompt_tokens": [0, 9, 11]}}
+    (expected,) = t5.generate(prompt, SamplingParams(max_tokens=8))
+    answer = openai_client.completions.create(
+        model="t5", prompt=PROMPTS[0], max_tokens=8, extra_body={"decoder_prompt": [0, 9, 11]}
+    )
+    assert answer.choices[0].text == expected.outputs[0].text
+
+
+def test_samples_are_those_of_their_seed(openai_client: openai.OpenAI, t5: Engine) -> None:
+    params = SamplingParams(n=3, max_tokens=8, temperature=1.0, top_p=0.9, seed=7)
+    (expected,) = t5.generate(PROMPTS[0], params)
+    options: dict[str, Any] = {"model": "t5", "prompt": PROMPTS[0], "max_tokens": 8, "top_p": 0.9, "seed": 7}
+    answer = openai_client.completions.create(**options, n=3)  # several are drawn at OpenAI's temperature, 1
+    assert [choice.text for choice in answer.choices] == [each.text for each in expected.outputs]
+    best = max(expected.outputs, key=lambda each: each.cumulative_logprob / len(each.token_ids))
+    answer = openai_client.completions.create(**options, best_of=3)
+    assert [choice.text for choice in answer.choices] == [best.text]
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == sum(len(each.token_ids) for each in expected.outputs)
+
+
+def test_beams_are_hypotheses_best_first(openai_client: openai.OpenAI, bart: Engine) -> None:
+    params = SamplingParams(num_beams=4, num_return_sequences=3, length_penalty=2.0, max_tokens=10)
+    (expected,) = bart.generate(PROMPTS[0], params)
+    for count in ({"n": 3}, {"extra_body": {"num_return_sequences": 3}}):
+        beams = {"num_beams": 4, "length_penalty": 2.0, **count.get("extra_body", {})}
+        answer = openai_client.completions.create(
+            model="bart", prompt=PROMPTS[0], max_tokens=10, **{**count, "extra_body": beams}
+        )
+        assert [choice.text for choice in answer.choices] == [each.text for each in expected.outputs]
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("t5", {}),
+        ("t5", {"stop": ["e", "zz"]}),
+        ("t5", {"n": 2, "seed": 3}),
+        ("t5", {"logprobs": 2, "n": 2, "seed": 4}),
+        ("bart", {}),  # which searches with beams
+        ("bart", {"n": 2, "extra_body": {"num_beams": 3}}),
+    ],
+    ids=str,
+)
+def test_a_stream_joins_to_the_whole(model: str, options: dict[str, Any], openai_client: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": model, "prompt": PROMPTS[:2], "max_tokens": 9, **options}
+    whole = openai_client.completions.create(**asked)
+    texts, reasons, usage = streamed(
+        openai_client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    )
+    assert texts == [choice.text for choice in whole.choices]
+    assert reasons == [choice.finish_reason for choice in whole.choices]
+    assert usage == whole.usage
+
+
+def test_without_include_usage_a_stream_has_none(openai_client: openai.OpenAI) -> None:
+    chunks = openai_client.completions.create(model="t5", prompt="a", max_tokens=4, stream=True)
+    assert all(chunk.usage is None and chunk.choices for chunk in chunks)
+
+
+def test_logprobs_are_the_engines(openai_client: openai.OpenAI, t5: Engine) -> None:
+    (expected,) = t5.generate(PROMPTS[0], SamplingParams(max_tokens=8, logprobs=3))
+    answer = openai_client.completions.create(model="t5", prompt=PROMPTS[0], max_tokens=8, logprobs=3)
+    told = answer.choices[0].logprobs
+    output = expected.outputs[0]
+    assert told is not None
+    assert output.logprobs is not None
+    drawn = [logprobs[token] for token, logprobs in zip(output.token_ids, output.logprobs, strict=True)]
+    assert told.token_logprobs == pytest.approx(drawn, abs=1e-4)
+    assert told.top_logprobs is not None
+    for alternatives, logprobs in zip(told.top_logprobs, output.logprobs, strict=True):
+        assert sorted(alternatives.values()) == pytest.approx(sorted(logprobs.values())[-3:], abs=1e-4)
+    assert told.tokens is not None
+    assert "".join(told.tokens) == answer.choices[0].text
+    assert told.text_offset is not None
+    for offset, token in zip(told.text_offset, told.tokens, strict=True):
+        assert answer.choices[0].text[offset:].startswith(token)
+
+
+def test_logprobs_of_a_stream_are_those_of_the_whole(openai_client: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "t5", "prompt": PROMPTS[0], "max_tokens": 8, "logprobs": 2}
+    whole = openai_client.completions.create(**asked).choices[0].logprobs
+    pieces = [chunk.choices[0].logprobs for chunk in openai_client.completions.create(**asked, stream=True)]
+    assert len(pieces) > 1
+    for name in ("tokens", "text_offset"):
+        assert [each for piece in pieces for each in getattr(piece, name)] == getattr(whole, name)
+
+
+def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenAI) -> None:
+    told = openai_client.completions.create(model="t5", prompt="a", max_tokens=3, logprobs=0).choices[0].logprobs
+    assert told is not None
+    assert len(told.token_logprobs or ()) == 3
+    assert told.top_logprobs == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("options", "param", "message"),
+    [
+        ({"prompt": None}, "prompt", "prompt is missing"),
+        ({"prompt": []}, "prompt", "a list of token ids"),
+        ({"prompt": ["a", 1]}, "prompt", "a list of token ids"),
+        ({"prompt": [1, 99999]}, "prompt", "outside of the vocabulary"),
+        ({"prompt": ["a", [1, 99999]]}, "prompt", r"prompt\[1\]"),
+        ({"prompt": "word " * 500, "model": "bart"}, "prompt", "this model reads 96"),
+        ({"echo": True}, "echo", "nothing to echo"),
+        ({"suffix": "the end"}, "suffix", "does not write towards"),
+        ({"n": 0}, "n", "from 1 to 128"),
+        ({"n": 129}, "n", "from 1 to 128"),
+        ({"n": 2, "best_of": 1}, "best_of", "less than n=2"),
+        ({"best_of": 2, "stream": True}, "best_of", "has no stream"),
+        ({"n": 128, "prompt": ["a", "b"]}, "prompt", "more than 128"),
+        ({"logprobs": 21}, "logprobs", "from 0 to 20"),
+        ({"temperature": -1}, "temperature", r"\[0, inf\)"),
+        ({"max_tokens": 0}, "max_tokens", "at least 1"),
+        ({"stop": [1]}, "stop", "non-empty string"),
+        ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not go"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "token id"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "goes with stream"),
+        ({"extra_body": {"num_beam": 2}}, "num_beam", "Did you mean 'num_beams'"),
+        ({"extra_body": {"logits_processors": []}}, "logits_processors", "there is no field"),
+        ({"extra_body": {"decoder_prompt": {"a": 1}}}, "decoder_prompt", "a text or a list of token ids"),
+        ({"model": "tiny.en"}, "model", "is a speech model"),
+        ({"n": 2, "temperature": 0}, "temperature", "greedy"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_told_with_its_field(
+    options: dict[str, Any], param: str, message: str, openai_client: openai.OpenAI
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=message) as raised:
+        openai_client.completions.create(**{"model": "t5", "prompt": "a", **options})
+    assert raised.value.param == param
+    assert raised.value.type == "invalid_request_error"
+
+
+def test_an_unknown_model_is_told_with_those_that_there_are(openai_client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match=r"Models: tiny\.en, bart, t5") as raised:
+        openai_client.completions.create(model="t6", prompt="a")
+    assert (raised.value.param, raised.value.code) == ("model", "model_not_found")

@@ -1,0 +1,91 @@
+"""Metrics: what was asked of a server is what they count, in Prometheus's own format."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from serve_process import PATIENCE, ServeProcess
+
+from transept import Transcriber
+
+Values = dict[tuple[str, ...], float]
+HISTOGRAMS = ("request_queue_seconds", "request_first_event_seconds", "request_duration_seconds")
+
+
+@pytest.fixture(scope="module")
+def counted(tiny_en_dir: Path, bart_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """A server whose requests are those of this module."""
+    server = ServeProcess(tmp_path_factory.mktemp("counted"), f"tiny.en={tiny_en_dir}", f"bart={bart_dir}")
+    yield server.wait_until_ready()
+    server.stop()
+
+
+def grown(before: Values, after: Values) -> Values:
+    """What has changed, of what counts."""
+    changed = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    return {name: value for name, value in changed.items() if not name[0].endswith(("_created", "_seconds_sum"))}
+
+
+def test_a_transcription_is_counted(counted: ServeProcess, speech_dir: Path, tiny_en_dir: Path) -> None:
+    clip = speech_dir / "librivox" / "austen-0870.flac"
+    transcriber = Transcriber(tiny_en_dir)
+    expected = transcriber.transcribe(clip)
+    statistics = transcriber.engine.core.statistics
+    before = counted.metrics()
+    with clip.open("rb") as file:
+        url = f"{counted.url}/v1/audio/transcriptions"
+        assert httpx.post(url, files={"file": file}, data={"model": "tiny.en"}, timeout=PATIENCE).status_code == 200
+    changed = grown(before, counted.metrics())
+    assert changed["transept_audio_seconds_total", "tiny.en"] == pytest.approx(expected.duration)
+    assert changed["transept_requests_admitted_total", "tiny.en"] == 1
+    assert changed["transept_encoder_tokens_total", "tiny.en"] == statistics.num_encoder_tokens
+    assert changed["transept_decoder_tokens_total", "tiny.en"] == statistics.num_decoder_tokens
+    assert changed["transept_steps_total", "tiny.en"] == statistics.num_steps
+    assert changed["transept_step_duration_seconds_count", "tiny.en"] == statistics.num_steps
+    for name in HISTOGRAMS:
+        assert changed[f"transept_{name}_count", "tiny.en"] == 1
+    assert not any("bart" in name for name in changed)
+
+
+def test_encoder_inputs_that_were_known_are_counted(counted: ServeProcess) -> None:
+    asked = {"model": "bart", "prompt": ["The rain in Spain.", "The plain."], "max_tokens": 3}
+    httpx.post(f"{counted.url}/v1/completions", json=asked, timeout=PATIENCE)
+    before = counted.metrics()
+    httpx.post(f"{counted.url}/v1/completions", json=asked, timeout=PATIENCE)
+    changed = grown(before, counted.metrics())
+    assert changed["transept_encoder_hits_total", "bart"] == 2
+    assert ("transept_encoder_tokens_total", "bart") not in changed
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason"),
+    [
+        ("/v1/completions", {"prompt": "a", "temperature": -1}, 400, "invalid_value"),
+        ("/v1/completions", {"prompt": "a", "model": "none"}, 404, "model_not_found"),
+        ("/v1/completions", {"prompt": "a", "tempature": 1}, 400, "unknown_field"),
+        ("/v1/summarize", {"input": ""}, 400, "invalid_prompt"),
+    ],
+)
+def test_refusals_are_counted_by_their_reason(
+    path: str, body: dict[str, object], status: int, reason: str, counted: ServeProcess
+) -> None:
+    before = counted.metrics()
+    assert httpx.post(counted.url + path, json=body, timeout=PATIENCE).status_code == status
+    assert grown(before, counted.metrics())["transept_requests_refused_total", reason] == 1
+
+
+def test_every_name_has_our_prefix_and_says_what_it_is(counted: ServeProcess) -> None:
+    answer = httpx.get(f"{counted.url}/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    families = list(text_string_to_metric_families(answer.text))
+    assert len(families) > 15
+    for family in families:
+        assert family.name.startswith("transept_")
+        assert family.documentation
+
+
+def test_at_rest_nothing_is_held(counted: ServeProcess) -> None:
+    counted.wait_until_idle()
+    assert counted.metrics()["transept_model_ready", "tiny.en"] == 1

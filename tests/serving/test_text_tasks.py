@@ -1,0 +1,141 @@
+"""Summaries and translations over HTTP: what TextGenerator gives for the same documents and options."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serve_process import PATIENCE, ServeProcess
+from text.small_checkpoints import TEXTS
+
+from transept import GeneratedText, TextGenerator
+
+TO_GERMAN = {"source": "en", "target": "de"}
+LONG = " ".join(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def t5(t5_dir: Path) -> Iterator[TextGenerator]:
+    generator = TextGenerator(t5_dir, kv_cache_bytes=1 << 24)
+    yield generator
+    generator.engine.close()
+
+
+@pytest.fixture(scope="module")
+def bart(bart_dir: Path) -> Iterator[TextGenerator]:
+    generator = TextGenerator(bart_dir, kv_cache_bytes=1 << 24)
+    yield generator
+    generator.engine.close()
+
+
+def post(server: ServeProcess, task: str, **body: Any) -> httpx.Response:
+    return httpx.post(f"{server.url}/v1/{task}", json=body, timeout=PATIENCE)
+
+
+def told(text: GeneratedText, index: int = 0) -> dict[str, Any]:
+    named = text.to_dict()
+    del named["cumulative_logprob"]
+    return {"index": index, **named}
+
+
+def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_a_summary_is_what_the_library_writes(server: ServeProcess, bart: TextGenerator) -> None:
+    expected = bart.summarize(TEXTS[0])
+    answer = post(server, "summarize", model="bart", input=TEXTS[0]).json()
+    assert (answer["object"], answer["model"], answer["data"]) == ("summary", "bart", [told(expected)])
+    tokens = {"prompt_tokens": expected.num_source_tokens, "completion_tokens": expected.num_tokens}
+    assert answer["usage"] == {**tokens, "total_tokens": sum(tokens.values())}
+
+
+def test_several_documents_keep_their_order(server: ServeProcess, t5: TextGenerator) -> None:
+    expected = t5.translate(TEXTS, **TO_GERMAN)
+    answer = post(server, "translate", model="t5", input=TEXTS, **TO_GERMAN).json()
+    assert answer["object"] == "translation"
+    assert answer["data"] == [told(text, index) for index, text in enumerate(expected)]
+    assert answer["usage"]["completion_tokens"] == sum(text.num_tokens for text in expected)
+
+
+@pytest.mark.parametrize("options", [{"chunk": True}, {"truncate": True}, {"chunk": True, "max_source_tokens": 40}])
+def test_long_documents(options: dict[str, Any], server: ServeProcess, bart: TextGenerator) -> None:
+    expected = bart.summarize(LONG, **options)
+    answer = post(server, "summarize", model="bart", input=LONG, **options).json()
+    assert answer["data"] == [told(expected)]
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {}], ids=["greedy", "beams"])
+def test_a_stream_tells_document_after_document(
+    options: dict[str, Any], server: ServeProcess, t5: TextGenerator
+) -> None:
+    expected = t5.translate(TEXTS, **TO_GERMAN, **options)
+    events = events_of(post(server, "translate", model="t5", input=TEXTS, stream=True, **TO_GERMAN, **options))
+    deltas = [event for event in events if event["type"] == "text.delta"]
+    for index, text in enumerate(expected):
+        assert "".join(event["delta"] for event in deltas if event["index"] == index) == text.text
+    done = [event for event in events if event["type"] == "text.done"]
+    assert done == [{"type": "text.done", **told(text, index)} for index, text in enumerate(expected)]
+    assert events[-1]["type"] == "text.usage"
+    assert events[-1]["usage"]["completion_tokens"] == sum(text.num_tokens for text in expected)
+    assert [event["index"] for event in events[:-1]] == sorted(event["index"] for event in events[:-1])
+    if options:
+        assert len(deltas) > 3 * len(TEXTS)
+
+
+def test_in_a_stream_one_bad_document_fails_alone(server: ServeProcess, t5: TextGenerator) -> None:
+    first, last = t5.translate([TEXTS[0], TEXTS[1]], **TO_GERMAN)
+    events = events_of(post(server, "translate", model="t5", input=[TEXTS[0], "", TEXTS[1]], stream=True, **TO_GERMAN))
+    done = [event for event in events if event.get("type") == "text.done"]
+    assert [event["text"] for event in done] == [first.text, last.text]
+    (failed,) = [event for event in events if "error" in event]
+    assert failed["index"] == 1
+    assert failed["error"]["param"] == "input"
+    assert "empty" in failed["error"]["message"]
+
+
+def test_without_a_stream_it_is_the_answer(server: ServeProcess) -> None:
+    answer = post(server, "translate", model="t5", input=[TEXTS[0], ""], **TO_GERMAN)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "input[1]: the document is empty"
+
+
+def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: TextGenerator) -> None:
+    answer = post(server, "summarize", input=TEXTS[1]).json()
+    assert (answer["model"], answer["data"]) == ("bart", [told(bart.summarize(TEXTS[1]))])
+
+
+@pytest.mark.parametrize(
+    ("task", "body", "param", "message"),
+    [
+        ("summarize", {}, "input", "input is missing"),
+        ("summarize", {"input": 1}, "input", "a text or a list"),
+        ("summarize", {"input": []}, "input", "a text or a list"),
+        ("summarize", {"input": ["a", None]}, "input", "a text or a list"),
+        ("summarize", {"input": ["a"] * 1025}, "input", "more than 1024"),
+        ("summarize", {"input": "word " * 500, "model": "bart"}, "input", "96"),
+        ("summarize", {"input": "a", "source": "en"}, "source", "there is no field"),
+        ("summarize", {"input": "a", "stream": "yes"}, "stream", "true or false"),
+        ("summarize", {"input": "a", "chunk": 1}, "chunk", "True or False"),
+        ("summarize", {"input": "a", "n": 2, "temperature": 1}, None, "gets one text"),
+        ("summarize", {"input": "a", "num_beans": 2}, "num_beans", "Did you mean 'num_beams'"),
+        ("summarize", {"input": "a", "model": 5}, "model", "a text"),
+        ("summarize", {"input": "a", "model": "tiny.en"}, "model", "speech model"),
+        ("translate", {"input": "a", "model": "t5", "source": "xx", "target": "de"}, "source", "xx"),
+        ("translate", {"input": "a", "model": "t5", "source": 5}, "source", "a language"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_told_with_its_field(
+    task: str, body: dict[str, Any], param: str | None, message: str, server: ServeProcess
+) -> None:
+    answer = post(server, task, **body)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["type"]) == (param, "invalid_request_error")
+    assert message in error["message"]
