@@ -176,3 +176,9 @@ def test_what_cannot_be_is_refused(flags: dict[str, Any], message: str) -> None:
 
 def test_a_key_is_not_shown() -> None:
     assert "secret" not in repr(settings(api_key=["secret"]))
+
+
+def test_the_example_for_a_deployment_is_right() -> None:
+    file = Path(__file__).parents[2] / "deploy" / "transept.toml"
+    found = read_settings({"config": str(file)}, {})
+    assert [model.name for model in found.models] == ["whisper", "bart"]

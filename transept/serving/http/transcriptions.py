@@ -18,6 +18,7 @@ from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import AsyncTranscriber, last
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
+from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
 from transept.serving.models import ServedModel
 from transept.speech.events import Found, Opened
@@ -72,14 +73,11 @@ async def translations(request: Request) -> Response:
 
 async def _respond(request: Request, task: str) -> Response:
     async with contextlib.AsyncExitStack() as stack:
-        models = request.app.state.models
-        only = models.only("speech")  # then a full queue is told before anything is read
-        ticket = None if only is None else stack.enter_context(contextlib.closing(_Leaving(models.admit(only)))).ticket
+        place = Place(request.app.state.models, "speech", stack)
+        await place.take_early()  # a full queue is told before anything is read
         form = await stack.enter_async_context(forms.read_form(request))
         asked = _asked(form, task)
-        model: ServedModel = models.get(forms.text(form, "model"), "speech")
-        if ticket is None:
-            ticket = stack.enter_context(contextlib.closing(_Leaving(models.admit(model)))).ticket
+        model, ticket = await place.take(forms.text(form, "model"))
         assert model.speech is not None
         upload = await stack.enter_async_context(forms.upload(form, "file"))
         try:
@@ -90,16 +88,6 @@ async def _respond(request: Request, task: str) -> Response:
         if asked.stream:
             return EventStream(_stream(model.speech, events, asked), owned=stack.pop_all())
         return await attended(request, _whole(model.speech, events, asked))
-
-
-@dataclass(frozen=True)
-class _Leaving:
-    """A ticket, left when this is closed."""
-
-    ticket: Ticket
-
-    def close(self) -> None:
-        self.ticket.leave()
 
 
 def _asked(form: FormData, task: str) -> Asked:
