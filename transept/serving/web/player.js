@@ -31,7 +31,7 @@ export class Player extends EventTarget {
     });
     audio.addEventListener("play", () => this.#showPlaying());
     audio.addEventListener("pause", () => {
-      this.#rewinds = !audio.ended;
+      if (audio.paused) this.#rewinds = !audio.ended; // also where a headset's key pauses
       this.#showPlaying();
     });
     audio.addEventListener("error", () => {
@@ -109,6 +109,7 @@ export class Player extends EventTarget {
   }
 
   pause() {
+    this.#rewinds ||= this.playing; // the event comes later, perhaps after the next play
     this.#audio.pause();
   }
 

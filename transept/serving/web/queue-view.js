@@ -92,7 +92,7 @@ export class QueueView {
     const active = ACTIVE.has(item.state);
     if (view.row.dataset.state !== item.state) {
       view.row.dataset.state = item.state;
-      view.mark.replaceChildren(icon(active ? "running" : item.state));
+      view.mark.replaceChildren(icon(active || item.state === "elsewhere" ? "running" : item.state));
       this.#offerToContinue();
     }
     const model = this.#server.model(item.options.model);
@@ -102,7 +102,7 @@ export class QueueView {
     view.bar.value = fraction(item);
     view.cancel.hidden = !active && item.state !== "waiting";
     view.retry.hidden = !RETRIABLE.has(item.state);
-    view.remove.hidden = active;
+    view.remove.hidden = active || item.state === "elsewhere";
   }
 
   /** Does something that may hide the button which has the focus. */

@@ -5,6 +5,7 @@
 // Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message).
 
 import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
+import { OtherWindows } from "./windows.js";
 import { announceable } from "./words.js";
 
 const AT_ONCE = 2;
@@ -22,22 +23,49 @@ export class Queue extends EventTarget {
   #server;
   #blobs = new Map(); // id -> File of this visit, so that a full store loses nothing before a reload
   #controllers = new Map(); // id -> AbortController of what is under way
-  #timers = new Map();
+  #timers = new Map(); // id -> {due, timer} of what is to be kept
+  #others = new OtherWindows(() => [...this.#controllers.keys()]);
 
   constructor(store, server) {
     super();
     this.#store = store;
     this.#server = server;
     server.addEventListener("change", () => this.#pump());
+    this.#others.addEventListener("changed", (event) => this.#follow(event.detail));
   }
 
-  /** What an earlier visit left. What was under way then is "interrupted", and offered again. */
+  /**
+   * What an earlier visit left. What was under way then is "interrupted", and offered again; what another window has
+   * under way is "elsewhere".
+   */
   async restore() {
-    this.items = (await this.#store.items()).sort(inOrder);
-    for (const item of this.items) {
-      if (item.state === "waiting" || ACTIVE.has(item.state)) Object.assign(item, { state: "interrupted", message: "" });
-    }
+    const items = (await this.#store.items()).sort(inOrder);
+    const left = items.filter(isUnderWay);
+    const elsewhere = left.length ? await this.#others.running() : new Set();
+    for (const item of left) Object.assign(item, { state: elsewhere.has(item.id) ? "elsewhere" : "interrupted", message: "" });
+    this.items = items;
     this.#tell("list");
+  }
+
+  /** Takes over what another window has changed, unless this one is at it. */
+  async #follow(id) {
+    const isOurs = () => this.#controllers.has(id) || this.#timers.has(id);
+    const kept = isOurs() ? null : await this.#store.item(id);
+    if (kept === null || isOurs()) return;
+    const item = this.find(id);
+    if (!kept) {
+      this.items = this.items.filter((each) => each.id !== id);
+      this.#tell("list");
+      return;
+    }
+    if (isUnderWay(kept)) kept.state = "elsewhere";
+    if (item) {
+      Object.assign(item, kept);
+      this.#tell("item", item);
+    } else {
+      this.items = [...this.items, kept].sort(inOrder);
+      this.#tell("list");
+    }
   }
 
   find(id) {
@@ -102,9 +130,11 @@ export class Queue extends EventTarget {
     this.items = this.items.filter((each) => each !== item);
     this.#tell("list");
     await this.#store.remove(item.id);
+    this.#others.tell(item.id);
   }
 
   async clear() {
+    const { items } = this;
     for (const item of this.items) {
       this.cancel(item);
       this.#forget(item);
@@ -112,6 +142,7 @@ export class Queue extends EventTarget {
     this.items = [];
     this.#tell("list");
     await this.#store.clear();
+    items.forEach((item) => this.#others.tell(item.id));
   }
 
   /** Keeps an item soon; called for edits, too. */
@@ -131,7 +162,11 @@ export class Queue extends EventTarget {
   #saveNow(item) {
     clearTimeout(this.#timers.get(item?.id)?.timer);
     this.#timers.delete(item?.id);
-    if (item && this.items.includes(item)) this.#store.putItem(item).catch(() => this.#tell("said", NOT_KEPT));
+    if (!item || !this.items.includes(item)) return;
+    this.#store.putItem(item).then(
+      () => this.#others.tell(item.id),
+      () => this.#tell("said", NOT_KEPT),
+    );
   }
 
   #forget(item) {
@@ -274,6 +309,7 @@ function nothingYet() {
   };
 }
 
+const isUnderWay = (item) => item.state === "waiting" || ACTIVE.has(item.state);
 const inOrder = (one, other) => other.batch - one.batch || one.index - other.index;
 const inTime = (one, other) => one.batch - other.batch || one.index - other.index;
 

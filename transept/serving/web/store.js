@@ -37,6 +37,11 @@ export class Store {
     return this.#read("items", (objects) => objects.getAll());
   }
 
+  /** One item as it was last kept, by whatever window; undefined: none. */
+  item(id) {
+    return this.#read("items", (objects) => objects.get(id), id);
+  }
+
   putItem(record) {
     return this.#write("items", record.id, record);
   }

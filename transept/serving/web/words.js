@@ -25,6 +25,8 @@ export function stateText(item, serverState, modelState) {
       return `Failed: ${item.message}`;
     case "cancelled":
       return item.segments.length ? "Cancelled; what had come is kept" : "Cancelled";
+    case "elsewhere":
+      return "Under way in another window";
     case "interrupted":
       return "Stopped when the page was reloaded";
     default:
