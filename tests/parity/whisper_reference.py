@@ -112,6 +112,13 @@ def windows(file: Path) -> list[np.ndarray]:
     return [waveform[start : start + WINDOW] for start in range(0, len(waveform), WINDOW)]
 
 
+def speech_windows(speech_dir: Path) -> list[np.ndarray]:
+    """Every window of every recording."""
+    files = [file for folder in ("librivox", "prompts-en") for file in sorted((speech_dir / folder).glob("*.flac"))]
+    assert len(files) == 5 + 54
+    return [window for file in files for window in windows(file)]
+
+
 @torch.inference_mode()
 def reference_token_ids(
     model: Reference,
