@@ -11,6 +11,7 @@ weights.
 from __future__ import annotations
 
 import argparse
+import atexit
 import socket
 import statistics
 import subprocess
@@ -44,18 +45,32 @@ def peer_command(model: Path, port: int, weights: str) -> list[str]:
     return [sys.executable, str(PEER), str(model), str(port), weights]
 
 
-def served(command: Callable[..., list[str]], model: Path, weights: str, clients: int) -> Runner:
-    """Starts a server, and returns how so many clients share clips among them: of each clip its text and seconds."""
+def start(command: Callable[..., list[str]], model: Path, weights: str) -> str:
+    """Start a server, which ends with this process, and wait until its model is loaded. Returns its URL."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     process = subprocess.Popen(command(model, port, weights), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    Finalize(None, process.terminate, exitpriority=1)  # atexit is not called in processes of multiprocessing
-    limits = httpx.Limits(max_connections=clients)
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, limits=limits)
-    while not _is_ready(client):
+    atexit.register(process.terminate)
+    Finalize(None, process.terminate, exitpriority=1)  # processes of multiprocessing do not call what atexit holds
+    url = f"http://127.0.0.1:{port}"
+    while not _is_ready(url):
         assert process.poll() is None, "the server ended"
         time.sleep(0.1)
+    return url
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def served(command: Callable[..., list[str]], model: Path, weights: str, clients: int) -> Runner:
+    """Starts a server, and returns how so many clients share clips among them: of each clip its text and seconds."""
+    limits = httpx.Limits(max_connections=clients)
+    client = httpx.Client(base_url=start(command, model, weights), timeout=PATIENCE, limits=limits)
 
     def ask(clip: Path) -> tuple[str, float]:
         begin = time.perf_counter()
@@ -65,13 +80,6 @@ def served(command: Callable[..., list[str]], model: Path, weights: str, clients
 
     pool = ThreadPoolExecutor(clients)
     return lambda clips: list(pool.map(ask, clips))
-
-
-def _is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/ready").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def library(model: Path, weights: str) -> Runner:

@@ -81,9 +81,7 @@ def test_greedy_tokens_alone_equal_transformers(case: Case, engine: Engine, batc
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_recorded_tokens_are_those_of_transformers(
-    every: int, base_dir: Path, waveforms: list[np.ndarray]
-) -> None:
+def test_the_recorded_tokens_are_those_of_transformers(every: int, base_dir: Path, waveforms: list[np.ndarray]) -> None:
     assert reference_token_ids(reference_model(base_dir), waveforms[::every]) == recorded_tokens()[::every]
 
 
