@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from transept.core.jobs import Job
+from transept.errors import TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.serving.async_engine import MAX_QUEUE, MAX_RUNNING, AsyncEngine
 from transept.speech.events import Found
@@ -105,6 +106,16 @@ class AsyncTextGenerator:
         """Load a model beside the event loop. Raises what TextGenerator raises."""
         generator = await asyncio.to_thread(partial(TextGenerator, model, **engine_options))
         return cls(generator, max_running=max_running, max_queue=max_queue)
+
+    def can(self, task: Task) -> bool:
+        """Whether the model's family has this task at all; for some models it needs languages, too."""
+        try:
+            self.generator.job(task, "")
+        except UnsupportedModelError:
+            return False
+        except TranseptError:  # such as one that asks for the languages
+            return True
+        return True
 
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
         """A job for `engine`: its events, with stream, are pieces of text, its result a GeneratedText.

@@ -74,6 +74,11 @@ def _sendable(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}..."
 
 
+def client_gone() -> ApiError:
+    """The error of a client that hung up. 499 is nginx's number for it, for the log; nobody is there to read it."""
+    return ApiError(499, "the client went away", code="client_gone")
+
+
 def retry_headers(seconds: float) -> dict[str, str]:
     """Retry-After, in whole seconds, and retry-after-ms."""
     return {"Retry-After": str(max(1, math.ceil(seconds))), "retry-after-ms": str(max(1, round(1000 * seconds)))}

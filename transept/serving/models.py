@@ -18,9 +18,11 @@ from transept.serving.settings import ModelSource, ServerSettings
 if TYPE_CHECKING:
     from transept.serving.async_engine import AsyncEngine, Ticket
     from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
+    from transept.text.job import Task
 
 logger = logging.getLogger(__name__)
 
+TASKS: tuple[Task, ...] = ("summarize", "translate", "generate")
 OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
 LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
 
@@ -78,7 +80,7 @@ class ServedModel:
             described["word_timestamps"] = bool(model.alignment_heads)
             described["translates"] = bool(model.languages)
         if self.text is not None:
-            described["tasks"] = ["summarize", "translate", "generate"]
+            described["tasks"] = [task for task in TASKS if self.text.can(task)]
         return described
 
 
@@ -90,6 +92,7 @@ class ServedModels:
         self.on_ready: Callable[[ServedModel], None] = lambda model: None
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
+        self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
         self._loading: asyncio.Task[None] | None = None
 
     def start_loading(self) -> None:
@@ -153,6 +156,14 @@ class ServedModels:
         if self.is_draining:
             return "draining"
         return next((state for state in ("loading", "failed") if state in states), "ready")
+
+    def abort(self) -> None:
+        """End all that is under way with a 503, at once: what is computed, and what is still being read."""
+        self.is_draining = True
+        for engine in self.engines():
+            engine.abort()
+        for timeout in self.reading:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
     async def drain(self, timeout: float) -> None:
         """Take no new work, wait for what was admitted, and close all engines."""

@@ -112,8 +112,7 @@ class Server(uvicorn.Server):
             return False
         logger.warning("%d requests were cut off", unfinished)
         self.exit_code = FORCED if self._is_forced else FAILED
-        for engine in self.models.engines():
-            engine.abort()
+        self.models.abort()
         await asyncio.sleep(0.1)  # while their clients are told
         return True
 

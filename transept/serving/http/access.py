@@ -18,7 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError, api_error
-from transept.serving.settings import MIB, ServerSettings
+from transept.serving.models import ServedModels
+from transept.serving.settings import MIB
 
 requests_log = logging.getLogger("transept.requests")
 
@@ -32,15 +33,17 @@ REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 class Access:
     """ASGI middleware; see the module. refused: told of each error that is answered here."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, refused: Callable[[ApiError], None]) -> None:
-        self.app, self.settings, self.refused = app, settings, refused
-        self.keys = tuple(key.encode() for key in settings.api_keys)
+    def __init__(self, app: ASGIApp, models: ServedModels, refused: Callable[[ApiError], None]) -> None:
+        self.app, self.models, self.settings, self.refused = app, models, models.settings, refused
+        self.keys = tuple(key.encode() for key in self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        if self.settings.root_path:
+            scope["root_path"] = self.settings.root_path  # whether or not the proxy leaves it in the path
         headers, begin, status = Headers(scope=scope), time.monotonic(), 0
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
@@ -79,7 +82,8 @@ class Access:
             raise ApiError(401, f"the API key {what}; send it as Authorization: Bearer KEY", code="invalid_api_key")
 
     def _bounded(self, headers: Headers, receive: Receive) -> Receive:
-        """A `receive` that raises ApiError: 413 as soon as the body is too large, 408 when it stops coming.
+        """A `receive` that raises ApiError: 413 as soon as the body is too large, 408 when it stops coming, 503 when
+        the server ends meanwhile.
 
         Raises 413 itself for a body that says so.
         """
@@ -94,11 +98,16 @@ class Access:
             if has_ended:
                 return await receive()  # tells when the client goes away
             begin = time.monotonic()
+            timeout = asyncio.timeout(min(patience, patience + num_bytes / SLOWEST_UPLOAD - waited))
+            self.models.reading.add(timeout)
             try:
-                async with asyncio.timeout(min(patience, patience + num_bytes / SLOWEST_UPLOAD - waited)):
+                async with timeout:
                     message = await receive()
             except TimeoutError:
+                self.models.check_open()
                 raise ApiError(408, f"the request came too slowly: {num_bytes} bytes so far", code="timeout") from None
+            finally:
+                self.models.reading.discard(timeout)
             waited += time.monotonic() - begin
             if message["type"] == "http.request":
                 num_bytes += len(message.get("body", b""))

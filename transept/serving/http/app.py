@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError, api_error, client_gone
 from transept.serving.http import catalog, completions, probes, text_tasks, transcriptions
 from transept.serving.http.access import Access
 from transept.serving.metrics import Metrics
@@ -45,7 +45,6 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app = FastAPI(
         title="Transept",
         description="Speech and text to text, with encoder/decoder transformers. OpenAI's API where it has one.",
-        root_path=settings.root_path,
         lifespan=_lifespan,
     )
     app.state.settings = settings
@@ -57,7 +56,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
-    app.add_middleware(Access, settings=settings, refused=app.state.metrics.refused)
+    app.add_middleware(Access, models=app.state.models, refused=app.state.metrics.refused)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -97,9 +96,10 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
         error = _of_validation(error)
     elif isinstance(error, HTTPException):  # of routing, and of bodies that cannot be parsed
         detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes another method; see /docs"}
-        error = ApiError(error.status_code, detail.get(error.status_code, str(error.detail)), code="http_error")
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_body")
+        error = ApiError(error.status_code, detail.get(error.status_code, str(error.detail)), code=code)
     elif isinstance(error, ClientDisconnect):
-        error = ApiError(499, "the client went away")
+        error = client_gone()
     told = api_error(error)
     if told.status >= 500 and told.status != 503:
         logger.error("request %s failed", request.state.request_id, exc_info=error)

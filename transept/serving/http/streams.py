@@ -13,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from transept.serving.errors import ApiError
+from transept.serving.errors import ApiError, api_error, client_gone
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE_SECONDS = 15.0  # after which a silent stream sends a comment, so that no proxy gives it up
-CLIENT_GONE = 499  # nginx's number for the log; nobody is there to read it
 
 
 async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
@@ -34,7 +33,7 @@ async def attended(request: Request, work: Coroutine[Any, Any, Result]) -> Resul
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise ApiError(CLIENT_GONE, "the client went away")
+        raise client_gone()
     finally:
         for each in (task, gone):
             each.cancel()
@@ -49,8 +48,8 @@ async def _gone(receive: Receive) -> None:
 class EventStream(Response):
     """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts; closed when the client goes away. What they raise is sent as ``{"error": ...}``, the last event
-    then; what is no ApiError is raised afterwards, to be logged.
+    events: plain dicts; closed when the client goes away. What they raise before the first of them is the answer, with
+    its status; later it is sent as ``{"error": ...}``, the last event then.
     """
 
     media_type = "text/event-stream"
@@ -69,7 +68,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events."""
         gone = asyncio.ensure_future(_gone(receive))
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self._send(scope, receive, send))
         try:
             await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -85,21 +84,42 @@ class EventStream(Response):
             if self.background is not None:
                 await self.background()
 
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        with contextlib.suppress(OSError):  # the client went away
-            async for chunk in self._chunks():
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer's head with the first event, and an error in its place."""
+        has_begun = False
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        try:
-            async for event in _with_pauses(self.events):
-                yield b": waiting\n\n" if event is None else _line(event)
-        except ApiError as error:
-            yield _line(error.body())
-            return
-        yield DONE
+        async def begin() -> None:
+            nonlocal has_begun
+            if not has_begun:
+                has_begun = True
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+
+        async def body(chunk: bytes) -> None:
+            await begin()
+            await send({"type": "http.response.body", "body": chunk, "more_body": bool(chunk)})
+
+        with contextlib.suppress(OSError):  # the client went away
+            try:
+                async for event in _with_pauses(self.events):
+                    await body(b": waiting\n\n" if event is None else _line(event))
+            except Exception as error:
+                told = _noted(scope, error)
+                if not has_begun:
+                    await told.response()(scope, receive, send)
+                    return
+                await body(_line(told.body()))
+            else:
+                await body(DONE)
+            await body(b"")
+
+
+def _noted(scope: Scope, error: Exception) -> ApiError:
+    """What the client is told of an error, which is counted, and logged where it is ours."""
+    told = api_error(error)
+    if told is not error and told.status >= 500:
+        logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
+    scope["app"].state.metrics.refused(told)
+    return told
 
 
 async def _with_pauses(events: AsyncGenerator[dict[str, Any], None]) -> AsyncIterator[dict[str, Any] | None]:

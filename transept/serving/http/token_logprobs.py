@@ -6,6 +6,8 @@ from typing import Any
 
 from transept.serving.http.completion_jobs import Piece
 
+LEAST_LOGPROB = -9999.0
+
 
 def logprobs_of(tokenizer: Any, piece: Piece, num_top: int, offset: int) -> tuple[dict[str, Any], int]:
     """OpenAI's object, and where the text of the last token ends.
@@ -18,13 +20,18 @@ def logprobs_of(tokenizer: Any, piece: Piece, num_top: int, offset: int) -> tupl
     for token, alternatives in zip(piece.token_ids, piece.logprobs or (), strict=True):
         text = text_of(tokenizer, before, token)
         found["tokens"].append(text)
-        found["token_logprobs"].append(alternatives.get(token))
+        found["token_logprobs"].append(_in_json(alternatives.get(token)))
         top = sorted(alternatives.items(), key=lambda each: -each[1])[:num_top]
-        found["top_logprobs"].append({text_of(tokenizer, before, each): value for each, value in top})
+        found["top_logprobs"].append({text_of(tokenizer, before, each): _in_json(value) for each, value in top})
         found["text_offset"].append(offset)
         offset += 0 if token in special else len(text)
         before = token
     return found, offset
+
+
+def _in_json(logprob: float | None) -> float | None:
+    """JSON has no infinity: as OpenAI does, LEAST_LOGPROB stands for a token that could not come."""
+    return None if logprob is None else max(logprob, LEAST_LOGPROB)
 
 
 def text_of(tokenizer: Any, before: int | None, token: int) -> str:

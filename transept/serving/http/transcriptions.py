@@ -285,6 +285,8 @@ def _segment_event(segment: Segment, number: int) -> dict[str, Any]:
         "end": segment.end,
         "text": segment.text,
         "speaker": "",
+        "seek": segment.seek,
+        "tokens": segment.tokens,
         "temperature": segment.temperature,
         "avg_logprob": segment.avg_logprob,
         "compression_ratio": segment.compression_ratio,
