@@ -24,8 +24,10 @@ SPARE_FILES = 12  # descriptors that the process may have more of: sockets of th
 
 @pytest.fixture(scope="module")
 def own(tiny_en_dir: Path, bart_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """With a small cache: its pages take memory once they are written, which is to be over when memory is compared."""
     folder = tmp_path_factory.mktemp("hang-ups")
-    server = ServeProcess(folder, f"tiny.en={tiny_en_dir}", f"bart={bart_dir}", "--max-queue", "10000")
+    (folder / "server.toml").write_text("max_queue = 10000\n[engine]\nkv_cache_bytes = 150_000_000\n")
+    server = ServeProcess(folder, f"tiny.en={tiny_en_dir}", f"bart={bart_dir}", "--config", folder / "server.toml")
     yield server.wait_until_ready()
     server.stop()
 
@@ -133,9 +135,9 @@ def test_nothing_is_left_of_a_thousand_clients_that_go_away(
     own: ServeProcess, clip: Path, large: bytes, tiny_en_dir: Path
 ) -> None:
     expected = Transcriber(tiny_en_dir).transcribe(clip).text
-    go_away(own, clip.read_bytes(), large, 50)
+    go_away(own, clip.read_bytes(), large, 300)
     own.wait_until_idle()
     num_files, memory = own.num_open_files(), own.resident_mib()
     go_away(own, clip.read_bytes(), large, 1000)
     check_nothing_is_left(own, clip, expected, num_files)
-    assert own.resident_mib() < 1.2 * memory + 50
+    assert own.resident_mib() < memory + 150  # arenas of many threads fill up; a clip and its features are 1 MiB
