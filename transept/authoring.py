@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, suggest
+from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedTaskError, suggest
 from transept.registry.hookspecs import hookimpl
 from transept.registry.spec import ModelSpec, SpeechSpec, SpeechTokens, TextSpec, TextTask, dec_bos_prompt, prepend_dec
 
@@ -99,6 +99,7 @@ __all__ = [
     "SpeechTokens",
     "TextSpec",
     "TextTask",
+    "UnsupportedTaskError",
     "VocabParallelEmbedding",
     "VocabParallelHead",
     "WeightMap",

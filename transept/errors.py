@@ -43,6 +43,10 @@ class ParameterError(TranseptError, ValueError):
     """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
 
 
+class UnsupportedTaskError(ParameterError):
+    """The model's family does not have a text task at all, such as translation, whatever the options."""
+
+
 class CapacityError(TranseptError):
     """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
 

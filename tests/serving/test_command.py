@@ -263,3 +263,39 @@ def test_an_upload_that_stops_is_given_up(serve: Serve, bart_dir: Path) -> None:
         answer = client.recv(65536)
     assert answer.startswith(b"HTTP/1.1 408 ")
     server.wait_until_idle()
+
+
+def test_an_upload_that_is_under_way_at_the_end_is_told(serve: Serve, tiny_en_dir: Path) -> None:
+    server = serve(f"tiny.en={tiny_en_dir}", "--shutdown-timeout", "0.5").wait_until_ready()
+    port = int(server.url.rpartition(":")[2])
+    head = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+        b"Content-Length: 100000\r\n\r\n--b\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+        client.sendall(head)
+        while not server.held():
+            assert server.process.poll() is None
+        server.send(signal.SIGTERM)
+        answer = client.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"x-request-id" in answer.lower()
+    assert b"draining" in answer
+    assert server.wait() == CUT_OFF
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_proxy_may_show_it_under_a_path(serve: Serve, bart_dir: Path) -> None:
+    server = serve(f"bart={bart_dir}", "--root-path", "/speech", "--api-key", KEY).wait_until_ready()
+    root = server.url.removesuffix("/speech")
+    headers = {"Authorization": f"Bearer {KEY}"}
+    for prefix in ("/speech", ""):  # a proxy may take it off
+        models = httpx.get(f"{root}{prefix}/v1/models", headers=headers).json()
+        assert models["data"][0]["tasks"] == ["summarize", "generate"]
+        assert httpx.get(f"{root}{prefix}/v1/models").status_code == 401
+        assert "Transept" in httpx.get(f"{root}{prefix}/").text
+        assert httpx.get(f"{root}{prefix}/web/main.js").status_code == 200
+        api = httpx.get(f"{root}{prefix}/openapi.json", headers=headers).json()
+        assert api["servers"] == [{"url": "/speech"}]
+    assert httpx.get(f"{root}/speech").headers["location"] == "/speech/"
+    assert "Warning" not in server.log.read_text()

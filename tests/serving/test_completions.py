@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
+from serve_process import PATIENCE, ServeProcess
 from text.small_checkpoints import TEXTS
 
 from transept import Engine, SamplingParams
@@ -155,6 +157,15 @@ def test_logprobs_of_a_stream_are_those_of_the_whole(openai_client: openai.OpenA
     assert len(pieces) > 1
     for name in ("tokens", "text_offset"):
         assert [each for piece in pieces for each in getattr(piece, name)] == getattr(whole, name)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_logprobs_of_what_cannot_come_are_numbers(stream: bool, server: ServeProcess) -> None:
+    asked = {"model": "bart", "prompt": "hello", "max_tokens": 2, "logprobs": 2, "stream": stream}  # its end is forced
+    answer = httpx.post(f"{server.url}/v1/completions", json=asked, timeout=PATIENCE)
+    assert answer.status_code == 200
+    assert "Infinity" not in answer.text
+    assert "-9999.0" in answer.text
 
 
 def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenAI) -> None:

@@ -255,6 +255,17 @@ def test_what_cannot_be_is_told_with_its_field(
     assert raised.value.response.headers["x-request-id"]
 
 
+def test_what_fails_before_a_stream_begins_has_its_status(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="cannot be decoded"):
+        list(transcribe(client, ("nothing.wav", b"no audio"), stream=True))
+
+
+def test_too_many_beams_are_told_without_what_is_inside(client: openai.OpenAI, clip: Path) -> None:
+    with pytest.raises(openai.BadRequestError, match="the request needs 1000 sequences") as raised:
+        transcribe(client, clip, extra_body={"beam_size": "1000"})
+    assert "job-" not in raised.value.body["message"]
+
+
 def test_translation_is_refused_by_a_model_of_one_language(client: openai.OpenAI, clip: Path) -> None:
     with pytest.raises(openai.BadRequestError, match="multilingual"):
         client.audio.translations.create(model="tiny.en", file=clip)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from transept.core.jobs import Job
-from transept.errors import TranseptError, UnsupportedModelError
+from transept.errors import TranseptError, UnsupportedTaskError
 from transept.option_names import shows_options
 from transept.serving.async_engine import MAX_QUEUE, MAX_RUNNING, AsyncEngine
 from transept.speech.events import Found
@@ -111,7 +111,7 @@ class AsyncTextGenerator:
         """Whether the model's family has this task at all; for some models it needs languages, too."""
         try:
             self.generator.job(task, "")
-        except UnsupportedModelError:
+        except UnsupportedTaskError:
             return False
         except TranseptError:  # such as one that asks for the languages
             return True

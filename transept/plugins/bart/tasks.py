@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from transept.authoring import ParameterError, TextTask, suggest
+from transept.authoring import ParameterError, TextTask, UnsupportedTaskError, suggest
 
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
@@ -16,8 +16,8 @@ def summarize(config: Any, tokenizer: Any) -> TextTask:
 
 
 def refuse_to_translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
-    """Raises ParameterError: these families are of one language."""
-    raise ParameterError(
+    """Raises UnsupportedTaskError: these families are of one language."""
+    raise UnsupportedTaskError(
         f'"{config.model_type}" models do not translate. This one summarizes, or writes whatever else it was trained '
         "for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
     )

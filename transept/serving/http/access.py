@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError, api_error
@@ -42,8 +43,13 @@ class Access:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        if self.settings.root_path:
-            scope["root_path"] = self.settings.root_path  # whether or not the proxy leaves it in the path
+        if root_path := self.settings.root_path:
+            if scope["path"] == root_path:
+                await RedirectResponse(f"{root_path}/")(scope, receive, send)  # the page's addresses are relative
+                return
+            if not scope["path"].startswith(f"{root_path}/"):  # the proxy took it off
+                scope["path"] = root_path + scope["path"]
+            scope["root_path"] = root_path
         headers, begin, status = Headers(scope=scope), time.monotonic(), 0
         given = headers.get("x-request-id", "")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
