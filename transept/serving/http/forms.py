@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -61,12 +62,17 @@ async def upload(form: FormData, field: str) -> AsyncGenerator[Upload, None]:
     if (given.size or 0) <= IN_MEMORY_BYTES:
         yield Upload(name, await given.read())
         return
-    with contextlib.closing(await run_in_threadpool(_on_disk, given)) as file:
+    given.file.flush()
+    without_name = f"/proc/self/fd/{given.file.fileno()}"  # what the form holds has none, and goes with the process
+    if os.path.exists(without_name):
+        yield Upload(name, without_name)
+        return
+    with contextlib.closing(await run_in_threadpool(_copied, given)) as file:
         yield Upload(name, file.name)
 
 
-def _on_disk(given: UploadFile) -> Any:
-    """A copy that has a path, which decoders read piece by piece."""
+def _copied(given: UploadFile) -> Any:
+    """A copy that has a path, which decoders read piece by piece. For systems without /proc."""
     file = tempfile.NamedTemporaryFile(prefix="transept-")  # noqa: SIM115  closed by the caller
     try:
         given.file.seek(0)

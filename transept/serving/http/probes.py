@@ -22,7 +22,8 @@ async def ready(request: Request) -> JSONResponse:
     """200 once all models are loaded and warm; 503 while they load, when one failed, and while the server drains."""
     models = request.app.state.models
     status = {"status": models.state, "models": {name: model.state for name, model in models.models.items()}}
-    return JSONResponse(status, 200, {}) if models.state == "ready" else JSONResponse(status, 503, retry_headers(2.0))
+    passes = models.state in ("loading", "draining")  # what failed stays so
+    return JSONResponse(status, 200 if models.state == "ready" else 503, retry_headers(2.0) if passes else {})
 
 
 @router.get("/metrics")
