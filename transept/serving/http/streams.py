@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -100,8 +100,9 @@ class EventStream(Response):
 
         with contextlib.suppress(OSError):  # the client went away
             try:
-                async for event in _with_pauses(self.events):
-                    await body(b": waiting\n\n" if event is None else _line(event))
+                async with contextlib.aclosing(_with_pauses(self.events)) as events:
+                    async for event in events:
+                        await body(b": waiting\n\n" if event is None else _line(event))
             except Exception as error:
                 told = _noted(scope, error)
                 if not has_begun:
@@ -122,7 +123,9 @@ def _noted(scope: Scope, error: Exception) -> ApiError:
     return told
 
 
-async def _with_pauses(events: AsyncGenerator[dict[str, Any], None]) -> AsyncIterator[dict[str, Any] | None]:
+async def _with_pauses(
+    events: AsyncGenerator[dict[str, Any], None],
+) -> AsyncGenerator[dict[str, Any] | None, None]:
     """The events, and None whenever there was none for KEEP_ALIVE_SECONDS."""
     following: asyncio.Future[dict[str, Any]] | None = None
     try:
