@@ -51,6 +51,7 @@ def test_values_become_hashable() -> None:
         ({"beam_size": 2.5}, "beam_size must be an integer"),
         ({"best_of": None}, "best_of must be an integer"),
         ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"length_penalty": 1e300}, "length_penalty must be at most 100"),
         ({"compression_ratio_threshold": "2"}, "compression_ratio_threshold must be a number"),
         ({"logprob_threshold": float("nan")}, "logprob_threshold must be a number"),
         ({"word_timestamps": "yes"}, "word_timestamps must be True or False"),

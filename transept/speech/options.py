@@ -21,6 +21,7 @@ from transept.speech.vad.spans import VadOptions
 DEFAULT_MODEL = "openai/whisper-base"
 TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
@@ -203,6 +204,8 @@ class TranscriptionOptions:
                 raise ParameterError(
                     f"{name} must be {'an integer' if whole else 'a number'} of at least {low:g}, not {value!r}"
                 )
+        if (self.length_penalty or 0.0) > MOST_LENGTH_PENALTY:
+            raise ParameterError(f"length_penalty must be at most {MOST_LENGTH_PENALTY:g}, not {self.length_penalty!r}")
         for name in ("patience", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
