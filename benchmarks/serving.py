@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import io
 import socket
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count, cycle, islice
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -72,39 +74,46 @@ def served(command: Callable[..., list[str]], model: Path, weights: str, clients
     limits = httpx.Limits(max_connections=clients)
     client = httpx.Client(base_url=start(command, model, weights), timeout=PATIENCE, limits=limits)
 
-    def ask(clip: Path) -> tuple[str, float]:
+    def ask(wav: bytes) -> tuple[str, float]:
         begin = time.perf_counter()
-        answer = client.post("/v1/audio/transcriptions", files={"file": clip.read_bytes()})
+        answer = client.post("/v1/audio/transcriptions", files={"file": wav})
         answer.raise_for_status()
         return answer.json()["text"], time.perf_counter() - begin
 
-    pool = ThreadPoolExecutor(clients)
-    return lambda clips: list(pool.map(ask, clips))
+    pool, turns = ThreadPoolExecutor(clients), count()
+    return lambda clips: list(pool.map(ask, quieter(clips, next(turns))))
 
 
 def library(model: Path, weights: str) -> Runner:
     """The same without HTTP; seconds are not told."""
     from transept import Transcriber
 
-    transcriber = Transcriber(model, quantization="int8" if weights == "int8" else None)
-    return lambda clips: [(transcript.text, 0.0) for transcript in transcriber.transcribe_many(clips)]
+    transcriber, turns = Transcriber(model, quantization="int8" if weights == "int8" else None), count()
+
+    def run(clips: list[Path]) -> list[tuple[str, float]]:
+        return [(transcript.text, 0.0) for transcript in transcriber.transcribe_many(quieter(clips, next(turns)))]
+
+    return run
 
 
-def recordings(count: int, folder: Path) -> list[Path]:
-    """So many files, each a little quieter than the one before, since Transept keeps what it has encoded."""
-    files = []
-    for index in range(count):
-        clip = CLIPS[index % len(CLIPS)]
+def quieter(clips: list[Path], turn: int) -> list[bytes]:
+    """The clips as WAV, each a little quieter than the one before and than in the last turn.
+
+    So none is like another: Transept keeps what it has encoded.
+    """
+    made = []
+    for index, clip in enumerate(clips):
         waveform, rate = soundfile.read(clip, dtype="float32")
-        files.append(folder / f"{index}-{clip.stem}.wav")
-        soundfile.write(files[-1], waveform * (1 - 1e-3 * index), rate, subtype="FLOAT")
-    return files
+        wav = io.BytesIO()
+        soundfile.write(wav, waveform * (1 - 1e-4 * index - 1e-2 * turn), rate, format="WAV", subtype="FLOAT")
+        made.append(wav.getvalue())
+    return made
 
 
 def compare(model: str, weights: str, clients: int, requests: int, runs: int, record: Record) -> None:
     """Print and record one table: a row an engine."""
     with tempfile.TemporaryDirectory() as scratch:
-        directory, clips = checkpoint(model, Path(scratch)), recordings(requests, Path(scratch))
+        directory, clips = checkpoint(model, Path(scratch)), list(islice(cycle(CLIPS), requests))
         engines: dict[str, Callable[[], Runner]] = {
             "faster-whisper server": partial(served, peer_command, directory, weights, clients),
             "transept serve": partial(served, transept_command, directory, weights, clients),

@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 import soundfile
 
-from benchmarks.serving import CLIPS, PATIENCE, recordings, start, transept_command
+from benchmarks.serving import CLIPS, PATIENCE, quieter, start, transept_command
 from benchmarks.whisper import checkpoint
 
 HOUR = 3600  # seconds
@@ -33,10 +33,10 @@ def hour(file: Path) -> None:
     soundfile.write(file, np.resize(waveform, HOUR * 16_000), 16_000)
 
 
-def transcribe(client: httpx.Client, file: Path) -> float:
+def transcribe(client: httpx.Client, wav: bytes) -> float:
     """Seconds until a clip is answered."""
     begin = time.perf_counter()
-    client.post(ENDPOINT, files={"file": file.read_bytes()}).raise_for_status()
+    client.post(ENDPOINT, files={"file": wav}).raise_for_status()
     return time.perf_counter() - begin
 
 
@@ -49,14 +49,14 @@ def step_seconds(client: httpx.Client) -> tuple[float, float]:
     return found["transept_step_duration_seconds_sum"], found["transept_step_duration_seconds_count"]
 
 
-def health_at_full_load(client: httpx.Client, url: str, files: list[Path], clients: int, probes: int) -> None:
+def health_at_full_load(client: httpx.Client, url: str, wavs: list[bytes], clients: int, probes: int) -> None:
     """Print how long /health takes while so many clients send clips."""
     over = threading.Event()
 
     def keep_busy(index: int) -> None:
         with httpx.Client(base_url=url, timeout=PATIENCE) as own:
             while not over.is_set():
-                transcribe(own, files[index])
+                transcribe(own, wavs[index])
 
     threads = [threading.Thread(target=keep_busy, args=(index,)) for index in range(clients)]
     for thread in threads:
@@ -75,9 +75,9 @@ def health_at_full_load(client: httpx.Client, url: str, files: list[Path], clien
     print(f"/health with {clients} clients: median {told[0]:.1f} ms, at most {told[1]:.1f} ms ({probes} times)")
 
 
-def beside_an_hour(client: httpx.Client, url: str, files: list[Path], long: Path) -> None:
+def beside_an_hour(client: httpx.Client, url: str, wavs: list[bytes], long: Path) -> None:
     """Print how long clips take alone, and while an hour is read."""
-    alone = [transcribe(client, file) for file in files[:8]]
+    alone = [transcribe(client, wav) for wav in wavs[:8]]
     total, count = step_seconds(client)
     begun = threading.Event()
 
@@ -96,7 +96,7 @@ def beside_an_hour(client: httpx.Client, url: str, files: list[Path], long: Path
     thread.start()
     beside: list[float] = []
     while not begun.is_set():
-        beside.append(transcribe(client, files[8 + len(beside) % (len(files) - 8)]))
+        beside.append(transcribe(client, wavs[8 + len(beside) % (len(wavs) - 8)]))
     spent = time.perf_counter() - begin
     thread.join()
     later, more = step_seconds(client)
@@ -116,12 +116,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        files = recordings(64, folder)
+        wavs = quieter(CLIPS * 20, 0)
         hour(folder / "hour.flac")
         url = start(transept_command, checkpoint(arguments.model, folder), "float32")
         with httpx.Client(base_url=url, timeout=PATIENCE) as client:
-            beside_an_hour(client, url, files, folder / "hour.flac")
-            health_at_full_load(client, url, files, arguments.clients, arguments.probes)
+            beside_an_hour(client, url, wavs, folder / "hour.flac")
+            health_at_full_load(client, url, wavs, arguments.clients, arguments.probes)
 
 
 if __name__ == "__main__":

@@ -171,3 +171,34 @@ def test_mbart_decoder_prompts_start_with_dec_or_in_the_first_release_with_a_lan
     assert rule([9], first) == [romanian, 9]
     second = SimpleNamespace(decoder_start_token_id=2, eos_token_id=2, vocab_size=len(tokenizer))
     assert rule([german, 9], second) == [2, german, 9]
+
+
+@pytest.mark.parametrize("tasks", [None, T5_TASKS, G2P], ids=["none", "published", "g2p"])
+@pytest.mark.parametrize("family", ["t5", "mt5"])
+def test_t5_tells_the_languages_that_it_takes(family: str, tasks: dict[str, dict] | None) -> None:
+    spec, config = SPECS[family].text, SimpleNamespace(task_specific_params=tasks)
+    sources, targets = spec.languages(config, t5_tokenizer())
+    assert bool(sources) == bool(targets) == (family == "t5" or tasks is not None)
+    for target in targets:  # each goes with one of the sources
+        taken = []
+        for source in sources:
+            try:
+                taken.append(spec.translate(config, t5_tokenizer(), source, target))
+            except ParameterError:
+                continue
+        assert taken
+
+
+@pytest.mark.parametrize("family", ["mbart", "m2m100", "nllb"])
+def test_every_language_that_is_told_is_taken(family: str, tmp_path: Path) -> None:
+    made = {
+        "mbart": lambda: mbart_tokenizer(MBartTokenizer),
+        "m2m100": lambda: m2m100_tokenizer(tmp_path),
+        "nllb": nllb_tokenizer,
+    }[family]()
+    spec = SPECS["m2m100" if family == "nllb" else family].text
+    config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
+    sources, targets = spec.languages(config, made)
+    assert len(sources) == len(targets) > 1
+    for source, target in zip(sources, reversed(targets), strict=True):
+        assert spec.translate(config, made, source, target).decoder_prompt

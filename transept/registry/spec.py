@@ -144,10 +144,12 @@ class TextSpec:
     summarize(config, tokenizer): a TextTask.
     translate(config, tokenizer, source, target): a TextTask. source, target: the languages as the user wrote them, None
         where left out. Raises ParameterError, naming what there is, for a translation that the model does not make.
+    languages(config, tokenizer): the sources and the targets that translate takes, for who offers a choice.
     """
 
     summarize: Callable[[Any, Any], TextTask] | None = None
     translate: Callable[[Any, Any, str | None, str | None], TextTask] | None = None
+    languages: Callable[[Any, Any], tuple[Sequence[str], Sequence[str]]] | None = None
 
 
 @dataclass(frozen=True)

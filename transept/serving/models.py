@@ -41,6 +41,7 @@ class ServedModel:
         self.speech: AsyncTranscriber | None = None
         self.text: AsyncTextGenerator | None = None
         self.error: str | None = None
+        self.languages: tuple[list[str], list[str]] = ([], [])  # to translate from and to
 
     @property
     def kind(self) -> Kind | None:
@@ -81,6 +82,7 @@ class ServedModel:
             described["translates"] = bool(model.languages)
         if self.text is not None:
             described["tasks"] = [task for task in TASKS if self.text.can(task)]
+            described["sources"], described["targets"] = self.languages
         return described
 
 
@@ -202,12 +204,16 @@ class ServedModels:
         else:
             text = AsyncTextGenerator(loaded, **options)
             await text.engine.warm_up()
+            with contextlib.suppress(Exception):  # a plugin's; then nobody is offered a choice
+                model.languages = loaded.languages
             model.text = text
 
     def _first(self, kind: Kind) -> ServedModel:
         for model in self.models.values():
             if model.kind == kind and model.state == "ready":
                 return model
+        if any(model.state == "loading" for model in self.models.values()):
+            raise ApiError(503, "models are loading", code="loading", retry_after=LOADING_RETRY)
         for model in self.models.values():
             if model.kind in (kind, None):
                 _check_ready(model)

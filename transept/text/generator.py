@@ -65,6 +65,15 @@ class TextGenerator:
         if self.engine.tokenizer is None:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
 
+    @property
+    def languages(self) -> tuple[list[str], list[str]]:
+        """The sources and the targets that `translate` takes, as far as the model's family tells them."""
+        spec = self.engine.spec.text
+        if spec is None or spec.languages is None:
+            return [], []
+        sources, targets = spec.languages(self.engine.model_config, self.engine.tokenizer)
+        return list(sources), list(targets)
+
     @overload
     def summarize(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload

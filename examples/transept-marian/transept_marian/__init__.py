@@ -23,6 +23,6 @@ def register_models() -> list[ModelSpec]:
             model_class="transept_marian.model:MarianMTModel",
             default_decoder_prompt=default_decoder_prompt,
             weight_maps={"huggingface": "transept_marian.weights:HUGGINGFACE"},
-            text=TextSpec(translate=tasks.translate),
+            text=TextSpec(translate=tasks.translate, languages=tasks.languages),
         )
     ]

@@ -7,6 +7,11 @@ from typing import Any
 from transept.authoring import ParameterError, TextTask, suggest
 
 
+def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+    """The targets, where there are several to choose from."""
+    return [], [code.strip("<>") for code in tokenizer.supported_language_codes]
+
+
 def translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
     """A model of several targets reads the wanted one as a code before the document, ``>>fra<<``; others read nothing.
 

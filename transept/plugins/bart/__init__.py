@@ -55,7 +55,7 @@ def register_models() -> list[ModelSpec]:
             default_decoder_prompt=mbart_default_decoder_prompt,
             prepare_decoder_prompt=mbart_prepare_decoder_prompt,
             weight_maps=_WEIGHT_MAPS,
-            text=TextSpec(translate=tasks.translate_mbart),
+            text=TextSpec(translate=tasks.translate_mbart, languages=tasks.languages),
         ),
         ModelSpec(
             name="pegasus",
@@ -71,6 +71,6 @@ def register_models() -> list[ModelSpec]:
             model_class="transept.plugins.bart.model:M2M100ForConditionalGeneration",
             default_decoder_prompt=mbart_default_decoder_prompt,
             weight_maps=_SINUSOIDAL,
-            text=TextSpec(translate=tasks.translate_m2m100),
+            text=TextSpec(translate=tasks.translate_m2m100, languages=tasks.languages),
         ),
     ]

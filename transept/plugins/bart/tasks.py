@@ -41,6 +41,12 @@ def translate_m2m100(config: Any, tokenizer: Any, source: str | None, target: st
     return _translate(config, tokenizer, source, target, starts_with_code=False)
 
 
+def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+    """All codes, as source and as target."""
+    codes = list(_codes(tokenizer))
+    return codes, codes
+
+
 def _translate(
     config: Any, tokenizer: Any, source: str | None, target: str | None, *, starts_with_code: bool
 ) -> TextTask:

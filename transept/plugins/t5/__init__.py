@@ -28,8 +28,16 @@ def register_models() -> list[ModelSpec]:
             text=text,
         )
         for name, model_class, text in (
-            ("t5", "T5ForConditionalGeneration", TextSpec(tasks.summarize, tasks.translate)),
-            ("mt5", "MT5ForConditionalGeneration", TextSpec(translate=tasks.translate_multilingual)),
-            ("umt5", "UMT5ForConditionalGeneration", TextSpec(translate=tasks.translate_multilingual)),
+            ("t5", "T5ForConditionalGeneration", TextSpec(tasks.summarize, tasks.translate, tasks.languages)),
+            (
+                "mt5",
+                "MT5ForConditionalGeneration",
+                TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
+            ),
+            (
+                "umt5",
+                "UMT5ForConditionalGeneration",
+                TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
+            ),
         )
     ]

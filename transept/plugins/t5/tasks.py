@@ -10,6 +10,7 @@ from transept.authoring import ParameterError, TextTask
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}  # Raffel et al. 2020, section 3.1.3
 _TRANSLATION = re.compile(r"translation_(.+?)_to_(.+)")
+_TARGET = re.compile(r"<2(\w+)>")
 
 
 def summarize(config: Any, tokenizer: Any) -> TextTask:
@@ -41,6 +42,22 @@ def translate_multilingual(config: Any, tokenizer: Any, source: str | None, targ
             "task_specific_params): leave source and target out, and put into the document what the model needs"
         )
     return _choose(source, target, named)
+
+
+def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+    """T5's four where they serve, else those that the checkpoint's config names; MADLAD-400's targets alone."""
+    if targets := [match[1] for match in map(_TARGET.fullmatch, tokenizer.get_vocab()) if match]:
+        return [], sorted(targets)
+    named = _named_translations(config)
+    if all(name in LANGUAGES for pair in named for name in pair):
+        return list(LANGUAGES), list(LANGUAGES)
+    return named_languages(config, tokenizer)
+
+
+def named_languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+    """Those of the translations that config names."""
+    named = _named_translations(config)
+    return list(dict.fromkeys(x for x, _ in named)), list(dict.fromkeys(y for _, y in named))
 
 
 def _named_translations(config: Any) -> list[tuple[str, str]]:

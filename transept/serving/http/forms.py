@@ -57,7 +57,12 @@ async def upload(form: FormData, field: str) -> AsyncGenerator[Upload, None]:
     """The file in a field. Raises ApiError when there is none."""
     given = form.get(field)
     if not isinstance(given, UploadFile):
-        raise ApiError(400, f"send the recording as a file in the field {field}", param=field, code="missing_file")
+        raise ApiError(
+            400,
+            f"send the recording in the field {field}, as a file with a file name, up to the last boundary",
+            param=field,
+            code="missing_file",
+        )
     name = given.filename or ""
     if (given.size or 0) <= IN_MEMORY_BYTES:
         yield Upload(name, await given.read())

@@ -10,14 +10,14 @@ from transept.serving.errors import retry_headers
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/health")
+@router.api_route("/health", methods=["GET", "HEAD"])
 async def health(request: Request) -> JSONResponse:
     """200 while the server works: it answers, and the thread of every engine that was loaded lives."""
     alive = all(engine.is_alive for engine in request.app.state.models.engines())
     return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 
 
-@router.get("/ready")
+@router.api_route("/ready", methods=["GET", "HEAD"])
 async def ready(request: Request) -> JSONResponse:
     """200 once all models are loaded and warm; 503 while they load, when one failed, and while the server drains."""
     models = request.app.state.models
