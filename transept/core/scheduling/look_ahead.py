@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from transept.core.scheduling.scheduler import Scheduler
+from transept.core.scheduling.scheduler import Scheduler, forget_pending
 from transept.core.scheduling.sequence import SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import PENDING
@@ -35,13 +35,11 @@ def can_look_ahead(groups: list[SequenceGroup], scheduler: Scheduler) -> bool:
 def pending(groups: list[SequenceGroup]) -> Iterator[None]:
     """See the sequences of a step as they will be after it: one token longer, and ended where they reach max_tokens."""
     seqs = [(seq, group.sampling_params.max_tokens) for group in groups for seq in group.unfinished_seqs]
-    for seq, max_tokens in seqs:
-        seq.output_token_ids.append(PENDING)
-        if len(seq.output_token_ids) == max_tokens:
-            seq.status = SequenceStatus.LENGTH
     try:
+        for seq, max_tokens in seqs:
+            seq.output_token_ids.append(PENDING)
+            if len(seq.output_token_ids) == max_tokens:
+                seq.status = SequenceStatus.LENGTH
         yield
     finally:
-        for seq, _ in seqs:
-            seq.output_token_ids.pop()
-            seq.status = SequenceStatus.RUNNING
+        forget_pending(seq for seq, _ in seqs)

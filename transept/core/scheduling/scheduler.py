@@ -8,6 +8,7 @@ is computed is not its business.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -16,7 +17,7 @@ from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata, StepInput
+from transept.core.scheduling.step import PENDING, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError, ParameterError
 
 _ARRIVAL = attrgetter("arrival")
@@ -28,6 +29,14 @@ class SchedulerOutputs:
 
     groups: list[SequenceGroup] = field(default_factory=list)
     step: StepInput = field(default_factory=StepInput)
+
+
+def forget_pending(seqs: Iterable[Sequence]) -> None:
+    """Take back what a step that is issued ahead sees in place of tokens that are not known yet (`look_ahead`)."""
+    for seq in seqs:
+        if seq.output_token_ids and seq.output_token_ids[-1] == PENDING:
+            seq.status = SequenceStatus.RUNNING
+            seq.output_token_ids.pop()  # last, so that this may be interrupted and called again
 
 
 class Scheduler:
@@ -96,6 +105,7 @@ class Scheduler:
         For when a call to this class or to the block manager was cut short, and the books cannot be trusted.
         """
         self.block_manager.reset()
+        forget_pending(seq for group in self._groups.values() for seq in group.seqs)
         self._groups = {name: group for name, group in self._groups.items() if not group.finished}
         self.running, self.queue = [], []
         for group in self._groups.values():

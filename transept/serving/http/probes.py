@@ -10,14 +10,16 @@ from transept.serving.errors import retry_headers
 router = APIRouter(tags=["operations"])
 
 
-@router.api_route("/health", methods=["GET", "HEAD"])
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
 async def health(request: Request) -> JSONResponse:
     """200 while the server works: it answers, and the thread of every engine that was loaded lives."""
     alive = all(engine.is_alive for engine in request.app.state.models.engines())
     return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 
 
-@router.api_route("/ready", methods=["GET", "HEAD"])
+@router.head("/ready", include_in_schema=False)
+@router.get("/ready")
 async def ready(request: Request) -> JSONResponse:
     """200 once all models are loaded and warm; 503 while they load, when one failed, and while the server drains."""
     models = request.app.state.models
