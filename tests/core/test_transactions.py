@@ -268,6 +268,28 @@ def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine,
         engine.generate(WORDS[0], SamplingParams(eos_token_ids=[999_999]))
 
 
+@pytest.mark.parametrize("engine", [True], ids=["ahead"], indirect=True)
+def test_an_interrupt_while_a_step_is_issued_ahead_costs_no_request(engine: Engine, alone: Callable) -> None:
+    params = SamplingParams(temperature=0.0)
+    expected = {word: alone(word, params) for word in WORDS[:4]}
+    places = set()
+    for num_lines in range(1, 160, 4):
+        for word in expected:
+            engine.add_request(word, word, params)
+        finished: dict[str, RequestOutput] = {}
+        with interrupted_after(num_lines, ["look_ahead"]) as struck:
+            goes_on = True
+            while goes_on:
+                try:
+                    finished |= {output.request_id: output for output in engine.step() if output.finished}
+                    goes_on = engine.has_unfinished_requests
+                except KeyboardInterrupt:
+                    engine.block_manager.check_integrity()
+        places.update(struck)
+        assert {word: results(output) for word, output in finished.items()} == expected, struck
+    assert len(places) > 8
+
+
 def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engine, alone: Callable) -> None:
     rng = random.Random(1)
     asked = [(word, KINDS[index % len(KINDS)]) for index, word in enumerate(WORDS)]
