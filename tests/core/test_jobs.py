@@ -472,6 +472,18 @@ def test_an_interrupt_in_one_thread_costs_another_one_job_at_most(engine: Engine
     assert num_lost < 15
 
 
+def test_an_interrupt_while_a_request_is_added_leaves_nothing_behind(engine: Engine, expected: dict[str, str]) -> None:
+    places = set()
+    for num_lines in range(1, 100):
+        with suppress(KeyboardInterrupt), interrupted_after(num_lines, ("job_tasks", "scheduler")) as struck:
+            dict(engine.runner.run([tells(WORDS[0])], max_jobs=1))
+            engine.generate(WORDS[0], GREEDY)
+        places.update(struck)
+        assert engine.generate(WORDS[1], GREEDY)[0].outputs[0].text == expected[WORDS[1]]
+        assert not engine.has_unfinished_requests, struck
+    assert len(places) > 20
+
+
 def test_an_ended_channel_says_so_and_closing_one_wakes_its_reader(engine: Engine) -> None:
     def endless():
         while True:

@@ -233,10 +233,12 @@ class JobTasks:
         task.streams = event.stream
         for request in event.requests:
             request_id = self._new_id()
-            self.core.add(self.inputs(request_id, request))
             task.requests[request_id] = None
             task.channel.num_requests += 1
-            self._owners[request_id] = task
+            self._owners[request_id] = (
+                task  # before it is added, so that it is aborted wherever an interruption strikes
+            )
+            self.core.add(self.inputs(request_id, request))
         return bool(event.requests)
 
     def _new_id(self) -> str:

@@ -79,7 +79,9 @@ class Scheduler:
         group = self._groups.pop(request_id, None)
         if group is None:
             return None
-        (self.running if group in self.running else self.queue).remove(group)
+        for groups in (self.running, self.queue):  # in neither, where an interruption struck while it was added
+            if group in groups:
+                groups.remove(group)
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.ABORTED
         self._free(group)
