@@ -4,7 +4,7 @@ import dataclasses
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +268,20 @@ def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine,
         engine.generate(WORDS[0], SamplingParams(eos_token_ids=[999_999]))
 
 
+def interrupted_run(engine: Engine, num_lines: int, files: Sequence[str]) -> tuple[dict[str, RequestOutput], list[str]]:
+    """Step to the end, through one KeyboardInterrupt. Returns the finished requests, and where it struck."""
+    finished: dict[str, RequestOutput] = {}
+    with interrupted_after(num_lines, files) as struck:
+        goes_on = True
+        while goes_on:
+            try:
+                finished |= {output.request_id: output for output in engine.step() if output.finished}
+                goes_on = engine.has_unfinished_requests
+            except KeyboardInterrupt:
+                engine.block_manager.check_integrity()
+    return finished, struck
+
+
 @pytest.mark.parametrize("engine", [True], ids=["ahead"], indirect=True)
 def test_an_interrupt_while_a_step_is_issued_ahead_costs_no_request(engine: Engine, alone: Callable) -> None:
     params = SamplingParams(temperature=0.0)
@@ -276,15 +290,7 @@ def test_an_interrupt_while_a_step_is_issued_ahead_costs_no_request(engine: Engi
     for num_lines in range(1, 160, 4):
         for word in expected:
             engine.add_request(word, word, params)
-        finished: dict[str, RequestOutput] = {}
-        with interrupted_after(num_lines, ["look_ahead"]) as struck:
-            goes_on = True
-            while goes_on:
-                try:
-                    finished |= {output.request_id: output for output in engine.step() if output.finished}
-                    goes_on = engine.has_unfinished_requests
-                except KeyboardInterrupt:
-                    engine.block_manager.check_integrity()
+        finished, struck = interrupted_run(engine, num_lines, ["look_ahead"])
         places.update(struck)
         assert {word: results(output) for word, output in finished.items()} == expected, struck
     assert len(places) > 8
@@ -299,15 +305,7 @@ def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engin
         engine.block_manager.reset()  # so that encoders run, and prefills are interrupted, too
         for word, params in asked:
             engine.add_request(word, word, params)
-        finished: dict[str, RequestOutput] = {}
-        with interrupted_after(rng.randrange(1, 12_000), FILES) as struck:
-            goes_on = True
-            while goes_on:
-                try:
-                    finished |= {output.request_id: output for output in engine.step() if output.finished}
-                    goes_on = engine.has_unfinished_requests
-                except KeyboardInterrupt:
-                    engine.block_manager.check_integrity()
+        finished, struck = interrupted_run(engine, rng.randrange(1, 12_000), FILES)
         places.update(struck)
         assert sorted(finished) == sorted(WORDS), struck
         failed = {word for word, output in finished.items() if output.error is not None}

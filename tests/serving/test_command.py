@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 from serve_process import PATIENCE, Serve, ServeProcess
+from speech.recordings import RATE, joined
 
 CUT_OFF, FORCED = 1, 130
 KEY = "a-key-of-the-tests"
@@ -27,9 +28,8 @@ CLOSED = ("/v1/models", "/v1/models/none", "/metrics", "/docs", "/openapi.json",
 @pytest.fixture(scope="module")
 def recording(speech_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some windows: work for many steps."""
-    parts = [soundfile.read(clip)[0] for clip in sorted((speech_dir / "librivox").glob("*.flac"))]
     file = tmp_path_factory.mktemp("recording") / "some.wav"
-    soundfile.write(file, np.concatenate(parts * 2), 16000)
+    soundfile.write(file, np.tile(joined(speech_dir / "librivox"), 2), RATE)
     return file
 
 

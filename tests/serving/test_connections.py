@@ -59,6 +59,16 @@ async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:
     return received
 
 
+async def all_that_is_answered(sent: bytes) -> bytes:
+    """What a new server says to some bytes until it closes the connection."""
+    async with asyncio.timeout(60), serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        received = await read_to_the_end(reader)
+        writer.close()
+        return received
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -73,15 +83,8 @@ async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:
     ids=repr,
 )
 def test_a_client_that_does_not_end_what_it_began_is_given_up(sent: bytes) -> None:
-    async def whole() -> bytes:
-        async with asyncio.timeout(60), serving() as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(sent)
-            received = await read_to_the_end(reader)
-            writer.close()
-            return received
-
-    assert asyncio.run(whole()).count(b"hello") == sent.count(b"Host: x\r\n\r\n") + sent.count(b"1000\r\n\r\n")
+    answered = asyncio.run(all_that_is_answered(sent)).count(b"hello")
+    assert answered == sent.count(b"Host: x\r\n\r\n") + sent.count(b"1000\r\n\r\n")
 
 
 def test_a_head_that_drips_is_given_up() -> None:
@@ -135,14 +138,6 @@ def test_a_client_that_reads_gets_all_of_it_and_may_ask_again() -> None:
     ids=lambda sent: repr(sent[:20]),
 )
 def test_what_is_no_http_is_answered_in_openais_shape(sent: bytes) -> None:
-    async def whole() -> bytes:
-        async with asyncio.timeout(60), serving() as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(sent)
-            received = await read_to_the_end(reader)
-            writer.close()
-            return received
-
-    head, _, body = asyncio.run(whole()).partition(b"\r\n\r\n")
+    head, _, body = asyncio.run(all_that_is_answered(sent)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"

@@ -4,7 +4,6 @@ What it shows is compared with what ``transept.Transcriber`` gives for the same 
 browser's console must be free of errors, which violations of the content security policy are, too.
 """
 
-import importlib.util
 import io
 import json
 import random
@@ -12,10 +11,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -24,6 +19,8 @@ import pytest
 import soundfile
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from serve_process import ServeProcess
+from speech.recordings import RATE, joined
 
 import transept
 from transept.speech.output.subtitles import SubtitleLayout
@@ -48,33 +45,22 @@ SPOKEN = """() => {
 class PageServer:
     """``transept serve`` in a process of its own, which can be stopped and started again at the same address."""
 
-    def __init__(self, *arguments: str | Path) -> None:
+    def __init__(self, folder: Path, *arguments: str | Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
+        self.folder, self.arguments = folder, (*arguments, "--port", str(port))
         self.url = f"http://127.0.0.1:{port}/"
-        self.command = [sys.executable, "-m", "transept", "serve", *map(str, arguments), "--port", str(port)]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ServeProcess | None = None
 
     def start(self) -> "PageServer":
-        self.process = subprocess.Popen(self.command)
-        give_up = time.monotonic() + PATIENCE / 1000
-        while not self.is_ready():
-            assert self.process.poll() is None, f"the server ended with {self.process.returncode}"
-            assert time.monotonic() < give_up, "the server does not become ready"
-            time.sleep(0.1)
+        self.process = ServeProcess(self.folder, *self.arguments).wait_until_ready()
         return self
-
-    def is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}ready", timeout=5) as answer:
-                return answer.status == 200
-        except (OSError, urllib.error.URLError):
-            return False
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(timeout=60)
+            self.process.send(how)
+            self.process.wait()
+            self.process.stop()
             self.process = None
 
 
@@ -161,35 +147,23 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def bart_dir(tmp_path_factory) -> Path:
-    """BART with random weights, as the text tests have it."""
-    file = Path(__file__).parents[1] / "text" / "small_checkpoints.py"
-    spec = importlib.util.spec_from_file_location("small_checkpoints_of_page", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    directory = tmp_path_factory.mktemp("bart")
-    module.save_bart(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def page_server(tiny_en_dir, bart_dir):
-    server = PageServer(f"tiny.en={tiny_en_dir}", f"bart={bart_dir}").start()
+def page_server(tiny_en_dir, bart_dir, tmp_path_factory):
+    server = PageServer(tmp_path_factory.mktemp("page"), f"tiny.en={tiny_en_dir}", f"bart={bart_dir}").start()
     yield server
     server.stop()
 
 
 @pytest.fixture
-def own_server(tiny_en_dir):
+def own_server(tiny_en_dir, tmp_path):
     """One that a test may stop."""
-    server = PageServer(f"tiny.en={tiny_en_dir}").start()
+    server = PageServer(tmp_path, f"tiny.en={tiny_en_dir}").start()
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="module")
-def locked_server(tiny_en_dir):
-    server = PageServer(f"tiny.en={tiny_en_dir}", "--api-key", KEY).start()
+def locked_server(tiny_en_dir, tmp_path_factory):
+    server = PageServer(tmp_path_factory.mktemp("locked"), f"tiny.en={tiny_en_dir}", "--api-key", KEY).start()
     yield server
     server.stop()
 
@@ -234,18 +208,16 @@ def clip(speech_dir) -> Path:
 @pytest.fixture(scope="module")
 def long_recording(speech_dir, tmp_path_factory) -> Path:
     """The clips one after the other, three times: about 75 seconds, several windows of the model."""
-    clips = [soundfile.read(file)[0] for file in sorted((speech_dir / "librivox").glob("*.flac"))]
     file = tmp_path_factory.mktemp("long") / "long.wav"
-    soundfile.write(file, numpy.concatenate(clips * 3), 16000)
+    soundfile.write(file, numpy.tile(joined(speech_dir / "librivox"), 3), RATE)
     return file
 
 
 @pytest.fixture(scope="module")
 def hours(speech_dir, tmp_path_factory) -> Path:
     """A recording that is not done soon."""
-    clips = [soundfile.read(file)[0] for file in sorted((speech_dir / "librivox").glob("*.flac"))]
     file = tmp_path_factory.mktemp("hours") / "hours.flac"
-    soundfile.write(file, numpy.concatenate(clips * 60), 16000)
+    soundfile.write(file, numpy.tile(joined(speech_dir / "librivox"), 60), RATE)
     return file
 
 

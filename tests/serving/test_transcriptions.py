@@ -13,11 +13,11 @@ import numpy as np
 import openai
 import pytest
 import soundfile
+from speech.recordings import RATE, joined
 
 from transept import Transcriber, Transcript
 
 CLIP = "austen-0870.flac"
-FORMATS = ("txt", "srt", "vtt")
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +134,10 @@ def test_logprobs_are_those_of_the_tokens(client: openai.OpenAI, clip: Path, tra
 
 
 def test_a_stream_grows_to_the_whole_text(
-    client: openai.OpenAI, transcriber: Transcriber, clips: list[Path], tmp_path: Path
+    client: openai.OpenAI, transcriber: Transcriber, speech_dir: Path, tmp_path: Path
 ) -> None:
-    joined = np.concatenate([soundfile.read(clip, dtype="float32")[0] for clip in clips * 3])
     path = tmp_path / "joined.flac"
-    soundfile.write(path, joined, 16_000)
+    soundfile.write(path, np.tile(joined(speech_dir / "librivox"), 3), RATE)
     expected = transcriber.transcribe(path)
     assert len(expected.segments) > 5
     events = list(transcribe(client, path, stream=True))

@@ -1,17 +1,13 @@
 """Log probabilities of tokens: those that transformers' Whisper gives for the same tokens, however they are cut."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import soundfile
 import torch
+from parity.whisper_reference import reference_model
 
 from transept import Transcriber
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "parity"))
-
-from whisper_reference import reference_model
 
 CLIP = "austen-0870.flac"
 

@@ -19,17 +19,16 @@ from typing import Any
 
 from transept.core.engine import Engine
 from transept.core.input_processor import InputProcessor, Request
-from transept.core.jobs import Channel, Crash, Job, Offload, Submit, Wait, check_job
+from transept.core.jobs import Channel, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import EngineClosedError, ParameterError, QueueFullError, RequestFailedError, TranseptError, shown
-from transept.speech.events import Opened
+from transept.errors import EngineClosedError, ParameterError, QueueFullError, TranseptError, shown
+from transept.serving.loop_channel import Ended, LoopChannel, told
+from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 
 logger = logging.getLogger(__name__)
 
-MAX_RUNNING = 16  # jobs: as many recordings as the library holds in memory at a time
-MAX_QUEUE = 64
 FIRST_GUESS = 2.0  # seconds that a job takes, before any has ended
 WEIGHT = 0.2  # of the newest job in the mean of what they take
 
@@ -47,7 +46,8 @@ class AsyncEngine:
     engine: from now on driven by a thread of this class, until `close`; Transcriber and TextGenerator, in whatever
         thread, may use it at the same time. max_running: jobs that are worked on at a time, whose requests share the
         engine's batch. max_queue: jobs that wait for their turn, beyond which `admit` raises QueueFullError.
-    heartbeat: makes a job that takes a step; None: a request of one token, where the encoder takes text.
+    heartbeat: makes a job that takes a step; None: a request of one token, and nothing where the encoder takes no text.
+    preliminary: kinds of events that tell nothing of a job's result yet.
     observer: None, or called with each ticket when it is left. num_admitted: tickets so far.
 
     All methods belong to the thread of the event loop.
@@ -60,6 +60,7 @@ class AsyncEngine:
         max_running: int = MAX_RUNNING,
         max_queue: int = MAX_QUEUE,
         heartbeat: Callable[[], Job] | None = None,
+        preliminary: tuple[type, ...] = (),
     ) -> None:
         for name, bound, least in (("max_running", max_running, 1), ("max_queue", max_queue, 0)):
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < least:
@@ -67,6 +68,7 @@ class AsyncEngine:
         self.engine = engine
         self.max_running, self.max_queue = max_running, max_queue
         self._heartbeat = partial(_one_token, engine) if heartbeat is None else heartbeat
+        self.preliminary = preliminary
         self.observer: Callable[[Ticket], None] | None = None
         self.num_admitted = 0
         self._tickets: set[Ticket] = set()
@@ -128,7 +130,7 @@ class AsyncEngine:
         channel = self._start(self._heartbeat())
         try:
             async with asyncio.timeout(timeout):
-                while not isinstance(event := await channel.next(), _Ended):
+                while not isinstance(event := await channel.next(), Ended):
                     pass
             event.result()
         except TimeoutError:
@@ -156,11 +158,6 @@ class AsyncEngine:
     def retry_after(self) -> float:
         """Seconds after which there will be a place, by the time that jobs took so far."""
         return max(1.0, self._seconds_a_job * max(1, len(self._queue)) / self.max_running)
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether it takes no new work."""
-        return self._draining
 
     @property
     def is_alive(self) -> bool:
@@ -229,13 +226,13 @@ class AsyncEngine:
         if self._draining and not while_draining:
             raise EngineClosedError("the engine ends what it has begun and takes no new work")
 
-    def _start(self, job: Job) -> _LoopChannel:
+    def _start(self, job: Job) -> LoopChannel:
         """Let a job begin before the next step."""
-        channel = _LoopChannel(asyncio.get_running_loop())
-        self.engine.runner.submit(_told(job), channel)
+        channel = LoopChannel(asyncio.get_running_loop())
+        self.engine.runner.submit(told(job), channel)
         return channel
 
-    def _stop(self, channel: _LoopChannel) -> None:
+    def _stop(self, channel: LoopChannel) -> None:
         """Close what is left of a job."""
         self.engine.runner.close(channel)
 
@@ -251,7 +248,7 @@ class Ticket:
     """A request's place in an AsyncEngine, made by its `admit`. Leaving it (``async with``) aborts what is under way.
 
     admitted, started, first_event: seconds of time.monotonic; the latter two are None before its turn, and before the
-        job's first event or result. That a recording could be opened is none.
+        job's first event or result; a preliminary one is none.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -260,7 +257,7 @@ class Ticket:
         self.first_event: float | None = None
         self._engine = engine
         self._moved = asyncio.Event()  # the queue has
-        self._channel: _LoopChannel | None = None
+        self._channel: LoopChannel | None = None
         self._error: TranseptError | None = None
 
     async def __aenter__(self) -> Ticket:
@@ -310,7 +307,7 @@ class Ticket:
             raise self._error  # of an engine that stopped while the request was read
         self.started = time.monotonic()
         self._channel = self._engine._start(job)
-        while not isinstance(event := await self._next(), _Ended):
+        while not isinstance(event := await self._next(), Ended):
             yield event
         yield event.result()
 
@@ -318,21 +315,21 @@ class Ticket:
         """The job's next event."""
         assert self._channel is not None
         event = await self._channel.next()
-        if self.first_event is None and not isinstance(event, Opened):
+        if self.first_event is None and not isinstance(event, self._engine.preliminary):
             self.first_event = time.monotonic()
         return event
 
     async def _wait(self) -> AsyncGenerator[Queued, None]:
         """Wait for a turn."""
-        engine, told = self._engine, 0
+        engine, told_position = self._engine, 0
         engine._queue.append(self)
         engine._next_turns()
         while self not in engine._running:
             if self._error is not None:
                 raise self._error
-            if self.position != told:
-                told = self.position
-                yield Queued(told)
+            if self.position != told_position:
+                told_position = self.position
+                yield Queued(told_position)
                 continue
             self._moved.clear()
             await self._moved.wait()
@@ -342,45 +339,7 @@ class Ticket:
         self._error = error
         self._moved.set()
         if self._channel is not None:
-            self._channel.post(0, _Ended(None, error))
-
-
-class _LoopChannel(Channel):
-    """A channel whose events are read by a task of an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._loop = loop
-        self._events: asyncio.Queue[Any] = asyncio.Queue()
-
-    def post(self, index: int, event: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody reads
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
-
-    async def next(self) -> Any:
-        """The next event; an _Ended is the last."""
-        event = await self._events.get()
-        return _Ended(None, event) if isinstance(event, Crash | TranseptError) else event
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The last event of a job."""
-
-    value: Any
-    error: Exception | Crash | None = None
-
-    def result(self) -> Any:
-        """What the job returned. Raises what it raised."""
-        error = self.error.error if isinstance(self.error, Crash) else self.error
-        if error is None:
-            return self.value
-        raise error if isinstance(error, TranseptError) else RequestFailedError.of(error)
-
-
-def _told(job: Job) -> Job:
-    """The job, whose result is told apart from its events."""
-    return _Ended((yield from job))
+            self._channel.post(0, Ended(None, error))
 
 
 def generation(inputs: InputProcessor, prompt: Prompt, params: SamplingParams | None, stream: bool) -> Job:

@@ -9,15 +9,16 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from transept.core.jobs import Job
 from transept.errors import TranseptError, UnsupportedTaskError
 from transept.option_names import shows_options
-from transept.serving.async_engine import MAX_QUEUE, MAX_RUNNING, AsyncEngine
-from transept.speech.events import Found
+from transept.serving.async_engine import AsyncEngine
+from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
+from transept.speech.events import Found, Opened
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
@@ -40,7 +41,11 @@ class AsyncTranscriber:
     def __init__(self, transcriber: Transcriber, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
         self.transcriber = transcriber
         self.engine = AsyncEngine(
-            transcriber.engine, max_running=max_running, max_queue=max_queue, heartbeat=self._heartbeat
+            transcriber.engine,
+            max_running=max_running,
+            max_queue=max_queue,
+            heartbeat=self._heartbeat,
+            preliminary=(Opened,),
         )
 
     @classmethod
@@ -107,8 +112,12 @@ class AsyncTextGenerator:
         generator = await asyncio.to_thread(partial(TextGenerator, model, **engine_options))
         return cls(generator, max_running=max_running, max_queue=max_queue)
 
-    def can(self, task: Task) -> bool:
-        """Whether the model's family has this task at all; for some models it needs languages, too."""
+    @property
+    def tasks(self) -> list[Task]:
+        """Those that the model's family has at all; some of them need languages, too."""
+        return [task for task in get_args(Task) if self._has(task)]
+
+    def _has(self, task: Task) -> bool:
         try:
             self.generator.job(task, "")
         except UnsupportedTaskError:

@@ -18,11 +18,9 @@ from transept.serving.settings import ModelSource, ServerSettings
 if TYPE_CHECKING:
     from transept.serving.async_engine import AsyncEngine, Ticket
     from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
-    from transept.text.job import Task
 
 logger = logging.getLogger(__name__)
 
-TASKS: tuple[Task, ...] = ("summarize", "translate", "generate")
 OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
 LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
 
@@ -81,7 +79,7 @@ class ServedModel:
             described["word_timestamps"] = bool(model.alignment_heads)
             described["translates"] = bool(model.languages)
         if self.text is not None:
-            described["tasks"] = [task for task in TASKS if self.text.can(task)]
+            described["tasks"] = self.text.tasks
             described["sources"], described["targets"] = self.languages
         return described
 
@@ -101,13 +99,8 @@ class ServedModels:
         """Load all of them, in the order in which they were named, beside whatever else the event loop does."""
         self._loading = asyncio.create_task(self._load_all())
 
-    def get(self, name: str | None, kind: Kind) -> ServedModel:
-        """The model that a client asks for; None: the first of this kind.
-
-        Raises ApiError: 404 for an unknown name, 400 for a model of the other kind, 503 for one that is not ready.
-        """
-        if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
-            return self._first(kind)
+    def named(self, name: str) -> ServedModel:
+        """The model of that name. Raises ApiError: 404, with the names that there are."""
         if name not in self.models:
             raise ApiError(
                 404,
@@ -115,7 +108,16 @@ class ServedModels:
                 param="model",
                 code="model_not_found",
             )
-        model = self.models[name]
+        return self.models[name]
+
+    def get(self, name: str | None, kind: Kind) -> ServedModel:
+        """The model that a client asks for; None: the first of this kind.
+
+        Raises ApiError: 404 for an unknown name, 400 for a model of the other kind, 503 for one that is not ready.
+        """
+        if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
+            return self._first(kind)
+        model = self.named(name)
         _check_ready(model)
         if model.kind != kind:
             others = [each.name for each in self.models.values() if each.kind == kind]
@@ -204,8 +206,10 @@ class ServedModels:
         else:
             text = AsyncTextGenerator(loaded, **options)
             await text.engine.warm_up()
-            with contextlib.suppress(Exception):  # a plugin's; then nobody is offered a choice
+            try:
                 model.languages = loaded.languages
+            except Exception:  # of a plugin; then nobody is offered a choice
+                logger.warning('model "%s" does not tell its languages', model.name, exc_info=True)
             model.text = text
 
     def _first(self, kind: Kind) -> ServedModel:

@@ -15,6 +15,9 @@ from transept.option_names import finite, refuses_unknown
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
+MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
+MAX_QUEUE = 64
+TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
@@ -61,8 +64,8 @@ class ServerSettings:
     root_path: str = ""
     cors: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = field(default=(), repr=False)
-    max_running: int = 16
-    max_queue: int = 64
+    max_running: int = MAX_RUNNING
+    max_queue: int = MAX_QUEUE
     max_upload_mb: float = MAX_UPLOAD_MB
     max_audio_seconds: float | None = None
     max_text_characters: int | None = None

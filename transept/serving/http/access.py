@@ -12,19 +12,17 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transept.serving.errors import ApiError, api_error
+from transept.serving.errors import ApiError
+from transept.serving.http.failures import answer_to
 from transept.serving.models import ServedModels
 from transept.serving.settings import MIB
 
 requests_log = logging.getLogger("transept.requests")
-
-logger = logging.getLogger(__name__)
 
 SLOWEST_UPLOAD = 4 << 10  # bytes a second that a body must come with, all in all
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
@@ -32,10 +30,10 @@ REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 class Access:
-    """ASGI middleware; see the module. refused: told of each error that is answered here."""
+    """ASGI middleware; see the module."""
 
-    def __init__(self, app: ASGIApp, models: ServedModels, refused: Callable[[ApiError], None]) -> None:
-        self.app, self.models, self.settings, self.refused = app, models, models.settings, refused
+    def __init__(self, app: ASGIApp, models: ServedModels) -> None:
+        self.app, self.models, self.settings = app, models, models.settings
         self.keys = tuple(key.encode() for key in self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,11 +66,7 @@ class Access:
         except Exception as error:
             if status:
                 raise  # in the middle of an answer
-            told = api_error(error)
-            if told is not error:
-                logger.error("request %s failed", request_id, exc_info=error)
-            self.refused(told)
-            await told.response()(scope, receive, send_with_id)
+            await answer_to(scope, error).response()(scope, receive, send_with_id)
         finally:
             if self.settings.log_json and scope["type"] == "http":
                 _log(scope, request_id, status, time.monotonic() - begin)

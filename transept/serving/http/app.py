@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,14 +15,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from transept.serving.errors import ApiError, api_error, client_gone
+from transept.serving.errors import ApiError, client_gone
 from transept.serving.http import catalog, completions, probes, text_tasks, transcriptions
 from transept.serving.http.access import Access
+from transept.serving.http.failures import answer_to
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
-
-logger = logging.getLogger(__name__)
 
 WEB = Path(__file__).parents[1] / "web"
 PAGE_HEADERS = {
@@ -56,7 +54,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
-    app.add_middleware(Access, models=app.state.models, refused=app.state.metrics.refused)
+    app.add_middleware(Access, models=app.state.models)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -100,11 +98,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
         error = ApiError(error.status_code, detail.get(error.status_code, str(error.detail)), code=code)
     elif isinstance(error, ClientDisconnect):
         error = client_gone()
-    told = api_error(error)
-    if told.status >= 500 and told.status != 503:
-        logger.error("request %s failed", request.state.request_id, exc_info=error)
-    request.app.state.metrics.refused(told)
-    return told.response()
+    return answer_to(request.scope, error).response()
 
 
 def _of_validation(error: RequestValidationError) -> ApiError:

@@ -6,8 +6,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from transept.serving.errors import ApiError
-
 router = APIRouter(tags=["models"])
 
 
@@ -21,10 +19,5 @@ async def models(request: Request) -> dict[str, Any]:
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str) -> dict[str, Any]:
     """One model."""
-    served = request.app.state.models.models
-    if name not in served:
-        raise ApiError(
-            404, f'there is no model "{name}" here. Models: {", ".join(served)}', param="model", code="model_not_found"
-        )
-    described: dict[str, Any] = served[name].describe()
+    described: dict[str, Any] = request.app.state.models.named(name).describe()
     return described

@@ -19,11 +19,11 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from transept.serving.errors import ApiError
+from transept.serving.settings import TRUTHS
 
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
-TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 NOTHING = ("", "null", "none")  # in place of a number
 
 
@@ -126,17 +126,14 @@ def truth(form: FormData, name: str) -> bool:
     return _truth(name, text(form, name) or "false")
 
 
-def options(form: FormData, cls: type[Any], without: Iterable[str] = ()) -> dict[str, Any]:
+def options(form: FormData, cls: type[Any]) -> dict[str, Any]:
     """The keywords of a dataclass of options that the form has fields for; ranges are the dataclass's to check.
 
     Numbers and flags are read from their texts, lists may be comma separated or repeated, options of options are JSON.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
-        if field.name in without:
-            continue
-        values = texts(form, field.name)
-        if values:
+        if values := texts(form, field.name):
             found[field.name] = _value(field.name, str(field.type), values)
     return found
 

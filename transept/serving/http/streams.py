@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
@@ -13,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from transept.serving.errors import ApiError, api_error, client_gone
-
-logger = logging.getLogger(__name__)
+from transept.serving.errors import client_gone
+from transept.serving.http.failures import answer_to
 
 Result = TypeVar("Result")
 DONE = b"data: [DONE]\n\n"
@@ -48,8 +46,8 @@ async def _gone(receive: Receive) -> None:
 class EventStream(Response):
     """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts; closed when the client goes away. What they raise before the first of them is the answer, with
-    its status; later it is sent as ``{"error": ...}``, the last event then.
+    events: plain dicts. owned: what is given back after them. Both are closed when the client goes away. What is raised
+    before the first event is the answer, with its status; later it is sent as ``{"error": ...}``, the last event.
     """
 
     media_type = "text/event-stream"
@@ -57,10 +55,9 @@ class EventStream(Response):
     def __init__(
         self,
         events: AsyncGenerator[dict[str, Any], None],
-        headers: dict[str, str] | None = None,
         owned: contextlib.AsyncExitStack | None = None,
     ) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self.events = events
         self.owned = contextlib.AsyncExitStack() if owned is None else owned
@@ -81,8 +78,6 @@ class EventStream(Response):
                 await self.events.aclose()
             finally:
                 await self.owned.aclose()
-            if self.background is not None:
-                await self.background()
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer's head with the first event, and an error in its place."""
@@ -104,7 +99,7 @@ class EventStream(Response):
                     async for event in events:
                         await body(b": waiting\n\n" if event is None else _line(event))
             except Exception as error:
-                told = _noted(scope, error)
+                told = answer_to(scope, error)
                 if not has_begun:
                     await told.response()(scope, receive, send)
                     return
@@ -112,15 +107,6 @@ class EventStream(Response):
             else:
                 await body(DONE)
             await body(b"")
-
-
-def _noted(scope: Scope, error: Exception) -> ApiError:
-    """What the client is told of an error, which is counted, and logged where it is ours."""
-    told = api_error(error)
-    if told is not error and told.status >= 500:
-        logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
-    scope["app"].state.metrics.refused(told)
-    return told
 
 
 async def _with_pauses(

@@ -1,0 +1,20 @@
+"""What a client is told when something fails, wherever that was: it is counted, and logged where it is ours."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.types import Scope
+
+from transept.serving.errors import ApiError, api_error
+
+logger = logging.getLogger(__name__)
+
+
+def answer_to(scope: Scope, error: Exception) -> ApiError:
+    """The answer to an error of the request with this scope."""
+    told = api_error(error)
+    if told.status >= 500 and told.status != 503:
+        logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
+    scope["app"].state.metrics.refused(told)
+    return told

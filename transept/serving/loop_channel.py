@@ -1,0 +1,53 @@
+"""LoopChannel: what comes of a job that runs in the engine's thread, for a task of an event loop.
+
+Used by `transept.serving.async_engine`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+from transept.core.jobs import Channel, Crash, Job
+from transept.errors import RequestFailedError, TranseptError
+
+
+class LoopChannel(Channel):
+    """A channel whose events are read by a task of an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._events: asyncio.Queue[Any] = asyncio.Queue()
+
+    def post(self, index: int, event: Any) -> None:
+        """See Channel.post."""
+        with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody reads
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def next(self) -> Any:
+        """The next event; an Ended is the last."""
+        event = await self._events.get()
+        return Ended(None, event) if isinstance(event, Crash | TranseptError) else event
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last event of a job."""
+
+    value: Any
+    error: Exception | Crash | None = None
+
+    def result(self) -> Any:
+        """What the job returned. Raises what it raised."""
+        error = self.error.error if isinstance(self.error, Crash) else self.error
+        if error is None:
+            return self.value
+        raise error if isinstance(error, TranseptError) else RequestFailedError.of(error)
+
+
+def told(job: Job) -> Job:
+    """The job, whose result is an Ended, and so told apart from its events."""
+    return Ended((yield from job))
