@@ -10,6 +10,7 @@ import pytest
 # Before torch is imported, here and in the processes that tests start: most models here are so small that every
 # operation is slower on more threads, and the files run in several processes.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["NUMBA_NUM_THREADS"] = "1"  # openai-whisper's alignment would set Numba's number for PyTorch, too
 if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
