@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ class House:
         slot = 2 * 2 * 48 * 4
         self.generator = TextGenerator(folder, kv_cache_bytes=208 * slot, block_size=8, max_num_seqs=12)
         self.text = TextGenerator(folder, kv_cache_bytes=1 << 24)
+        self._right: dict[str, Any] = {}
         for owner in (self.transcriber, self.generator, self.speech, self.text):
             for layer in owner.engine.executor.worker.cache.layers:
                 layer.zero_()  # so that its pages count from the beginning
@@ -143,16 +145,15 @@ class House:
         params = rng.choice(PARAMS)
         kind = rng.choice(["request"] * 5 + ["task", "task", "processor", "mapper", "refused", "abandoned", "closed"])
         if kind == "request":
-            return kind, lambda: asked(engine, prompt, params), lambda: asked(reference, prompt, params)
+            right = partial(self.right, f"{prompt} {params}", lambda: asked(reference, prompt, params))
+            return kind, lambda: asked(engine, prompt, params), right
         if kind == "task" and speech:
             clip, options = rng.choice(self.clips), rng.choice([{}, {"batched": True}, {"word_timestamps": True}])
-            return (
-                kind,
-                lambda: said(self.transcriber, clip, options),
-                lambda: said(self.speech, clip, options),
-            )
+            right = partial(self.right, f"{clip} {options}", lambda: said(self.speech, clip, options))
+            return kind, lambda: said(self.transcriber, clip, options), right
         if kind == "task":
-            return kind, lambda: self.generator.summarize(prompt).text, lambda: self.text.summarize(prompt).text
+            right = partial(self.right, f"summary of {prompt}", lambda: self.text.summarize(prompt).text)
+            return kind, lambda: self.generator.summarize(prompt).text, right
         if kind == "processor":
             failing = rng.choice(FAILING)
             return kind, lambda: raises(RequestFailedError, lambda: asked(engine, prompt, failing)), None
@@ -168,6 +169,12 @@ class House:
             num_steps = rng.randrange(8)
             return kind, lambda: abandoned(engine, prompt, params, num_steps), None
         return kind, lambda: self.close_a_stream(speech, prompt), None
+
+    def right(self, what: str, call: Call) -> Any:
+        """What a call gives alone, computed once."""
+        if what not in self._right:
+            self._right[what] = call()
+        return self._right[what]
 
     def close_a_stream(self, speech: bool, prompt: Any) -> None:
         stream: Any

@@ -30,8 +30,8 @@ def clips(speech_dir: Path) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def talk(clips: dict[str, np.ndarray]) -> tuple[np.ndarray, int]:
-    """Two and a half minutes, so several windows: 30 prompts with a second of silence after each."""
-    names = [name for name in sorted(clips) if not name.startswith("austen")][:30]
+    """A minute and a half, so several windows: 15 prompts with a second of silence after each."""
+    names = [name for name in sorted(clips) if not name.startswith("austen")][:15]
     pause = np.zeros(RATE, np.float32)
     return np.concatenate([part for name in names for part in (clips[name], pause)]), RATE
 
@@ -112,7 +112,7 @@ def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict)
 @pytest.mark.parametrize("mode", MODES)
 def test_times_only_rise(transcriber: Transcriber, talk, mode: dict, word_timestamps: bool) -> None:
     transcript = transcriber.transcribe(talk, word_timestamps=word_timestamps, **mode)
-    assert len(transcript.segments) > 20
+    assert len(transcript.segments) > 10
     assert [segment.id for segment in transcript.segments] == list(range(len(transcript.segments)))
     assert transcript.segments[0].start >= 0.0
     assert transcript.segments[-1].end <= transcript.duration
