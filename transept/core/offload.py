@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -17,6 +20,7 @@ from transept.core.kernels.openmp import end_openmp_threads
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
 GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
+NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a core that both want
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
 
@@ -84,7 +88,16 @@ def _processor_seconds(thread: threading.Thread) -> float:
     return time.clock_gettime(clock_of(thread.ident))
 
 
+def _let_the_engine_go_first() -> None:
+    """Lower this thread's priority, where a thread has one of its own (Linux): steps come before files."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # a system that forbids it
+            nice = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice + NICENESS)
+
+
 def _work(queue: SimpleQueue[Offloaded]) -> None:
+    _let_the_engine_go_first()
     while (work := queue.get()) is not None:
         future, function = work
         del work
