@@ -86,7 +86,7 @@ def test_examples_run(page: Path, stand_ins: dict[str, str], capsys: pytest.Capt
         text = example.text
         for stands, runs in stand_ins.items():
             text = text.replace(stands, runs)
-        exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec"), names)
+        exec(compile("\n" * (example.line - 1) + text, str(ROOT / page), "exec", dont_inherit=True), names)
         printed = capsys.readouterr().out
         assert printed.strip() or "print(" not in example.text
         assert "failed: " not in printed

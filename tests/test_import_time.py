@@ -47,9 +47,18 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
 """
 
 
+@pytest.fixture(scope="module")
+def huggingface_dir(tiny_en_dir, tmp_path_factory):
+    """The weights of tiny.en with every file that openai/whisper-tiny.en has."""
+    from huggingface_whisper import save_huggingface_whisper
+
+    return save_huggingface_whisper(tiny_en_dir, tmp_path_factory.mktemp("whisper") / "tiny.en")
+
+
 @pytest.mark.parametrize("options", [[], ["--quantization", "int8"], ["--word-timestamps"]], ids=" ".join)
-def test_a_ctranslate2_checkpoint_transcribes_without_transformers(options, tiny_en_dir):
-    command = ["transcribe", str(CLIP), "--model", str(tiny_en_dir), *options]
+@pytest.mark.parametrize("directory", ["tiny_en_dir", "huggingface_dir"])
+def test_a_whisper_checkpoint_transcribes_without_transformers(directory, options, request):
+    command = ["transcribe", str(CLIP), "--model", str(request.getfixturevalue(directory)), *options]
     ran = subprocess.run([sys.executable, "-c", TRANSCRIBES, *command], capture_output=True, text=True, check=True)
     text, imported = ran.stdout.splitlines()
     code, packages = json.loads(imported)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.checkpoint import Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config
     from transept.core.checkpoints.plain_config import PlainConfig
+    from transept.core.checkpoints.plain_files import PlainFiles
+    from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -55,6 +57,8 @@ _LAZY_IMPORTS = {
     "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.parallel_group",
     "PlainConfig": "transept.core.checkpoints.plain_config",
+    "PlainFiles": "transept.core.checkpoints.plain_files",
+    "PlainTokenizer": "transept.core.checkpoints.plain_tokenizer",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",
     "RelativePositionBias": "transept.core.attention.biases",
@@ -89,6 +93,8 @@ __all__ = [
     "ParallelGroup",
     "ParameterError",
     "PlainConfig",
+    "PlainFiles",
+    "PlainTokenizer",
     "PluginError",
     "QKVParallelLinear",
     "RMSNorm",

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from tqdm import tqdm
 
-from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer
+from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer, plain_files
 from transept.core.checkpoints.model_description import check_default_prompt, describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.config import EngineConfig
@@ -48,8 +48,8 @@ class Engine:
     threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
 
     spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare. Those of a Hugging
-        Face checkpoint are transformers' classes; of a CTranslate2 checkpoint PlainConfig and LoneTokenizer, which
-        have the same names but no other methods than Transept calls.
+        Face checkpoint are transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format,
+        PlainConfig and PlainTokenizer, which have the same names but no other methods than Transept calls.
     runner: runs jobs; see docs/jobs.md.
     """
 
@@ -60,7 +60,7 @@ class Engine:
         with _IMPORTING:
             described = describe_model(path, config.model, config.plugin)
             check_default_prompt(described)
-            self.tokenizer = load_tokenizer(path)
+            self.tokenizer = load_tokenizer(path, plain_files(described.weight_map, described.config))
             self.generation_config = load_generation_config(
                 described.checkpoint, described.weight_map, described.config
             )

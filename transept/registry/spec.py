@@ -75,7 +75,7 @@ def no_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]
 class SpeechSpec:
     """How a speech family talks: what `transept.speech` must know to drive it.
 
-    config is the checkpoint's, generation_config a transformers GenerationConfig.
+    config is the checkpoint's, generation_config a transformers GenerationConfig or a PlainConfig.
 
     sample_rate: of the waveforms that the family takes, in Hz.
     window_seconds(config): the longest audio that one request may carry.

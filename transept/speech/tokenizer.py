@@ -15,8 +15,8 @@ UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
 class SpeechTokenizer:
     """What the ids of one checkpoint mean.
 
-    spec, config, generation_config: see SpeechSpec. tokenizer: of transformers. control: the control tokens.
-    text_tokens: the ids of text.
+    spec, config, generation_config: see SpeechSpec. tokenizer: of transformers, or a PlainTokenizer.
+    control: the control tokens. text_tokens: the ids of text.
     """
 
     def __init__(self, spec: SpeechSpec, config: Any, generation_config: Any, tokenizer: Any) -> None:

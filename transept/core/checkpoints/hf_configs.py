@@ -1,16 +1,18 @@
 """Config, generation config and tokenizer of a checkpoint. Never runs a checkpoint's code.
 
-Those of a Hugging Face checkpoint are transformers' classes. What a weight map derives, and a lone tokenizer.json, need
-no transformers, and then it is not imported: that is slow.
+Those of a Hugging Face checkpoint are transformers' classes. What a weight map derives, files of which it declares that
+they are plain, and a lone tokenizer.json need no transformers, and then it is not imported: that is slow.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, check_file, read_json
 from transept.core.checkpoints.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
+from transept.core.checkpoints.plain_config import PlainConfig
+from transept.core.checkpoints.plain_files import PlainFiles, plain_config, plain_generation_config
 from transept.core.checkpoints.source import SMALL_FILES
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.errors import CheckpointError, PluginError, TranseptError
@@ -18,8 +20,7 @@ from transept.errors import CheckpointError, PluginError, TranseptError
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-    from transept.core.checkpoints.lone_tokenizer import LoneTokenizer
-    from transept.core.checkpoints.plain_config import PlainConfig
+    from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
 MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
 
@@ -33,7 +34,8 @@ def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConf
     if weight_map.config is None:
         if checkpoint.format != "huggingface":
             raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own; its weight map derives none")
-        config = huggingface_config(checkpoint)
+        config = plain_config(checkpoint, weight_map.plain) if weight_map.plain else None
+        config = huggingface_config(checkpoint) if config is None else config
     else:
         try:
             config = weight_map.config(checkpoint)
@@ -67,6 +69,14 @@ def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
         raise CheckpointError(f'cannot make a config of "{checkpoint.config_file}": {cause_of(error)}') from error
 
 
+def plain_files(weight_map: WeightMap, config: Any) -> PlainFiles | None:
+    """What the family declares of its files, where the config was read without transformers.
+
+    Otherwise transformers has been imported, and may read the rest, too.
+    """
+    return weight_map.plain if isinstance(config, PlainConfig) else None
+
+
 def load_generation_config(
     checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig | PlainConfig
 ) -> GenerationConfig | PlainConfig:
@@ -97,13 +107,23 @@ def _generation_config(
 ) -> GenerationConfig | PlainConfig:
     if weight_map.generation_config is not None:
         return weight_map.generation_config(checkpoint, config)
+    file = checkpoint.path / "generation_config.json"
+    if not file.is_file():
+        return _from_config(checkpoint, config)
+    settings = read_json(file)
+    check_generation_settings(settings, file)  # before transformers, whose errors name no key
+    files = plain_files(weight_map, config)
+    plain = plain_generation_config(settings, files) if files else None
+    if plain is not None:
+        return plain
     from transformers import GenerationConfig
 
-    file = checkpoint.path / "generation_config.json"
-    if file.is_file():
-        settings = read_json(file)
-        check_generation_settings(settings, file)  # before transformers, whose errors name no key
-        return GenerationConfig.from_dict(settings)
+    return GenerationConfig.from_dict(settings)
+
+
+def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig) -> GenerationConfig:
+    from transformers import GenerationConfig
+
     # Config classes drop the generation keys of an old config.json, so they are taken from the file as it is.
     as_read = checkpoint.config_dict if checkpoint.format == "huggingface" else {}
     settings = {**config.to_dict(), **as_read}
@@ -111,18 +131,18 @@ def _generation_config(
     return GenerationConfig.from_model_config(settings)
 
 
-def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | LoneTokenizer | None:
+def load_tokenizer(path: Path, files: PlainFiles | None = None) -> PreTrainedTokenizerBase | PlainTokenizer | None:
     """The tokenizer beside the weights, or None when there is none.
 
-    With tokenizer_config.json it is what AutoTokenizer makes of it; a lone tokenizer.json gives a tokenizer without
-    named special tokens. Raises CheckpointError when the files cannot be read, are far too large, or make a tokenizer
-    that cannot work.
+    With tokenizer_config.json it is what AutoTokenizer makes of it, or `files.tokenizer` without transformers; a lone
+    tokenizer.json gives a tokenizer without named special tokens. Raises CheckpointError when the files cannot be read,
+    are far too large, or make a tokenizer that cannot work.
     """
     for file in path.iterdir():
         if SMALL_FILES.fullmatch(file.name) and file.is_file():
             check_file(file, MOST_TOKENIZER_BYTES)
     try:
-        tokenizer = _tokenizer(path)
+        tokenizer = _tokenizer(path, files)
         if tokenizer is not None:  # some faults show when it is used
             tokenizer.decode(tokenizer("").input_ids)
     except (KeyboardInterrupt, SystemExit):
@@ -132,13 +152,18 @@ def load_tokenizer(path: Path) -> PreTrainedTokenizerBase | LoneTokenizer | None
     return tokenizer
 
 
-def _tokenizer(path: Path) -> PreTrainedTokenizerBase | LoneTokenizer | None:
+def _tokenizer(path: Path, files: PlainFiles | None) -> PreTrainedTokenizerBase | PlainTokenizer | None:
     if (path / "tokenizer_config.json").is_file():
+        plain = files.tokenizer(path) if files and files.tokenizer else None
+        if plain is not None:
+            return plain
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     if (path / "tokenizer.json").is_file():
-        from transept.core.checkpoints.lone_tokenizer import LoneTokenizer
+        from tokenizers import Tokenizer
 
-        return LoneTokenizer(path / "tokenizer.json")
+        from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
+
+        return PlainTokenizer(Tokenizer.from_file(str(path / "tokenizer.json")))
     return None

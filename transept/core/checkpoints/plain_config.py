@@ -1,4 +1,4 @@
-"""PlainConfig: a config of named values. Made by weight maps for checkpoints whose config is derived."""
+"""PlainConfig: a config of named values. Made of what weight maps derive from checkpoints or declare of their files."""
 
 from __future__ import annotations
 

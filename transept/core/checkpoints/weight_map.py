@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from transept.core.checkpoints.plain_files import PlainFiles
 from transept.errors import PluginError
 
 
@@ -36,6 +37,8 @@ class WeightMap:
     config: checkpoint -> PretrainedConfig, for formats whose config.json is not one, and for families whose config.json
         leaves to the weights what the model must know; those start from `huggingface_config`.
     generation_config: (checkpoint, config) -> GenerationConfig, likewise.
+    plain: what lets a checkpoint's configs and tokenizer be read without transformers. A `config` of its own comes
+        first, and so does a `generation_config`.
 
     Raises PluginError for a regex that does not compile.
     """
@@ -46,6 +49,7 @@ class WeightMap:
     zeros: tuple[str, ...] = ()
     config: Callable[[Any], Any] | None = None
     generation_config: Callable[[Any, Any], Any] | None = None
+    plain: PlainFiles | None = None
 
     def __post_init__(self) -> None:
         for regex in (*(regex for regex, _ in (*self.rules, *self.tied)), *self.ignored, *self.zeros):

@@ -7,6 +7,7 @@ from typing import Any
 
 from transept.authoring import CheckpointError, PlainConfig, WeightMap
 from transept.plugins.whisper.control_tokens import MULTILINGUAL_VOCABULARY, ControlTokens
+from transept.plugins.whisper.plain import PLAIN
 
 HUGGINGFACE = WeightMap(
     rules=(
@@ -22,6 +23,7 @@ HUGGINGFACE = WeightMap(
     ),
     tied=((r"proj_out\.weight", "decoder.embed_tokens.weight"),),
     zeros=(r".*\.qkv_proj\.bias#k",),
+    plain=PLAIN,
 )
 
 _NORM = {"gamma": "weight", "beta": "bias"}
@@ -110,4 +112,5 @@ CTRANSLATE2 = WeightMap(
     tied=((r"decoder/projection/weight", "decoder.embed_tokens.weight"),),
     config=whisper_config,
     generation_config=whisper_generation_config,
+    plain=PLAIN,
 )

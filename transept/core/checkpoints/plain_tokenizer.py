@@ -1,16 +1,15 @@
-"""LoneTokenizer: a tokenizer.json that no tokenizer_config.json stands beside. Made by `load_tokenizer`.
+"""PlainTokenizer: a tokenizer on the `tokenizers` library alone, so that its checkpoint loads without transformers.
 
-It runs on the `tokenizers` library alone, so that a checkpoint like CTranslate2's loads without transformers. It has
-the methods that Transept calls, under the names of transformers' tokenizers and with the results of its
-PreTrainedTokenizerFast for the same file. Special tokens have no names here: the file says which tokens are special,
-not what for.
+Made by `load_tokenizer` of a tokenizer.json that no tokenizer_config.json stands beside, as in CTranslate2's folders.
+It has the methods that Transept calls, under the names of transformers' tokenizers and with the results of its
+PreTrainedTokenizerFast for the same file. Special tokens have no names here: a tokenizer.json says which tokens are
+special, not what for. A family that knows how its tokenizer_config.json is read derives a class of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tokenizers import Tokenizer
 
@@ -22,21 +21,22 @@ class Encoded:
     input_ids: list[int]
 
 
-class LoneTokenizer:
+class PlainTokenizer:
     """Text to token ids, and back. May be called from several threads.
 
-    file: tokenizer.json; what it says of padding and truncation is left out. Raises what the tokenizers library raises.
+    tokenizer: of the tokenizers library, which is the new object's own from then on; padding and truncation, which a
+        file may ask for, are switched off. Methods raise what that library raises.
     """
 
     clean_up_tokenization_spaces = False
 
-    def __init__(self, file: Path) -> None:
-        self._tokenizer = Tokenizer.from_file(str(file))
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
-        """Encode a text; add_special_tokens: those that the file puts around it. verbose: changes nothing here."""
+        """Encode a text; add_special_tokens: those that belong around it. verbose: changes nothing here."""
         return Encoded(self.encode(text, add_special_tokens=add_special_tokens))
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
@@ -45,7 +45,11 @@ class LoneTokenizer:
         return ids
 
     def decode(
-        self, token_ids: Sequence[int], *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
         """The text of tokens; ids that there are no tokens for are left out, bytes that are no UTF-8 become U+FFFD.
 

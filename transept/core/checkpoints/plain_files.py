@@ -1,0 +1,124 @@
+"""PlainFiles: config.json and generation_config.json of a Hugging Face checkpoint, read without transformers.
+
+Families declare what theirs hold; `hf_configs` reads. What transformers would refuse, convert or do more about is not
+read here: the answer is None then, and transformers reads the file. So there is one truth, and its errors are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+
+import torch
+
+from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.plain_config import PlainConfig
+
+if TYPE_CHECKING:
+    from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
+
+# Of transformers' base class. It drops those in the second table, or overwrites them: max_length is for generation.
+_OF_EVERY_CONFIG = {
+    "architectures": None,
+    "chunk_size_feed_forward": 0,
+    "output_hidden_states": False,
+    "problem_type": None,
+    "return_dict": True,
+}
+_DROPPED = ("_name_or_path", "max_length", "transformers_version")
+
+_TOKEN = int | None
+_TOKENS = list[int] | None
+_OF_EVERY_GENERATION_CONFIG: dict[str, Any] = {  # settings whose value transformers takes as it is, and what it may be
+    "_from_model_config": bool,
+    "begin_suppress_tokens": _TOKENS,
+    "bos_token_id": _TOKEN,
+    "decoder_start_token_id": _TOKEN,
+    "do_sample": bool | None,
+    "eos_token_id": int | list[int] | None,
+    "max_length": int | None,
+    "num_beams": int | None,
+    "pad_token_id": _TOKEN,
+    "suppress_tokens": _TOKENS,
+    "transformers_version": str | None,
+    "use_cache": bool | None,
+}
+
+
+@dataclass(frozen=True)
+class PlainFiles:
+    """What the small files of a family's checkpoints hold, so that they load without importing transformers.
+
+    Importing transformers takes about a second. Declare a family's files only where tests compare what comes of them
+    with what transformers makes of them. A file that holds more than is declared is read by transformers.
+
+    model_type: the one that config.json must have.
+    config: a dataclass of which each field is one of transformers' config class, with its type and its default. Types
+        are bool, int, float, str, None, list[...], and unions of them.
+    aliases: (other name, field), the config class's ``attribute_map``.
+    extras: names in config.json that are no fields of the class, whose values are kept as they are.
+    generation_extras: names in generation_config.json that only this family has, likewise.
+    tokenizer: makes the tokenizer of a directory with a tokenizer_config.json, whose results are those of transformers'
+        tokenizer; or None, where transformers must read it.
+    """
+
+    model_type: str
+    config: type
+    aliases: tuple[tuple[str, str], ...] = ()
+    extras: tuple[str, ...] = ()
+    generation_extras: tuple[str, ...] = ()
+    tokenizer: Callable[[Path], PlainTokenizer | None] | None = None
+
+
+def plain_config(checkpoint: Checkpoint, files: PlainFiles) -> PlainConfig | None:
+    """The config in config.json, with defaults, aliases and dtype as transformers' config class has them.
+
+    It has no labels of a classifier (``id2label``, ``label2id``). None: transformers must read it.
+    """
+    given = dict(checkpoint.config_dict)
+    dtype = _dtype(given.pop("torch_dtype", None), given.pop("dtype", None))
+    if given.pop("model_type", None) != files.model_type or not isinstance(dtype, torch.dtype | None):
+        return None
+    kinds, aliases = get_type_hints(files.config), dict(files.aliases)
+    kinds |= {name: kinds[target] for name, target in files.aliases}
+    kinds |= {"architectures": list[str] | None, **dict.fromkeys((*files.extras, *_DROPPED), Any)}
+    if not _all_fit(given, kinds):
+        return None
+    values = {**_OF_EVERY_CONFIG, "dtype": dtype, "model_type": files.model_type, **vars(files.config())}
+    values |= {name: value for name, value in given.items() if name not in _DROPPED}
+    values |= {aliases[name]: value for name, value in given.items() if name in aliases}  # they come last there
+    return PlainConfig(**{**values, **{name: values[target] for name, target in files.aliases}})
+
+
+def plain_generation_config(settings: Mapping[str, Any], files: PlainFiles) -> PlainConfig | None:
+    """The generation config of a generation_config.json's settings, once checked. None: as in `plain_config`."""
+    if not _all_fit(settings, {**dict.fromkeys(files.generation_extras, Any), **_OF_EVERY_GENERATION_CONFIG}):
+        return None
+    if settings.get("_from_model_config") and not settings.keys().isdisjoint(files.generation_extras):
+        return None  # transformers drops the latter
+    return PlainConfig(**settings)
+
+
+def _dtype(old: object, new: object) -> object:
+    """What the two names under which a config.json may have it mean; another type for what is none."""
+    name = old if new is None else new
+    return getattr(torch, name, name) if isinstance(name, str) else name
+
+
+def _all_fit(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:
+    return all(name in kinds and _fits(value, kinds[name]) for name, value in values.items())
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value of a JSON file is of a type. No bool is an int here, and no int a float."""
+    origin = get_origin(kind)
+    if kind is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if origin is list:
+        return isinstance(value, list) and all(_fits(each, get_args(kind)[0]) for each in value)
+    return type(value) is kind
