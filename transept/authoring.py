@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedTaskError, suggest
 from transept.registry.hookspecs import hookimpl
-from transept.registry.spec import ModelSpec, SpeechSpec, SpeechTokens, TextSpec, TextTask, dec_bos_prompt, prepend_dec
+from transept.registry.spec import (
+    ModelSpec,
+    PublishedCheckpoint,
+    SpeechSpec,
+    SpeechTokens,
+    TextSpec,
+    TextTask,
+    dec_bos_prompt,
+    prepend_dec,
+)
 
 if TYPE_CHECKING:
     from transept.core.attention.biases import AttentionBias, RelativePositionBias
@@ -96,6 +105,7 @@ __all__ = [
     "PlainFiles",
     "PlainTokenizer",
     "PluginError",
+    "PublishedCheckpoint",
     "QKVParallelLinear",
     "RMSNorm",
     "RelativePositionBias",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from transept.errors import PluginError
-from transept.registry.spec import ModelSpec, dec_bos_prompt, prepend_dec, resolve
+from transept.registry.spec import ModelSpec, PublishedCheckpoint, dec_bos_prompt, prepend_dec, resolve
 
 BART = SimpleNamespace(decoder_start_token_id=2, bos_token_id=0)
 
@@ -49,6 +49,10 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"architectures": (7,)}, "each must be a name"),
         ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
         ({"model_class": SimpleNamespace}, "package.module:ClassName"),
+        ({"published": ["small"]}, "published must be a dict"),
+        ({"published": {"small": "org/name"}}, "must be a PublishedCheckpoint"),
+        ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "is no short name"),
+        ({"published": {"": PublishedCheckpoint("org/name", 1)}}, "is no short name"),
     ],
 )
 def test_spec_that_breaks_the_contract(changed: dict[str, Any], complaint: str) -> None:

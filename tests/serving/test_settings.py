@@ -61,7 +61,14 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "log_json": True,
     }
     assert set(values) == {setting.name for setting in SETTINGS}
-    engine = {"plugin": "whisper", "device": "cpu", "quantization": "int8", "num_threads": 1}
+    engine = {
+        "plugin": "whisper",
+        "device": "cpu",
+        "quantization": "int8",
+        "num_threads": 1,
+        "model_dir": "/models",
+        "offline": True,
+    }
     as_flags = settings(**values, **engine)
     variables = {
         setting.variable: ",".join(value) if isinstance(value := values[setting.name], list) else str(value)
@@ -70,9 +77,10 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
     variables |= {setting.variable: str(value) for setting, value in zip(ENGINE_SETTINGS, engine.values(), strict=True)}
     assert settings(environment=variables) == as_flags
     written = [
-        f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}" for name, value in values.items()
+        [f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}" for name, value in table.items()]
+        for table in (values, engine)
     ]
-    toml = "\n".join([*written, "[engine]", *(f"{name} = {value!r}" for name, value in engine.items())])
+    toml = "\n".join([*written[0], "[engine]", *written[1]])
     assert settings(toml, folder=tmp_path) == as_flags
     assert as_flags.api_keys == ("key", "key-1", "key-2")
     assert as_flags.engine_options() == {**engine, "limits": {"max_audio_seconds": 5.5, "max_text_characters": 6}}

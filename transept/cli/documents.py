@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transept.cli.engine_options import add_engine_options, engine_options
+from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.printable import printable, printable_name
 from transept.errors import PromptError, TranseptError
 
@@ -64,7 +64,7 @@ def add_task_parser(
         "--model",
         default=model,
         required=model is None,
-        help="checkpoint directory, package:NAME/folder, or hub name" + (" (default: %(default)s)" if model else ""),
+        help=MODEL + (" (default: %(default)s)" if model else ""),
     )
     add_engine_options(parser)
     parser.add_argument(

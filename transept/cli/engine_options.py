@@ -7,12 +7,13 @@ from typing import Any
 
 from transept.core.config import QUANTIZATIONS
 
-NAMES = ("plugin", "device", "quantization", "num_threads")
+MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
+NAMES = ("plugin", "device", "quantization", "num_threads", "model_dir", "offline")
 LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """--plugin, --device, --quantization, --threads."""
+    """--plugin, --device, --quantization, --threads, --model-dir, --offline."""
     parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
     parser.add_argument(
@@ -23,6 +24,13 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"
     )
+    parser.add_argument(
+        "--model-dir",
+        metavar="DIR",
+        help="folder that models are looked up in and downloaded to (default: the hub's cache)",
+    )
+    parser.add_argument("--model_dir", dest="model_dir", help=argparse.SUPPRESS)  # openai-whisper's
+    parser.add_argument("--offline", action="store_true", help="download nothing: take models that are on this machine")
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 import time
 from importlib.util import find_spec
 
-from transept.cli.engine_options import NAMES, add_engine_options
+from transept.cli.engine_options import MODEL, NAMES, add_engine_options
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import TranseptError
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, Setting, read_settings
@@ -48,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         nargs="*",
         default=None,
         metavar=MODELS.metavar,
-        help="checkpoint directory, package:NAME/folder, or hub name; NAME=MODEL is what clients call it",
+        help=f"{MODEL}; NAME=MODEL is what clients call it",
     )
     for setting in (CONFIG, *SETTINGS):
         _add_option(parser, setting)

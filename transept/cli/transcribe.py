@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transept.cli.engine_options import add_engine_options, engine_options
+from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.printable import printable, printable_name
 from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
 from transept.errors import TranseptError
@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--model",
         default=DEFAULT_MODEL,
-        help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
+        help=f"{MODEL} (default: %(default)s)",
     )
     add_engine_options(parser)
     parser.add_argument(

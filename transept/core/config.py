@@ -61,7 +61,10 @@ class SchedulerConfig:
 class EngineConfig:
     """All that may be set on an engine. Sizes left None follow from the model and the machine.
 
-    model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, or a hub name.
+    model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, a hub name, or a
+        short name such as ``"small"``, which `transept models` lists.
+    model_dir: folder that models are looked up in and downloaded to; None: the hub's cache.
+    offline: never ask the hub; a model that is not on this machine is an error.
     device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
     attention_backend: ``"torch"``, ``"triton"``, ``"xformers"`` or ``"mixed"`` (xFormers' flash attention for encoders,
         triton for the rest); ``"auto"``: torch on a CPU, on a GPU the first of mixed, triton and torch that serves.
@@ -91,6 +94,8 @@ class EngineConfig:
     quantization: str | None = None
     num_threads: int | None = None
     plugin: str | None = None
+    model_dir: str | None = None
+    offline: bool = False
     block_size: int = 64
     kv_cache_dtype: str = "auto"
     kv_cache_bytes: int | None = None
@@ -138,6 +143,8 @@ class EngineConfig:
             "device": ((str,), 'a string, such as "cpu" or "cuda:0"'),
             "attention_backend": ((str,), 'a string, such as "auto"'),
             "plugin": ((str, type(None)), "a plugin's name or None"),
+            "model_dir": ((str, os.PathLike, type(None)), "a folder or None"),
+            "offline": ((bool,), "True or False"),
             "enforce_eager": ((bool,), "True or False"),
             "limits": ((Limits,), "Limits or a dict of them"),
         }

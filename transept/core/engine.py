@@ -56,7 +56,7 @@ class Engine:
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
         config = EngineConfig(model=str(model) if isinstance(model, os.PathLike) else model, **options)
-        path = locate(config.model)
+        path = locate(config.model, model_dir=config.model_dir, offline=config.offline)
         with _IMPORTING:
             described = describe_model(path, config.model, config.plugin)
             check_default_prompt(described)

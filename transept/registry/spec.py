@@ -7,6 +7,7 @@ is named as ``"package.module:attribute"`` and imported by `resolve` on first us
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from transept.errors import PluginError
 
 Reference = str  # "package.module:attribute", imported on first use
+SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
 
 
 def resolve(reference: Any) -> Any:
@@ -153,6 +155,17 @@ class TextSpec:
 
 
 @dataclass(frozen=True)
+class PublishedCheckpoint:
+    """A checkpoint on the hub that users call by a short name, such as ``small``.
+
+    repository: ``"org/name"`` on the hub. megabytes: of its weights, about, in millions of bytes.
+    """
+
+    repository: str
+    megabytes: int
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """One model family, as a plugin declares it.
 
@@ -168,6 +181,7 @@ class ModelSpec:
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
+    published: short name (``"small"``) -> PublishedCheckpoint, for which the name stands wherever a model is named.
     """
 
     name: str
@@ -179,6 +193,7 @@ class ModelSpec:
     weight_maps: Mapping[str, Any] = field(default_factory=dict)
     speech: SpeechSpec | None = None
     text: TextSpec | None = None
+    published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -194,7 +209,7 @@ class ModelSpec:
         for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
             if not callable(getattr(self, name)):
                 raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')
-        for name in ("input_mappers", "weight_maps"):
+        for name in ("input_mappers", "weight_maps", "published"):
             if not isinstance(getattr(self, name), Mapping):
                 kind = type(getattr(self, name)).__name__
                 raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
@@ -205,3 +220,8 @@ class ModelSpec:
             raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
         if not isinstance(self.text, TextSpec | None):
             raise PluginError(f'ModelSpec "{self.name}": text must be a TextSpec or None, not {self.text!r}')
+        for short_name, published in self.published.items():
+            if not (isinstance(short_name, str) and SHORT_NAME.fullmatch(short_name)):
+                raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')
+            if not isinstance(published, PublishedCheckpoint):
+                raise PluginError(f'ModelSpec "{self.name}": {short_name!r} must be a PublishedCheckpoint')

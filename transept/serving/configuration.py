@@ -77,6 +77,8 @@ ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file the
     Setting("device", str, "NAME", "see `transept serve --help`"),
     Setting("quantization", str, "NAME", "see `transept serve --help`"),
     Setting("threads", int, "N", "see `transept serve --help`"),
+    Setting("model_dir", str, "DIR", "see `transept serve --help`"),
+    Setting("offline", bool, None, "see `transept serve --help`"),
 )
 ENGINE_FIELDS = {"threads": "num_threads"}  # where EngineConfig's name is another
 CONFIG = Setting("config", str, "FILE", "TOML file of settings; flags and variables go before it")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, check_file, read_json
 from transept.core.checkpoints.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
+from transept.core.checkpoints.hub import SMALL_FILES
 from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.checkpoints.plain_files import PlainFiles, plain_config, plain_generation_config
-from transept.core.checkpoints.source import SMALL_FILES
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.errors import CheckpointError, PluginError, TranseptError
 

@@ -1,57 +1,67 @@
-"""locate: from what a user calls a model to a local checkpoint directory.
+"""locate: from what a user calls a model to a local checkpoint directory. The one place that resolves names.
 
-A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, or a name on the hub,
-``org/name``.
+A model is a directory, ``package:NAME/folder`` for weights inside an installed Python package, a name on the hub,
+``org/name``, or a short name that a plugin gives one of those, such as ``small``.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import importlib.util
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from transept.core.checkpoints import hub
 from transept.errors import CheckpointError
+from transept.registry.plugins import discover
+from transept.registry.published import published_checkpoints, repository_of
 
 logger = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # "org/name", or "name" for a few old models
-# What a hub repository is downloaded for: configs and tokenizers beside the weights, and one set of weights.
-SMALL_FILES = re.compile(r"[^/]+\.(json|jinja|model|tiktoken|txt)")
-WEIGHT_SETS = (  # in order of preference; the last is CTranslate2's
-    re.compile(r"model\.safetensors"),
-    re.compile(r"model-\d+-of-\d+\.safetensors"),
-    re.compile(r"pytorch_model\.bin"),
-    re.compile(r"pytorch_model-\d+-of-\d+\.bin"),
-    re.compile(r"model\.bin"),
-)
-TOKENIZERS = re.compile(r"tokenizer(_config)?\.json|.+\.(model|tiktoken)|vocab.*")
+NEAR = 0.8  # of a name to a short one, which is then what was meant: "tinyen"; the old model "t5-small" is at 0.77
 FOLDERS_LISTED = 20
 LONGEST_NAME = 200  # characters of a name in a message
 
 
-def locate(model: str | os.PathLike[str]) -> Path:
-    """The local directory of a checkpoint: one that is there, or a hub repository's, from the hub's cache or the hub.
+def locate(
+    model: str | os.PathLike[str], *, model_dir: str | os.PathLike[str] | None = None, offline: bool = False
+) -> Path:
+    """The local directory of a checkpoint: one that is there, or a hub repository's, from this machine or the hub.
 
-    A complete copy in the cache, of the commit that its ``main`` last stood for here, is used without asking the hub:
-    config.json, all weights and a tokenizer. Otherwise one commit, ``main``'s, is listed and downloaded; without the
-    hub a copy with config.json and all weights will do. The log says which commit it is. `HF_HUB_OFFLINE` is obeyed.
+    model_dir: folder that models are kept in: a directory of the model's name there, or copies as the hub's cache has
+        them; made for the first download. None: the hub's cache. offline: never ask the hub; `HF_HUB_OFFLINE` says the
+        same.
 
-    Raises CheckpointError when there is no such directory, package, folder in it, or repository on the hub, and for
-    what cannot be a name.
+    A directory of that name comes first, whatever else is called so. A complete copy of the commit that ``main`` last
+    stood for here is used without asking the hub: config.json, all weights and a tokenizer. Otherwise one commit,
+    ``main``'s, is listed and downloaded; without the hub a copy with config.json and all weights will do. The log says
+    which commit it is.
+
+    Raises CheckpointError when there is no such directory, package, folder in it, short name, or repository on the hub,
+    for a short name that is misspelt, and for what cannot be a name.
     """
     try:
-        return _locate(model)
+        return _locate(model, None if model_dir is None else Path(model_dir).expanduser(), offline)
     except (OSError, RuntimeError, ValueError) as error:  # too long, a NUL, surrogates, a user without a home, ...
         shown = repr(model) if len(repr(model)) <= LONGEST_NAME else repr(model)[:LONGEST_NAME] + "..."
         raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_NAME]}") from None
 
 
-def _locate(model: str | os.PathLike[str]) -> Path:
+def kept_directory(name: str, model_dir: Path | None) -> Path | None:
+    """The directory of a model's name in the folder that models are kept in, if there is one."""
+    if model_dir is None or ".." in name.split("/") or not (model_dir / name).is_dir():
+        return None
+    return model_dir / name
+
+
+def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool) -> Path:
     if not isinstance(model, str | os.PathLike):
         raise CheckpointError(f"model must be a string or a path, not {type(model).__name__}")
     name = os.fspath(model)
@@ -67,7 +77,59 @@ def _locate(model: str | os.PathLike[str]) -> Path:
         return _in_package(name)
     if not isinstance(model, str) or name.startswith((".", "~")) or not HUB_NAME.fullmatch(name):
         raise CheckpointError(f'no checkpoint in "{name}": no such directory')
-    return _from_hub(name)
+    return _named(name, model_dir, offline)
+
+
+def _named(name: str, model_dir: Path | None, offline: bool) -> Path:
+    """The checkpoint of a short name or a hub repository: from this machine, or downloaded."""
+    if (directory := kept_directory(name, model_dir)) is not None:
+        return directory
+    repository = (None if "/" in name else repository_of(name, discover())) or name
+    copy = hub.cached_copy(repository, model_dir)
+    if copy is not None and hub.is_complete(copy):
+        logger.info('"%s": the copy of commit %s in %s', name, copy.name, copy.parent)
+        return copy
+    what = f'no checkpoint "{name}"' + ("" if repository == name else f" ({repository} on the hub)")
+    near = _near(name) if repository == name else ""
+    if near and copy is None:
+        raise CheckpointError(f"{what}: no such directory, and no model is called so.{near}")
+    offline = offline or hub.is_offline()
+    reason = "offline mode is enabled, so nothing is downloaded" if offline else ""
+    if not offline:
+        try:
+            return hub.download(repository, model_dir)
+        except hub.UnreachableError as error:
+            reason = f"the hub cannot be reached ({error})"
+        except CheckpointError as error:
+            raise CheckpointError(f"{what}: {error}{_similar(name)}") from None
+    if copy is not None and hub.has_weights(copy):
+        logger.info('"%s": %s; here is the copy of commit %s, without a tokenizer', name, reason, copy.name)
+        return copy
+    place = "the hub's cache" if model_dir is None else f'"{model_dir}"'
+    has = f"no copy in {place}" if copy is None else f"an incomplete copy in {place} ({copy})"
+    into = "" if model_dir is None else f" --model-dir {shlex.quote(str(model_dir))}"
+    unknown = "" if "/" in repository else " It is none of the short names that `transept models` shows."
+    raise CheckpointError(
+        f"{what}: no such directory, {has}, and {reason}.{unknown} Where the hub can be reached, `transept models "
+        f'download {shlex.quote(name)}{into}` gets it. What works without it: a directory, or "{PACKAGE}NAME/folder" '
+        "for weights in an installed Python package"
+    )
+
+
+def _near(name: str) -> str:
+    """`` Did you mean 'tiny.en'?`` for what is a short name but for a slip; else nothing."""
+    known = published_checkpoints(discover())
+    near = [] if "/" in name else difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _similar(name: str) -> str:
+    """What else a name may mean that the hub does not know, a short name with a family's before it above all."""
+    known = published_checkpoints(discover())
+    names = [*known, *(each.repository for meant in known.values() for each in meant)]
+    near = sorted((each for each in known if name.lower().endswith(f"-{each}")), key=len)
+    near = near or difflib.get_close_matches(name.lower(), names, n=1)
+    return f". Did you mean {near[-1]!r}?" if near else ""
 
 
 def _in_package(reference: str) -> Path:
@@ -122,88 +184,6 @@ def _folders(root: Path) -> Iterable[str]:
 def _listed(names: list[str]) -> str:
     more = f", and {len(names) - FOLDERS_LISTED} more" if len(names) > FOLDERS_LISTED else ""
     return ", ".join(names[:FOLDERS_LISTED]) + more or "none"
-
-
-def wanted_files(files: Iterable[str]) -> list[str]:
-    """The files of a hub repository that make a checkpoint: the small ones, and the first set of weights there is."""
-    files = list(files)
-    weights: list[str] = []
-    for pattern in WEIGHT_SETS:
-        if weights := [file for file in files if pattern.fullmatch(file)]:
-            break
-    # Without the index of shards that are not fetched, nothing speaks of missing files.
-    indexes = {re.sub(r"-\d+-of-\d+(\.\w+)", r"\1.index.json", file) for file in weights}
-    small = [file for file in files if SMALL_FILES.fullmatch(file)]
-    return sorted({*weights, *(file for file in small if not file.endswith(".index.json") or file in indexes)})
-
-
-def _from_hub(name: str) -> Path:
-    """A hub repository's checkpoint, from the cache or downloaded."""
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    cached = _cached(name)
-    if cached is not None and _is_complete(cached) and any(TOKENIZERS.fullmatch(file) for file in _files(cached)):
-        logger.info('"%s": the copy of commit %s in the cache of the hub', name, cached.name)
-        return cached
-    try:
-        return _download(name)
-    except HFValidationError as error:
-        raise CheckpointError(f'"{name}" is neither a directory nor a name on the hub: {_first_line(error)}') from None
-    except RepositoryNotFoundError as error:
-        raise CheckpointError(
-            f'no checkpoint "{name}": no such directory, and the hub has no such model, or not for you '
-            f"({_first_line(error)}). For a gated or private model log in with `hf auth login`"
-        ) from None
-    except Exception as error:  # whatever the hub's HTTP library raises when it cannot be reached
-        if cached is not None and _is_complete(cached):
-            logger.info('"%s": the hub cannot be reached; the cache holds commit %s', name, cached.name)
-            return cached
-        cause = error.__cause__ or error
-        copy = "no copy in the hub's cache" if cached is None else f"an incomplete copy in the hub's cache ({cached})"
-        raise CheckpointError(
-            f'no checkpoint "{name}": no such directory, {copy}, and the hub cannot be reached '
-            f"({type(cause).__name__}: {_first_line(cause)}). What works without it: a directory, or "
-            f'"{PACKAGE}NAME/folder" for weights in an installed Python package'
-        ) from None
-
-
-def _download(name: str) -> Path:
-    """What the hub's main branch holds of a checkpoint, all of it from one commit.
-
-    Weights come last: where they are all there, a download was not interrupted before the small files.
-    """
-    from huggingface_hub import HfApi, snapshot_download
-
-    commit = Path(snapshot_download(name, allow_patterns=["config.json"])).name  # notes in the cache what main is
-    siblings = HfApi().model_info(name, revision=commit).siblings or []
-    files = wanted_files(sibling.rfilename for sibling in siblings)
-    logger.info('"%s": downloading commit %s', name, commit)
-    for part in ([file for file in files if SMALL_FILES.fullmatch(file)], files):
-        folder = Path(snapshot_download(name, revision=commit, allow_patterns=part))
-    return folder
-
-
-def _cached(name: str) -> Path | None:
-    """The folder in the hub's cache of the commit that was main when it was last asked for, complete or not."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=["config.json"], local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
-        return None
-
-
-def _is_complete(folder: Path) -> bool:
-    """Whether a cached copy has config.json and every shard of a set of weights."""
-    files = _files(folder)
-    weights = [file for file in wanted_files(files) if any(pattern.fullmatch(file) for pattern in WEIGHT_SETS)]
-    counts = {int(count) for file in weights for count in re.findall(r"-of-(\d+)\.", file)}
-    return "config.json" in files and bool(weights) and counts <= {len(weights)}
-
-
-def _files(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir() if entry.is_file()]  # not links to what is gone
 
 
 def _first_line(error: BaseException) -> str:

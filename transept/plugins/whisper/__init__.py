@@ -7,6 +7,7 @@ from typing import Any
 from transept.authoring import ModelSpec, SpeechSpec, hookimpl
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.languages import LANGUAGE_NAMES
+from transept.plugins.whisper.published import PUBLISHED
 
 SAMPLE_RATE = 16_000  # Hz
 SECONDS_PER_POSITION = 0.02  # one encoder position is two log-mel frames of 10 ms
@@ -60,5 +61,6 @@ def register_models() -> list[ModelSpec]:
                 unspoken_tokens="transept.plugins.whisper.unspoken:unspoken_tokens",
                 alignment_heads=alignment_heads,
             ),
+            published=PUBLISHED,
         )
     ]

@@ -1,0 +1,112 @@
+"""``transept models``: the models that have short names, which of them are on this machine, and getting one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from transept.cli.printable import printable
+from transept.errors import TranseptError
+
+MEGABYTE = 1_000_000
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept models`` and ``transept models download``."""
+    about = "show the models that have short names and which are on this machine; download some"
+    parser = commands.add_parser(
+        "models",
+        help=about,
+        usage="transept models [option ...]\n       transept models download [option ...] NAME ...",
+        description="The models that every command knows by a short name, where they come from, and which are on this "
+        "machine. A model is downloaded when it is first used, or by `transept models download`.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.set_defaults(run=show, parser=parser)
+    _add_model_dir(parser, None)
+    subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", prog="transept models")
+    about = "download models, for instance before --offline; a model that is here already is left as it is"
+    subparser = subcommands.add_parser(
+        "download",
+        help=about,
+        description=about.capitalize() + ". Their folders go to standard output.",
+        epilog="Exit code: 0 all of them are there, 1 some are not, 2 bad usage.",
+    )
+    subparser.add_argument("names", nargs="+", metavar="NAME", help="a name that `transept models` shows, or org/name")
+    _add_model_dir(subparser, argparse.SUPPRESS)  # the other option's value stands where this one is not given
+    subparser.set_defaults(run=download, parser=subparser)
+
+
+def _add_model_dir(parser: argparse.ArgumentParser, default: str | None) -> None:
+    about = "folder that models are kept in (default: the hub's cache)"
+    parser.add_argument("--model-dir", metavar="DIR", default=default, help=about)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A row of the table. on_disk: ``"yes"``, ``"incomplete"`` or ``"no"``. megabytes: on disk, or those to come."""
+
+    name: str
+    repository: str
+    on_disk: str
+    megabytes: int
+    path: str | None
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """``transept models``."""
+    folder = None if arguments.model_dir is None else Path(arguments.model_dir).expanduser()
+    models = _models(folder)
+    if arguments.json:
+        print(printable(json.dumps([asdict(model) for model in models], indent=2)))
+        return 0
+    from transept.core.checkpoints import hub
+
+    rows = [("NAME", "ON DISK", "MB", "REPOSITORY")]
+    rows += [(model.name, model.on_disk, str(model.megabytes), model.repository) for model in models]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, on_disk, megabytes, repository in rows:
+        row = f"{name:{widths[0]}}  {on_disk:{widths[1]}}  {megabytes:>{widths[2]}}  {repository}"
+        print(printable(row))
+    print(printable(f"\nKept in {folder or hub.cache_folder()}"))
+    return 0
+
+
+def download(arguments: argparse.Namespace) -> int:
+    """``transept models download NAME...``."""
+    from transept.core.checkpoints.source import locate
+
+    num_failed = 0
+    for name in arguments.names:
+        try:
+            with contextlib.redirect_stdout(sys.stderr):  # what plugins print must not spoil the output
+                path = locate(name, model_dir=arguments.model_dir)
+            print(printable(path), flush=True)
+        except TranseptError as error:
+            num_failed += 1
+            print(printable(f"transept: {error}"), file=sys.stderr, flush=True)
+    return 1 if num_failed else 0
+
+
+def _models(folder: Path | None) -> list[_Model]:
+    """All that have short names. folder: that models are kept in; None: the hub's cache."""
+    from transept.core.checkpoints import hub
+    from transept.core.checkpoints.source import kept_directory
+    from transept.registry.plugins import discover
+    from transept.registry.published import published_checkpoints
+
+    with contextlib.redirect_stdout(sys.stderr):
+        known = published_checkpoints(discover())
+    found = []
+    for name, meant in known.items():
+        for each in meant:
+            copy = kept_directory(name, folder) or hub.cached_copy(each.repository, folder)
+            complete = copy is not None and hub.is_complete(copy)
+            state = "no" if copy is None else "yes" if complete else "incomplete"
+            megabytes = each.megabytes if copy is None or not complete else round(hub.num_bytes(copy) / MEGABYTE)
+            found.append(_Model(name, each.repository, state, megabytes, None if copy is None else str(copy)))
+    return found
