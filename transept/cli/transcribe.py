@@ -1,9 +1,13 @@
-"""``transept transcribe FILE...``: speech to text, or to English text, on standard output or in files."""
+"""``transept transcribe FILE...``: speech to text, or to English text, on standard output or in files.
+
+`recordings` finds what is to be transcribed, `result_files` names and writes what comes of it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import sys
 import time
@@ -12,16 +16,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
+from transept.cli.manifest import Manifest
 from transept.cli.printable import printable, printable_name
-from transept.cli.transcribe_options import add_options, check, formats, subtitle_layout, transcription_options
-from transept.errors import TranseptError
+from transept.cli.recordings import STDIN, Recording, find_recordings
+from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
+from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar
+from transept.cli.tally import Tally, TranscriptionTask
+from transept.cli.transcribe_options import (
+    add_options,
+    check,
+    formats,
+    sample_rate,
+    subtitle_layout,
+    transcription_options,
+)
+from transept.errors import ParameterError, TranseptError
 
 if TYPE_CHECKING:
-    from transept.speech.segments import Segment
     from transept.speech.transcript import Transcript
 
 DEFAULT_MODEL = "openai/whisper-base"
-STDIN = "-"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,13 +46,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=about,
         usage="transept transcribe [option ...] FILE ...",
         description="Transcribe audio and video files of any length, or translate their speech to English. The text "
-        "goes to standard output, or with -f or -o to files; everything else goes to standard error.",
+        "goes to standard output, or with -f, -o or --beside to files; everything else goes to standard error.",
         epilog="Options may be written with underscores, too; what is a flag above then takes True or False, as in "
         "openai-whisper: --word_timestamps True. Exit code: 0 all files transcribed, 1 some were not (the others still "
         "are), 2 bad usage.",
         allow_abbrev=False,
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="audio or video file; - is standard input")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="audio or video file, folder of them, or pattern such as 'talks/**/*.mp3'; - is standard input",
+    )
     parser.add_argument(
         "--model",
         default=DEFAULT_MODEL,
@@ -48,13 +67,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 hours)"
     )
+    inputs = parser.add_argument_group("input")
+    inputs.add_argument("--recursive", action="store_true", help="look into the folders of a folder, too")
+    inputs.add_argument(
+        "--pcm",
+        type=sample_rate,
+        metavar="HZ",
+        help="standard input is no file but raw samples at this rate: 16 bits, signed, little-endian, mono",
+    )
+    inputs.add_argument("--allow-urls", action="store_true", help="take URLs (http, https, ...), too, by way of FFmpeg")
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f",
         "--output-format",
         type=formats,
         metavar="F,F,...",
-        help="write files: txt, srt, vtt, tsv, json, or all (default with -o: all)",
+        help="write files: txt, srt, vtt, tsv, json, or all (default with -o and --beside: all)",
     )
     output.add_argument(
         "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
@@ -64,142 +92,176 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
     form.add_argument("--verbose", action="store_true", help="print segments with their times as they are found")
+    _add_many_files(parser)
     add_options(parser)
     parser.set_defaults(run=transcribe, parser=parser)
 
 
+def _add_many_files(parser: argparse.ArgumentParser) -> None:
+    many = parser.add_argument_group(
+        "many files",
+        "The files of a folder are written to a tree like it. An interrupted command goes on with the same "
+        "arguments and --skip-existing: no file is ever there but whole.",
+    )
+    many.add_argument("--beside", action="store_true", help="write files beside their recordings, not to one folder")
+    many.add_argument(
+        "--output-name",
+        metavar="TEXT",
+        help=f"name of the files, without suffix, made of {', '.join(f'{{{name}}}' for name in FIELDS)} "
+        "(default: {folder}/{stem})",
+    )
+    many.add_argument("--skip-existing", action="store_true", help="leave out recordings whose files are all there")
+    many.add_argument(
+        "--manifest", metavar="FILE", help="add a line of JSON for each recording: file, status, error, seconds, ..."
+    )
+
+
 def transcribe(arguments: argparse.Namespace) -> int:
     """``transept transcribe``."""
-    if arguments.output_dir is not None and arguments.output_format is None:
+    if (arguments.output_dir is not None or arguments.beside) and arguments.output_format is None:
         arguments.output_format = formats("all")
     check(arguments.parser, arguments)
+    _check_files(arguments)
     options = transcription_options(arguments)
-    outputs = _output_files(arguments)
+    with contextlib.ExitStack() as closing:
+        try:
+            found, missing = find_recordings(
+                arguments.files, recursive=arguments.recursive, allow_urls=arguments.allow_urls
+            )
+            tasks = _tasks(arguments, found)
+            manifest = None if arguments.manifest is None else closing.enter_context(Manifest(arguments.manifest))
+        except ParameterError as error:  # with names of files, which are no options
+            arguments.parser.error(str(error))
+        tally = Tally(manifest)
+        for each in missing:
+            tally.fail(each.file, each.reason)
+        if arguments.skip_existing:
+            tasks, existing = _split(tasks)
+            for task in existing:
+                tally.skip(task)
+        several = len(arguments.files) > 1 or any(each.tree is not None for each in found)
+        total = len(found) + len(missing)
+        try:
+            if tasks:
+                _run(arguments, tasks, options, tally, several)
+        except KeyboardInterrupt:
+            if several:
+                again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
+                print(f"interrupted: {tally.summary(total)}{again}", file=sys.stderr, flush=True)
+            raise
+        if several:
+            print(tally.summary(total), file=sys.stderr)
+    return 1 if tally.failed else 0
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Leave with a usage error for options of files that make no sense together."""
+    error = arguments.parser.error
+    if arguments.beside and arguments.output_dir is not None:
+        error("--beside and -o name two places for the same files")
+    for name in ("skip_existing", "output_name"):
+        if getattr(arguments, name) not in (None, False) and arguments.output_format is None:
+            error(f"--{name.replace('_', '-')} is about files; write some with -f, -o or --beside")
+    if arguments.pcm is not None and STDIN not in arguments.files:
+        error("--pcm says what comes by standard input; name it, as -")
+
+
+def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[TranscriptionTask]:
+    """What is to be done; the folder that files go to is made."""
+    if arguments.output_format is None:
+        return [TranscriptionTask(recording, []) for recording in found]
+    folder = None if arguments.beside else Path(arguments.output_dir or ".")
+    paths = result_files(
+        found, arguments.output_format, folder=folder, template=arguments.output_name, model=arguments.model
+    )
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParameterError(f"cannot make the folder {folder}: {error.strerror}") from None
+    return [TranscriptionTask(recording, each) for recording, each in zip(found, paths, strict=True)]
+
+
+def _split(tasks: Sequence[TranscriptionTask]) -> tuple[list[TranscriptionTask], list[TranscriptionTask]]:
+    """Tasks to do, and those whose files are all there."""
+    done = [task.is_done() for task in tasks]
+    return [t for t, is_done in zip(tasks, done, strict=True) if not is_done], list(itertools.compress(tasks, done))
+
+
+def _run(
+    arguments: argparse.Namespace,
+    tasks: Sequence[TranscriptionTask],
+    options: dict[str, Any],
+    tally: Tally,
+    several: bool,
+) -> None:
+    """Transcribe, write each recording's files as soon as it is done, and print in the order of the recordings."""
+    for folder in {path.parent for task in tasks for path in task.paths}:
+        remove_unfinished(folder)
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
         transcriber = Transcriber(arguments.model, **engine_options(arguments))
     begin = time.perf_counter()
-    seconds_of_audio, num_failed = 0.0, 0
-    printer = _SegmentPrinter(arguments.files) if arguments.verbose else None
+    files = [task.recording.file for task in tasks]
+    prints = arguments.json or arguments.output_format is None
+    printer = SegmentPrinter(files, several) if arguments.verbose else None
     results = transcriber.transcribe_as_completed(
-        _audios(arguments.files), progress=None, on_segment=printer, **options
+        _audios(tasks, arguments.pcm), progress=None, on_segment=printer, **options
     )
-    done: dict[int, Transcript | TranseptError] = {}  # whose turn on standard output has not come
+    done: dict[int, Transcript | TranseptError | None] = {}  # whose turn on standard output has not come
     turn = 0
     with contextlib.closing(results):
         for index, result in results:
-            file = arguments.files[index]
-            done[index] = result
-            with _beside_progress_bar():
-                error = result if isinstance(result, TranseptError) else _write(arguments, file, outputs[index], result)
-                if error is not None:
-                    num_failed += 1
-                    reason = str(error).replace(file, printable_name(file))
-                    print(printable(f"transept: {printable_name(file)}: {reason}"), file=sys.stderr, flush=True)
+            task = tasks[index]
+            done[index] = result if prints else None
+            with beside_progress_bar():
+                _keep(arguments, task, result, tally)
                 while turn in done:
-                    _print(arguments, arguments.files[turn], done.pop(turn))
+                    _print(arguments, files[turn], done.pop(turn), several)
                     if printer is not None:
                         printer.next_file()
                     turn += 1
-            if not isinstance(result, TranseptError):
-                seconds_of_audio += result.duration
     end = time.perf_counter()
     work, total = end - begin, end - arguments.begin
-    speed = f", {seconds_of_audio / work:.1f} times real time" if seconds_of_audio else ""
-    print(f"{seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all", file=sys.stderr)
-    return 1 if num_failed else 0
+    speed = f", {tally.seconds_of_audio / work:.1f} times real time" if tally.seconds_of_audio else ""
+    print(f"{tally.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all", file=sys.stderr)
 
 
-def _audios(files: Sequence[str]) -> Iterator[Any]:
+def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
     """What `load_audio` takes: it reads standard input itself, and no further than its limit."""
-    for file in files:
-        if file != STDIN:
-            yield file
-            continue
-        # Unbuffered: Python, when it is interrupted, ends only once no thread reads the buffered one.
-        standard_input: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
-        standard_input.name = "<stdin>"
-        yield standard_input
+    for task in tasks:
+        task.begin = time.perf_counter()
+        yield task.recording.audio(pcm_rate)
 
 
-def _output_files(arguments: argparse.Namespace) -> list[list[Path]]:
-    """The files to write for each input, their folder made. A usage error where two inputs would share one."""
-    if arguments.output_format is None:
-        return [[] for _ in arguments.files]
-    folder = Path(arguments.output_dir or ".")
-    stems = ["stdin" if file == STDIN else Path(file).stem for file in arguments.files]
-    for index, stem in enumerate(stems):
-        if stem in stems[:index]:
-            arguments.parser.error(
-                f"{arguments.files[stems.index(stem)]} and {arguments.files[index]} would both be written to "
-                f"{folder / stem}.{arguments.output_format[0]}; transcribe them one by one, with -o for each"
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        arguments.parser.error(f"cannot make the folder {folder}: {error.strerror}")
-    return [[folder / f"{stem}.{name}" for name in arguments.output_format] for stem in stems]
-
-
-def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError) -> None:
-    """Print a transcript as the arguments ask."""
+def _keep(
+    arguments: argparse.Namespace, task: TranscriptionTask, result: Transcript | TranseptError, tally: Tally
+) -> None:
+    """Write what came of a recording to its files, and count it."""
+    file, layout = task.recording.file, subtitle_layout(arguments)
+    seconds = time.perf_counter() - task.begin
     if isinstance(result, TranseptError):
+        tally.fail(file, str(result), seconds)
+        return
+    tally.seconds_of_audio += result.duration
+    for path in task.paths:
+        try:
+            write_whole(path, lambda place: result.write(place, **layout))
+        except OSError as error:
+            tally.fail(file, f"cannot write {path}: {error.strerror}", seconds)
+            return
+    tally.done(task, seconds, result.duration)
+    if task.paths:
+        written = ", ".join(map(printable_name, task.paths))
+        print(f"{printable_name(file)}: wrote {written}", file=sys.stderr, flush=True)
+
+
+def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError | None, several: bool) -> None:
+    """Print a transcript as the arguments ask."""
+    if result is None or isinstance(result, TranseptError):
         return
     if arguments.json:
         print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and not arguments.verbose:
-        several = len(arguments.files) > 1
         print(printable(f"{printable_name(file)}: {result.text}" if several else result.text), flush=True)
-
-
-def _write(arguments: argparse.Namespace, file: str, paths: Sequence[Path], transcript: Transcript) -> str | None:
-    """Write a transcript's files. Returns what went wrong."""
-    for path in paths:
-        try:
-            transcript.write(path, **subtitle_layout(arguments))
-        except OSError as error:
-            return f"cannot write {path}: {error.strerror}"
-    if paths:
-        print(f"{printable_name(file)}: wrote {', '.join(map(printable_name, paths))}", file=sys.stderr, flush=True)
-    return None
-
-
-class _SegmentPrinter:
-    """Prints segments as they are found, those of one file after those of the file before it."""
-
-    def __init__(self, files: Sequence[str]) -> None:
-        self.files = files
-        self.turn = 0  # index of the file that is printed
-        self.held: dict[int, list[Segment]] = {}  # of files whose turn has not come
-        self.has_begun = False
-
-    def __call__(self, index: int, segment: Segment) -> None:
-        if index != self.turn:
-            self.held.setdefault(index, []).append(segment)
-            return
-        with _beside_progress_bar():
-            self._print(segment)
-
-    def next_file(self) -> None:
-        """The file whose turn it is, is done."""
-        self.turn += 1
-        self.has_begun = False
-        for segment in self.held.pop(self.turn, []):
-            self._print(segment)
-
-    def _print(self, segment: Segment) -> None:
-        from transept.speech.output.writers import clock
-
-        if not self.has_begun and len(self.files) > 1:
-            print(f"{printable_name(self.files[self.turn])}:")
-        self.has_begun = True
-        start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)
-
-
-def _beside_progress_bar() -> contextlib.AbstractContextManager[None]:
-    """Takes the bar off the terminal while something else is printed."""
-    from tqdm import tqdm
-
-    return tqdm.external_write_mode()

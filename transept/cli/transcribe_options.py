@@ -18,6 +18,7 @@ from transept.errors import ParameterError, suggest
 TASKS = ("transcribe", "translate")
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 SUBTITLES = ("srt", "vtt")
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; as `load_audio` takes them
 LAYOUT = ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line")
 LAST_TEMPERATURE = 1.0  # of the fallback
 LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
@@ -49,6 +50,13 @@ def formats(text: str) -> tuple[str, ...]:
         if name not in FORMATS:
             raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
     return names
+
+
+def sample_rate(text: str) -> int:
+    """Of raw samples, in Hz."""
+    if not (text.isascii() and text.isdigit() and LOWEST_RATE <= int(text) <= HIGHEST_RATE):
+        raise argparse.ArgumentTypeError(f"must be a rate of {LOWEST_RATE} to {HIGHEST_RATE} Hz, not {text!r}")
+    return int(text)
 
 
 def task(text: str) -> str:

@@ -2,8 +2,8 @@
 
 Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, ...),
 FFmpeg through PyAV the rest (mp3, m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts
-audio, and nothing here opens a URL. How much is taken in is bounded (`audio_limits`). PyAV loads with the first file
-that is not libsndfile's.
+audio, and nothing here opens a URL but an AudioUrl's. How much is taken in is bounded (`audio_limits`). PyAV loads with
+the first file that is not libsndfile's.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import soxr
 
 from transept.errors import MediaError
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES, AudioLimits
+from transept.multimodal.audio_url import AudioUrl
 
 Waveform = npt.NDArray[np.float32]  # mono [num_samples]
 
@@ -55,7 +56,7 @@ def load_audio(
 ) -> Waveform:
     """Decode, mix to mono and resample.
 
-    data: a path; the bytes of a file; a file or pipe opened to read bytes, from where it stands; or
+    data: a path; an AudioUrl; the bytes of a file; a file or pipe opened to read bytes, from where it stands; or
         ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in [-1, 1] or PCM as int16, int32 or
         uint8, mono [num_samples] or with channels on either side: the shorter axis is the channels ([2, 2] counts as
         [channels, samples]).
@@ -75,6 +76,8 @@ def load_audio(
         return _checked(_from_array(data, sample_rate, limits), "the waveform")
     if isinstance(data, bytes | bytearray | memoryview):
         return _from_bytes(data, sample_rate, limits)
+    if isinstance(data, AudioUrl):
+        return _from_url(data, sample_rate, limits)
     if hasattr(data, "read"):
         own = getattr(data, "name", None)
         name = f'audio from "{own}"' if isinstance(own, str) else f"audio from an open {type(data).__name__}"
@@ -106,6 +109,19 @@ def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: 
     name = f"audio data of {num_bytes} bytes"
     limits.check_size(num_bytes, name)
     return _checked(_decode(file, name, sample_rate, limits), name)
+
+
+def _from_url(data: AudioUrl, sample_rate: int, limits: AudioLimits) -> Waveform:
+    """What FFmpeg fetches -> mono at the wanted rate. Raises MediaError for one that breaks off, too."""
+    import av
+
+    name = f'audio from "{data.url}"'
+    try:
+        with av.open(data.url, metadata_errors="replace", **data.opening()) as container:
+            return _checked(_samples(container, name, sample_rate, limits, "a URL is left to FFmpeg"), name)
+    except av.FFmpegError as error:
+        reason = "nothing came in time" if isinstance(error, av.error.ExitError) else error.strerror
+        raise MediaError(f"{name} cannot be read: {reason}") from None
 
 
 def _from_array(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
@@ -208,21 +224,26 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: Aud
         # Playlists (ffconcat, m3u8) name further files and URLs; without a protocol FFmpeg opens none of them.
         options = {"protocol_whitelist": "none"}
         with av.open(file, metadata_errors="replace", options=options) as container:
-            stream = container.streams.best("audio")
-            if stream is None or stream.codec_context is None:
-                kinds = ", ".join(stream.type for stream in container.streams) or "none"
-                raise MediaError(f"{name} has no audio stream that FFmpeg decodes (its streams: {kinds}). {READABLE}")
-            decoded = _decoded_frames(container, stream, name)
-            first = next(decoded, None)
-            if first is None:
-                raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
-            frames = itertools.chain([first], decoded)
-            rate = first.sample_rate
-            return _resample(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits)
+            return _samples(container, name, sample_rate, limits, reason)
     except av.FFmpegError as error:
         raise MediaError(
             f"{name} cannot be decoded, by libsndfile ({reason}) or by FFmpeg ({error.strerror}). {READABLE}"
         ) from None
+
+
+def _samples(container: Any, name: str, sample_rate: int, limits: AudioLimits, reason: str) -> Waveform:
+    """The best audio stream of an open container. reason: why it is FFmpeg that reads it."""
+    stream = container.streams.best("audio")
+    if stream is None or stream.codec_context is None:
+        kinds = ", ".join(stream.type for stream in container.streams) or "none"
+        raise MediaError(f"{name} has no audio stream that FFmpeg decodes (its streams: {kinds}). {READABLE}")
+    decoded = _decoded_frames(container, stream, name)
+    first = next(decoded, None)
+    if first is None:
+        raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
+    frames = itertools.chain([first], decoded)
+    rate = first.sample_rate
+    return _resample(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits)
 
 
 def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
@@ -234,7 +255,9 @@ def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
         try:
             packet = next(packets, None)  # None also after an error: then the generator is over
             frames = packet.decode() if packet is not None else None
-        except av.FFmpegError:
+        except av.FFmpegError as error:
+            if container.file is None and not isinstance(error, av.InvalidDataError):
+                raise  # the network failed, and what follows is missing
             damaged += 1
             continue
         if frames is None:

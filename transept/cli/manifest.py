@@ -1,0 +1,98 @@
+"""Manifest: a file with a line for each recording, added as soon as it is known what became of it.
+
+A line is a JSON object::
+
+    {"file": "talks/a.mp3", "status": "done", "error": null, "seconds": 4.2, "audio_seconds": 61.5, "outputs": [...]}
+
+status: ``"done"``; ``"failed"``, then error says why; ``"skipped"``: its outputs were there. seconds: from when it was
+opened until it was done. Lines are added, also by several processes; the last line of a recording counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from transept.errors import ParameterError, TranseptError
+
+Status = Literal["done", "failed", "skipped"]
+
+
+class ManifestError(TranseptError):
+    """The manifest cannot be written."""
+
+
+class Manifest:
+    """A manifest that is open for lines to come. A line that a killed process has left half is taken off.
+
+    finished: the recordings that it says are done, or were skipped.
+    Raises ParameterError for a file that cannot be opened, and for one that is no manifest.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise ParameterError(f'the manifest "{path}" cannot be written: {error.strerror}') from None
+        try:
+            self.finished = self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _read(self) -> set[str]:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):  # a pipe, a device
+            return set()
+        content = Path(self._path).read_bytes()
+        lines = content.split(b"\n")
+        finished: set[str] = set()
+        for number, line in enumerate(lines[:-1], 1):
+            try:
+                entry = json.loads(line)
+                file, status = entry["file"], entry["status"]
+            except (ValueError, TypeError, KeyError):
+                raise ParameterError(f'line {number} of "{self._path}" is none of a manifest; name another') from None
+            (finished.discard if status == "failed" else finished.add)(file)
+        if lines[-1]:
+            if not lines[-1].startswith(b'{"file": '[: len(lines[-1])]):
+                raise ParameterError(f'the end of "{self._path}" is none of a manifest; name another')
+            os.ftruncate(self._file, len(content) - len(lines[-1]))
+        return finished
+
+    def add(
+        self,
+        file: str,
+        status: Status,
+        *,
+        error: str | None = None,
+        seconds: float | None = None,
+        audio_seconds: float | None = None,
+        outputs: Sequence[Path] = (),
+    ) -> None:
+        """Add a line, whole. seconds, audio_seconds: of work, of audio. Raises ManifestError where that fails."""
+        entry = {
+            "file": file,
+            "status": status,
+            "error": error,
+            "seconds": None if seconds is None else round(seconds, 3),
+            "audio_seconds": None if audio_seconds is None else round(audio_seconds, 3),
+            "outputs": [str(path) for path in outputs],
+        }
+        line = json.dumps(entry).encode() + b"\n"
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(None, "no space left")
+        except OSError as failure:
+            raise ManifestError(f'cannot write the manifest "{self._path}": {failure.strerror}') from None
+
+    def __enter__(self) -> Manifest:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)

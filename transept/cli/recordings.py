@@ -1,0 +1,184 @@
+"""What ``transept transcribe`` is to transcribe: from the arguments, which may be folders and patterns, to recordings.
+
+Nothing is opened here, and nothing read but the names in folders.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import struct
+import sys
+import urllib.parse
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transept.errors import ParameterError
+
+STDIN = "-"
+# Suffixes of the files that are taken from folders. Not .ts, which is rather TypeScript; patterns take any.
+AUDIO = "aac ac3 aif aifc aiff amr ape au caf dts flac m4a m4b mka mp2 mp3 mpga oga ogg opus ra spx w64 wav weba wma wv"
+VIDEO = "3g2 3gp asf avi flv m2ts m4v mkv mov mp4 mpeg mpg mts mxf ogv vob webm wmv"
+MEDIA = {f".{suffix}" for suffix in (*AUDIO.split(), *VIDEO.split())}
+PCM_BITS = 16
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One recording to transcribe.
+
+    file: as the user named or would name it. tree: the folder or the fixed part of the pattern that it was found by;
+    None where it was named itself. is_url: whether FFmpeg is to fetch it.
+    """
+
+    file: str
+    tree: str | None = None
+    is_url: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its own name, ``talk.mp3``, without folders."""
+        if self.file == STDIN:
+            return "stdin"
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.file).path) if self.is_url else self.file
+        return Path(path).name or "recording"
+
+    @property
+    def directory(self) -> Path | None:
+        """The folder that it lies in; None for standard input and a URL."""
+        return None if self.is_url or self.file == STDIN else Path(self.file).parent
+
+    @property
+    def folder(self) -> str:
+        """The folder that it lies in, as seen from its tree; empty at the tree's root, and for what has no tree."""
+        if self.tree is None or self.directory is None:
+            return ""
+        relative = os.path.relpath(self.directory, self.tree)
+        return "" if relative == "." else relative
+
+    def audio(self, pcm_rate: int | None) -> Any:
+        """What `load_audio` takes. pcm_rate: of the samples that standard input gives; None: it gives a file."""
+        if self.is_url:
+            from transept.multimodal.audio_url import AudioUrl
+
+            return AudioUrl(self.file)
+        if self.file != STDIN:
+            return self.file
+        # Unbuffered: Python, when it is interrupted, ends only once no thread reads the buffered one.
+        standard_input: Any = open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)  # noqa: SIM115
+        standard_input.name = "<stdin>"
+        return standard_input if pcm_rate is None else _PcmAsWav(standard_input, pcm_rate)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An argument, or a folder in one, that gives no recordings, and why."""
+
+    file: str
+    reason: str
+
+
+def find_recordings(
+    arguments: Sequence[str], *, recursive: bool, allow_urls: bool
+) -> tuple[list[Recording], list[Missing]]:
+    """The recordings that arguments name, each once however many trees hold it, in order; and what gave none.
+
+    A name that exists is a file or a folder whatever it looks like; a folder gives the files with a suffix of MEDIA in
+    it, and with recursive those below it, too, but for hidden ones. Other names may be patterns, in which ``**``
+    stands for any folders.
+    Raises ParameterError for a URL unless they are allowed.
+    """
+    found: list[Recording] = []
+    missing: list[Missing] = []
+    from_tree: dict[str, bool] = {}  # absolute path: whether a tree gave it
+    for argument in arguments:
+        for each in _of_argument(argument, recursive, allow_urls):
+            if isinstance(each, Missing):
+                missing.append(each)
+                continue
+            key = each.file if each.directory is None else os.path.abspath(each.file)
+            in_tree = each.tree is not None
+            if key in from_tree and (in_tree or from_tree[key]):
+                continue
+            from_tree[key] = in_tree
+            found.append(each)
+    return found, missing
+
+
+def _of_argument(argument: str, recursive: bool, allow_urls: bool) -> Iterator[Recording | Missing]:
+    from transept.multimodal.audio_url import SCHEMES, is_url
+
+    if argument == STDIN or os.path.isfile(argument):
+        yield Recording(argument)
+    elif os.path.isdir(argument):
+        yield from _of_folder(argument, recursive)
+    elif is_url(argument):
+        if not allow_urls:
+            raise ParameterError(f"{argument} is a URL; add --allow-urls to have it fetched")
+        if argument.partition("://")[0].lower() not in SCHEMES:
+            raise ParameterError(f"{argument} cannot be fetched: a URL begins with one of {', '.join(SCHEMES)} and ://")
+        yield Recording(argument, is_url=True)
+    elif glob.has_magic(argument) and not os.path.lexists(argument):
+        yield from _of_pattern(argument, recursive)
+    else:
+        yield Recording(argument)  # a pipe, a device, or nothing: opening it tells
+
+
+def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:
+    """tree: what its recordings are seen from; None: the folder itself."""
+    unreadable: list[Missing] = []
+
+    def note(error: OSError) -> None:
+        unreadable.append(Missing(str(error.filename), f"cannot read this folder: {error.strerror}"))
+
+    num_found = 0
+    for directory, folders, files in os.walk(root, onerror=note):
+        folders[:] = sorted(folder for folder in folders if not folder.startswith(".")) if recursive else []
+        for file in sorted(files):
+            if not file.startswith(".") and os.path.splitext(file)[1].lower() in MEDIA:
+                num_found += 1
+                yield Recording(os.path.join(directory, file), root if tree is None else tree)
+    yield from unreadable
+    if not num_found and not unreadable:
+        below = "" if recursive else "; --recursive looks into its folders, too"
+        yield Missing(root, f"no audio or video file is in this folder{below}")
+
+
+def _of_pattern(pattern: str, recursive: bool) -> Iterator[Recording | Missing]:
+    parts = Path(pattern).parts
+    fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+    tree = str(Path(*parts[:fixed]))
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
+    for match in matches:
+        if os.path.isdir(match):
+            if "**" not in parts:  # which matches what is in its folders, too
+                yield from _of_folder(match, recursive, tree)
+        else:
+            yield Recording(match, tree)
+
+
+def roots(recordings: Iterable[Recording]) -> list[str]:
+    """The trees that recordings were found in, each once."""
+    return list(dict.fromkeys(each.tree for each in recordings if each.tree is not None))
+
+
+class _PcmAsWav:
+    """Raw samples (s16le, mono) as the WAV file that they are the data of: so limits and errors are those of files."""
+
+    def __init__(self, samples: Any, rate: int) -> None:
+        self.name = samples.name
+        self._samples = samples
+        endless = 0xFFFFFFFF  # how WAV files say that their length was not known
+        fmt = struct.pack("<HHIIHH", 1, 1, rate, rate * PCM_BITS // 8, PCM_BITS // 8, PCM_BITS)
+        self._header = struct.pack("<4sI4s4sI", b"RIFF", endless, b"WAVE", b"fmt ", len(fmt)) + fmt
+        self._header += struct.pack("<4sI", b"data", endless)
+
+    def read(self, size: int) -> bytes:
+        """As a file's: the header first."""
+        header, self._header = self._header, b""
+        piece: bytes = header or self._samples.read(size)
+        return piece

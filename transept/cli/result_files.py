@@ -1,0 +1,146 @@
+"""The files that ``transept transcribe`` writes: their names, no two alike, and how each appears whole, or not at all.
+
+Called by that command with what `recordings` found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from transept.cli.printable import printable_name
+from transept.cli.recordings import Recording, roots
+from transept.cli.transcribe_options import FORMATS
+from transept.errors import ParameterError, suggest
+
+BY_STEM, BY_NAME = "{folder}/{stem}", "{folder}/{name}"
+FIELDS = ("folder", "parent", "stem", "name", "ext", "model")  # of --output-name
+LONGEST_STEM = 40  # characters of it in the name of what is unfinished, which so stays within a file system's limit
+UNFINISHED = re.compile(rf"\..+\.(\d+)\.part\.(?:{'|'.join(FORMATS)})", re.DOTALL)  # with the process that writes it
+
+
+def result_files(
+    recordings: Sequence[Recording],
+    formats: Sequence[str],
+    *,
+    folder: Path | None,
+    template: str | None,
+    model: str,
+) -> list[list[Path]]:
+    """The files to write for each recording, one a format.
+
+    folder: that they lie in, in the tree that their recordings have; None: beside each recording. template: of their
+    names without the suffix, with FIELDS; None: the recording's without its suffix, and with it where two in one folder
+    differ in that alone. model: what the user called it.
+    Raises ParameterError where two recordings would be written to one file, for a template that says nothing or leads
+    out of the folder, and for a recording that nothing can be beside.
+    """
+    if template is not None:
+        _check(template)
+    several_trees = len(roots(recordings)) > 1
+    pattern = BY_STEM if template is None else template
+    stems = [_stem(each, pattern, folder, several_trees, model) for each in recordings]
+    if template is None:
+        alike = defaultdict(list)
+        for recording, stem in zip(recordings, stems, strict=True):
+            alike[stem].append(recording)
+        for index, (recording, stem) in enumerate(zip(recordings, stems, strict=True)):
+            others = alike[stem]
+            one_folder = len({each.directory for each in others}) == 1
+            if len(others) > 1 and one_folder and len({each.name for each in others}) == len(others):
+                stems[index] = _stem(recording, BY_NAME, folder, several_trees, model)
+    seen: dict[Path, Recording] = {}
+    for recording, stem in zip(recordings, stems, strict=True):
+        if stem in seen:
+            raise ParameterError(
+                f"{printable_name(seen[stem].file)} and {printable_name(recording.file)} would both be written to "
+                f"{stem}.{formats[0]}; transcribe them one by one, with -o for each, or tell them apart with "
+                "--output-name, such as '{parent}/{name}'"
+            )
+        seen[stem] = recording
+    return [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
+
+
+def _check(template: str) -> None:
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ParameterError(f"--output-name {template!r}: {error}") from None
+    if template.startswith("/"):
+        raise ParameterError(f"--output-name {template!r} must be a name within the folder that -o names")
+    names = [name for _, name, _, _ in parsed if name is not None]
+    for name in names:
+        if name not in FIELDS:
+            raise ParameterError(f"--output-name has no field {{{name}}}.{suggest(name, FIELDS)}")
+    if any(spec or conversion for _, _, spec, conversion in parsed):
+        raise ParameterError("--output-name takes fields as they are, such as {stem}, without : and !")
+
+
+def _stem(recording: Recording, template: str, folder: Path | None, several_trees: bool, model: str) -> Path:
+    """The path of a recording's files without their suffix."""
+    base = recording.directory if folder is None else folder
+    if base is None:
+        raise ParameterError(f"nothing lies beside {recording.file}; leave out --beside and give -o")
+    within = Path() if folder is None else Path(recording.folder)
+    if several_trees and folder is not None and recording.tree is not None:
+        within = Path(Path(os.path.abspath(recording.tree)).name) / within
+    name = Path(recording.name)
+    parent = "" if recording.directory is None else Path(os.path.abspath(recording.directory)).name
+    fields = (
+        str(within) if within.parts else "",
+        parent,
+        name.stem,
+        name.name,
+        name.suffix.removeprefix("."),
+        Path(model).name,
+    )
+    relative = template.format(**dict(zip(FIELDS, fields, strict=True)))
+    parts = [part for part in relative.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or relative.endswith("/") or "\0" in relative:
+        raise ParameterError(f"--output-name {template!r} makes {relative!r} of {recording.file}, which names no file")
+    return Path(os.path.normpath(base.joinpath(*parts)))
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Make a file that appears, or takes the place of another, only once all of it is on the disk.
+
+    write: puts it under the name that it is given, in the same folder. Raises OSError as that does; nothing is left.
+    """
+    if path.exists() and not path.is_file():  # a pipe, a device
+        write(path)
+        return
+    path = Path(os.path.realpath(path))  # a link stays one
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.stem[:LONGEST_STEM]}.{os.getpid()}.part{path.suffix}")
+    try:
+        write(unfinished)
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write in a folder; what still runs keeps its own."""
+    if os.name != "posix" or not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        match = UNFINISHED.fullmatch(entry.name)
+        if match is not None and not _runs(int(match[1])):
+            entry.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
