@@ -12,8 +12,9 @@ TIMESTAMPS = [f"<|{0.02 * number:.2f}|>" for number in range(1501)]
 
 def save_huggingface_whisper(source: Path, directory: Path) -> Path:
     """The weights and the tokenizer of a CTranslate2 folder as such a folder."""
-    reference_model(source).save_pretrained(directory)
-    edit(directory / "config.json", **AS_OPENAI_SAVES)
+    model = reference_model(source)
+    model.save_pretrained(directory)
+    edit(directory / "config.json", **{**AS_OPENAI_SAVES, "num_hidden_layers": model.config.encoder_layers})
     WhisperFeatureExtractor().save_pretrained(directory)
     tokenizer = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     for name, content in tokenizer_files(tokenizer).items():
