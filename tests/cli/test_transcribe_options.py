@@ -53,6 +53,7 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
         ("--logprob_threshold None --no-speech-threshold 0.5", {"logprob_threshold": None, "no_speech_threshold": 0.5}),
         ("--suppress_tokens -1", {"suppress_tokens": (-1,)}),
         ("--suppress-tokens=-1,50", {"suppress_tokens": (-1, 50)}),
+        ("--suppress_tokens None", {"suppress_tokens": ()}),
         ("--clip_timestamps 0,4.5", {"clip_timestamps": "0,4.5"}),
         (
             "--vad --vad_threshold 0.3 --vad-speech-pad-ms 100",

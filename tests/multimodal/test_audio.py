@@ -202,6 +202,14 @@ def test_forms_of_a_waveform(convert, rate):
     np.testing.assert_array_equal(load_audio((convert(written), rate)), written)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, np.float64, torch.from_numpy, lambda samples: samples[None]])
+def test_an_array_alone_is_at_16_khz(convert):
+    written = noise(500)
+    np.testing.assert_array_equal(load_audio(convert(written)), written)
+    at_8_khz = load_audio((written, SAMPLE_RATE), sample_rate=8_000)
+    np.testing.assert_array_equal(load_audio(convert(written), sample_rate=8_000), at_8_khz)
+
+
 def test_half_precision():
     written = np.array([0.0, 0.5, -0.25, 1.0], np.float32)  # exact in every precision
     for waveform in (written.astype(np.float16), torch.from_numpy(written).bfloat16()):
@@ -340,7 +348,13 @@ def test_a_playlist_opens_no_other_file(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (noise(100), r"type ndarray .*\(waveform, sample_rate\)"),
+        (noise(100).astype(np.int16), "an array of int16 alone does not say its sample rate"),
+        (torch.zeros(100, dtype=torch.int16), "an array of int16 alone does not say its sample rate"),
+        (np.zeros((2, 2, 100)), r"shape \[2, 2, 100\]"),
+        (np.float32(0.5), r"shape \[\]"),
+        (noise(100) * 32768, "full scale"),
+        (noise(0), "no audio"),
+        ([0.0, 0.5], r"type list .* an array of floats at 16000 Hz"),
         (None, "type NoneType"),
         (io.BytesIO(b""), "is empty"),
         ((noise(100),), "a tuple of 1"),

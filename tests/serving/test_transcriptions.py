@@ -172,10 +172,10 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
     given = {
         "beam_size": "3",
         "temperature": "0,0.4",
-        "suppress_tokens": "-1,50",
+        "suppress_tokens": "null",
         "condition_on_previous_text": "false",
         "hotwords": "Dashwood",
-        "clip_timestamps": "0,4",
+        "clip_timestamps": '[{"start": 0, "end": 4}]',
         "max_initial_timestamp": "none",
         "vad": "yes",
         "vad_options": '{"threshold": 0.4}',
@@ -183,7 +183,7 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
     options = {
         "beam_size": 3,
         "temperature": (0.0, 0.4),
-        "suppress_tokens": (-1, 50),
+        "suppress_tokens": None,
         "condition_on_previous_text": False,
         "hotwords": "Dashwood",
         "clip_timestamps": (0.0, 4.0),

@@ -120,7 +120,7 @@ def test_options_for_the_way_through_the_recording(tiny_en: Case, prompts: np.nd
     "options",
     [
         {"without_timestamps": True},
-        {"suppress_tokens": "", "suppress_blank": False},
+        {"suppress_tokens": None, "suppress_blank": False},
         {"max_initial_timestamp": None},
         {"beam_size": 5},
         {"beam_size": 3, "patience": 2.0, "length_penalty": 0.5},

@@ -36,11 +36,32 @@ def test_values_become_hashable() -> None:
     assert TranscriptionOptions(clip_timestamps="").clip_timestamps == ()
     assert TranscriptionOptions(suppress_tokens="-1,50").suppress_tokens == (-1, 50)
     assert TranscriptionOptions(suppress_tokens="").suppress_tokens == ()
+    assert TranscriptionOptions(suppress_tokens=None).suppress_tokens == ()
+
+
+@pytest.mark.parametrize(
+    "clips",
+    [
+        "1,2.5,4",
+        (1, 2.5, 4.0),
+        [{"start": 1, "end": 2.5}, {"start": 4}],
+        '[{"start": 1, "end": 2.5}, {"start": 4.0}]',
+        iter([{"end": 2.5, "start": 1}, {"start": 4}]),
+    ],
+)
+def test_clips_have_several_forms(clips: Any) -> None:
+    assert TranscriptionOptions(clip_timestamps=clips).clip_timestamps == (1.0, 2.5, 4.0)
+    assert TranscriptionOptions(clip_timestamps=None).clip_timestamps == ()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"clip_timestamps": [{"start": 1}, {"start": 4, "end": 5}]}, r'must be \{"start": ..., "end": ...\} for each'),
+        ({"clip_timestamps": [{"start": 1, "end": 4, "text": ""}]}, "not {'start': 1, 'end': 4, 'text': ''}"),
+        ({"clip_timestamps": [1.0, {"start": 4}]}, "for each clip, in seconds, not 1.0"),
+        ({"clip_timestamps": '[{"start": 1'}, "clip_timestamps must be numbers"),
+        ({"clip_timestamps": [{"start": 4, "end": 1}]}, "rising times in seconds"),
         ({"beam": 5}, "no option 'beam'. Did you mean 'beam_size'"),
         ({"task": "sing"}, '"transcribe" or "translate"'),
         ({"temperature": -0.1}, "temperature must be numbers of at least 0"),

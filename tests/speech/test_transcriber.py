@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionOptions
@@ -77,13 +78,16 @@ def told(transcript: Transcript) -> list[tuple[float, float, str]]:
     return [(segment.start, segment.end, segment.text) for segment in transcript.segments]
 
 
-def test_path_bytes_and_waveform_give_the_same_transcript(transcriber: Transcriber, clip: Path) -> None:
+def test_path_bytes_waveform_array_tensor_and_open_file_give_the_same_transcript(
+    transcriber: Transcriber, clip: Path
+) -> None:
     waveform, sample_rate = soundfile.read(clip, dtype="float32")
-    by_path, by_bytes, by_waveform = (
-        transcriber.transcribe(audio) for audio in (clip, clip.read_bytes(), (waveform, sample_rate))
-    )
-    assert by_path == by_bytes == by_waveform
+    forms = (clip, clip.read_bytes(), (waveform, sample_rate), waveform, torch.from_numpy(waveform))
+    by_path, *others = (transcriber.transcribe(audio) for audio in forms)
+    assert others == [by_path] * 4
     assert by_path.text == SENTENCE
+    with clip.open("rb") as opened:
+        assert transcriber.transcribe(opened) == by_path
     assert (by_path.language, by_path.language_probability) == ("en", None)
     assert by_path.duration == pytest.approx(3.29)
     assert by_path.options == TranscriptionOptions()
@@ -223,8 +227,10 @@ def test_results_may_be_had_as_they_are_done(transcriber: Transcriber, long_reco
     assert [said(by_number[index].segments) for index in (0, 1, 3)] == [
         said(in_order[index].segments) for index in (0, 1, 3)
     ]
-    with pytest.raises(ParameterError, match="list of recordings"):
-        transcriber.transcribe_as_completed("talk.flac")
+    for lone in ("talk.flac", np.zeros(100, np.float32), torch.zeros(1, 100)):
+        with pytest.raises(ParameterError, match="list of recordings"):
+            transcriber.transcribe_as_completed(lone)
+    assert isinstance(next(transcriber.transcribe_many(np.array([str(clip)]))), Transcript)  # of paths it is a list
 
 
 @pytest.mark.parametrize("options", [{}, {"word_timestamps": True}, {"batched": True}])
@@ -256,11 +262,13 @@ def test_a_transcribers_limits_are_those_of_its_engine(tiny_en_dir: Path, clips:
         assert transcriber.transcribe(opened).text == SENTENCE
 
 
-@pytest.mark.parametrize("seconds", [0.5, 31.0])
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 31.0])
 def test_silence_gives_an_empty_transcript(transcriber: Transcriber, seconds: float) -> None:
-    transcript = transcriber.transcribe((np.zeros(int(seconds * 16_000), np.float32), 16_000))
-    assert (transcript.text, transcript.segments) == ("", [])
-    assert transcript.duration == seconds
+    silence = np.zeros(int(seconds * 16_000), np.float32)
+    for audio in ((silence, 16_000), silence):
+        transcript = transcriber.transcribe(audio)
+        assert (transcript.text, transcript.segments) == ("", [])
+        assert transcript.duration == seconds
 
 
 def test_noise_and_single_samples_do_not_crash(transcriber: Transcriber) -> None:

@@ -137,6 +137,8 @@ def test_clip_timestamps_restrict_what_is_transcribed(transcriber: Transcriber, 
     for segment in transcript.segments:
         middle = (segment.start + segment.end) / 2
         assert ends[0] < middle < ends[1] or ends[2] < middle < ends[3]
+    as_dicts = [{"start": ends[0], "end": ends[1]}, {"start": ends[2], "end": ends[3]}]
+    assert transcriber.transcribe(recording, clip_timestamps=as_dicts, **mode).segments == transcript.segments
     as_text = ",".join(str(end) for end in ends)
     assert transcriber.transcribe(recording, clip_timestamps=as_text, **mode).segments == transcript.segments
 

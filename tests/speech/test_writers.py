@@ -1,5 +1,7 @@
 """Files that transcripts are written to, byte for byte against openai-whisper's writers."""
 
+import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,33 @@ def test_the_suffix_in_any_case_tells_the_format(tmp_path: Path) -> None:
     assert (tmp_path / "talk.SRT").read_text() == "1\n00:00:00,500 --> 00:00:02,250\nHello there.\n\n"
     one_segment().write(str(tmp_path / "a.b.json"))
     assert json.loads((tmp_path / "a.b.json").read_text())["segments"][0]["start"] == 0.5
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_open_file_takes_text_or_bytes_and_stays_open(tmp_path: Path, name: str) -> None:
+    transcript = one_segment()
+    transcript.write(tmp_path / f"path.{name}")
+    expected = (tmp_path / f"path.{name}").read_bytes()
+    transcript.write(tmp_path / "talk", name)
+    assert (tmp_path / "talk").read_bytes() == expected
+    for file, content in ((io.StringIO(), expected.decode()), (io.BytesIO(), expected)):
+        transcript.write(file, format=name)
+        assert file.getvalue() == content
+    with (tmp_path / f"text.{name}").open("w", encoding="utf-8") as opened:
+        transcript.write(opened)
+        transcript.write(opened)
+    with gzip.open(tmp_path / f"packed.{name}", "wb") as opened:
+        transcript.write(opened)
+    assert (tmp_path / f"text.{name}").read_bytes() == expected * 2
+    assert gzip.decompress((tmp_path / f"packed.{name}").read_bytes()) == expected
+
+
+def test_an_open_file_without_a_name_needs_a_format(tmp_path: Path) -> None:
+    for file in (io.StringIO(), io.BytesIO(), (tmp_path / "talk").open("w")):
+        with file, pytest.raises(ParameterError, match=r'no suffix, which tells the format|such as format="srt"'):
+            one_segment().write(file)
+    with pytest.raises(ParameterError, match=r"there is no format 'str'\. Did you mean 'srt'"):
+        one_segment().write(io.StringIO(), format="str")
 
 
 @pytest.mark.parametrize(

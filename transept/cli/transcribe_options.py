@@ -67,8 +67,8 @@ def task(text: str) -> str:
 
 
 def token_ids(text: str) -> tuple[int, ...]:
-    """``-1`` or ``50,60``."""
-    return tuple(int(token) for token in text.split(",") if token)
+    """``-1`` or ``50,60``; none for ``None``."""
+    return () if text == "None" else tuple(int(token) for token in text.split(",") if token)
 
 
 class Option(NamedTuple):
@@ -147,7 +147,12 @@ DECODING = (
         "",
         "no window begins with a blank or its end (default), or with --no- it may",
     ),
-    Option("suppress_tokens", token_ids, "ID,ID,...", "ids that never come; -1: all that is not spoken (default: -1)"),
+    Option(
+        "suppress_tokens",
+        token_ids,
+        "ID,ID,...",
+        "ids that never come; -1: all that is not spoken (default); None: none",
+    ),
     Option("max_new_tokens", int, "N", "tokens of a window at most"),
     Option("token_logprobs", bool, "", "keep the log probability of every token, for --json and .json files"),
     Option("seed", int, "N", "of the draws (default: 0)"),

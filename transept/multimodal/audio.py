@@ -13,7 +13,6 @@ import itertools
 import logging
 import math
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -25,22 +24,18 @@ import soxr
 from transept.errors import MediaError
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES, AudioLimits
 from transept.multimodal.audio_url import AudioUrl
-
-Waveform = npt.NDArray[np.float32]  # mono [num_samples]
+from transept.multimodal.waveforms import EXPECTED, NO_SAMPLES, Waveform, channels_of, is_array, mono
 
 SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
 HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
 BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float32
-PCM_FULL_SCALE = {"uint8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31}
 
 READABLE = (
     "Any file that libsndfile or FFmpeg decodes works (wav, flac, ogg, opus, mp3, m4a, mp4, webm, mkv, ...); "
     "headerless samples go in as (waveform, sample_rate)"
 )
-
-NO_SAMPLES: Waveform = np.empty(0, np.float32)
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +51,10 @@ def load_audio(
 ) -> Waveform:
     """Decode, mix to mono and resample.
 
-    data: a path; an AudioUrl; the bytes of a file; a file or pipe opened to read bytes, from where it stands; or
-        ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in [-1, 1] or PCM as int16, int32 or
-        uint8, mono [num_samples] or with channels on either side: the shorter axis is the channels ([2, 2] counts as
-        [channels, samples]).
+    data: a path; an AudioUrl; the bytes of a file; a file or pipe opened to read bytes, from where it stands; an array
+        or tensor of floats at 16 kHz; or ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in
+        [-1, 1] or PCM as int16, int32 or uint8. Both are mono [num_samples] or have channels on either side: the
+        shorter axis is the channels ([2, 2] counts as [channels, samples]).
     sample_rate: of the result, in Hz.
     max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
         bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its
@@ -73,6 +68,8 @@ def load_audio(
     """
     limits = AudioLimits(max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes)
     if isinstance(data, tuple):
+        return _checked(_from_pair(data, sample_rate, limits), "the waveform")
+    if is_array(data):
         return _checked(_from_array(data, sample_rate, limits), "the waveform")
     if isinstance(data, bytes | bytearray | memoryview):
         return _from_bytes(data, sample_rate, limits)
@@ -85,7 +82,7 @@ def load_audio(
     if not isinstance(data, str | os.PathLike):
         raise MediaError(
             f"audio of type {type(data).__name__} cannot be read: pass a path, the bytes of a file, a file opened to "
-            "read bytes, or (waveform, sample_rate)"
+            f"read bytes, an array of floats at {SAMPLE_RATE} Hz, or (waveform, sample_rate)"
         )
     try:
         name = f'audio file "{os.fspath(data)}"'
@@ -124,33 +121,30 @@ def _from_url(data: AudioUrl, sample_rate: int, limits: AudioLimits) -> Waveform
         raise MediaError(f"{name} cannot be read: {reason}") from None
 
 
-def _from_array(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
+def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
     """``(waveform, sample_rate)`` as `load_audio` takes it -> mono at the wanted rate."""
-    expected = "pass (waveform, sample_rate), the waveform [num_samples] or [channels, num_samples]"
     if len(data) != 2:
-        raise MediaError(f"audio came as a tuple of {len(data)}: {expected}")
+        raise MediaError(f"audio came as a tuple of {len(data)}: {EXPECTED}")
     waveform, rate = data
     if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating):
-        raise MediaError(f"audio came with a sample rate of type {type(rate).__name__}: {expected}")
-    torch = sys.modules.get("torch")  # not loaded, then the waveform is no tensor
-    try:
-        if torch is not None and isinstance(waveform, torch.Tensor):
-            waveform = waveform.detach().cpu()
-            waveform = (waveform.float() if waveform.is_floating_point() else waveform).numpy()  # numpy has no bfloat16
-        samples = np.asarray(waveform)
-    except Exception as error:  # whatever a tensor without numbers raises, or an array's own conversion
-        kind = type(waveform).__name__
-        raise MediaError(f"the waveform of type {kind} is no array of numbers ({error}): {expected}") from None
-    if not samples.size:
-        samples = NO_SAMPLES
-    if samples.ndim not in (1, 2):
-        raise MediaError(f"the waveform has shape {list(samples.shape)}: {expected}")
-    channels = samples[None] if samples.ndim == 1 else samples if samples.shape[0] <= samples.shape[1] else samples.T
+        raise MediaError(f"audio came with a sample rate of type {type(rate).__name__}: {EXPECTED}")
+    channels = channels_of(waveform)
     try:
         rate = float(rate)
     except OverflowError:
         rate = math.inf
     return _resample([channels], rate, sample_rate, "the waveform", limits)
+
+
+def _from_array(data: Any, sample_rate: int, limits: AudioLimits) -> Waveform:
+    """A bare array or tensor of floats at SAMPLE_RATE -> mono at the wanted rate."""
+    channels = channels_of(data)
+    if channels.dtype.kind != "f":
+        raise MediaError(
+            f"an array of {channels.dtype} alone does not say its sample rate: pass (waveform, sample_rate), or floats "
+            f"in [-1, 1] at {SAMPLE_RATE} Hz"
+        )
+    return _resample([channels], SAMPLE_RATE, sample_rate, "the waveform", limits)
 
 
 def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
@@ -285,27 +279,6 @@ def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.N
                     yield packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
 
 
-def _mono(samples: npt.NDArray[Any]) -> Waveform:
-    """[channels, num_samples] -> the mean of the channels, [num_samples] float32."""
-    floats = _to_float(samples)
-    mean: Waveform = floats[0] if len(floats) == 1 else floats.mean(axis=0, dtype=np.float32)
-    return mean
-
-
-def _to_float(samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Floats as float32, integer PCM scaled from its full scale to [-1, 1)."""
-    if samples.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # numbers beyond float32 are infinity, which is refused
-            return samples.astype(np.float32, copy=False)
-    if samples.dtype.name not in PCM_FULL_SCALE:
-        raise MediaError(
-            f"the waveform has dtype {samples.dtype}: pass floats in [-1, 1], or PCM as {', '.join(PCM_FULL_SCALE)}"
-        )
-    full_scale = np.float32(PCM_FULL_SCALE[samples.dtype.name])
-    middle = full_scale if samples.dtype.kind == "u" else np.float32(0)  # unsigned PCM swings around its middle
-    return (samples.astype(np.float32) - middle) / full_scale
-
-
 def _resample(
     blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str, limits: AudioLimits
 ) -> Waveform:
@@ -315,7 +288,7 @@ def _resample(
             f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
             f"{HIGHEST_RATE} Hz"
         )
-    blocks = map(_mono, limits.counted(blocks, rate, sample_rate, name))
+    blocks = map(mono, limits.counted(blocks, rate, sample_rate, name))
     samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
     if rate == sample_rate:
         for block in blocks:

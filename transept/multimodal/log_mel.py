@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transept.errors import MediaError
-from transept.multimodal.audio import SAMPLE_RATE, Waveform
+from transept.multimodal.audio import SAMPLE_RATE
+from transept.multimodal.waveforms import Waveform
 
 if TYPE_CHECKING:
     import torch

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError
 from transept.option_names import finite, made_of, refuses_unknown
+from transept.speech.option_values import flat_clips, numbers, token_ids
 from transept.speech.vad.spans import VadOptions
 
 DEFAULT_MODEL = "openai/whisper-base"
@@ -82,7 +82,8 @@ class TranscriptionOptions:
         logprob_threshold.
     suppress_blank: no window begins with a blank or its end, in families with a token for silence.
     suppress_tokens: ids that never come, also as text ``"-1,50"``; -1 stands for the family's tokens of what is not
-        spoken. max_new_tokens: of one window. token_logprobs: keep the log probability of every token.
+        spoken; None or ``()``: all may come. max_new_tokens: of one window. token_logprobs: keep the log probability of
+        every token.
 
     Times:
 
@@ -91,8 +92,8 @@ class TranscriptionOptions:
     word_timestamps: times and probabilities of words. prepend_punctuations, append_punctuations: marks that belong to
         the word after or before them. hallucination_silence_threshold: with word_timestamps, silence longer than this
         (seconds) around words that look made up is skipped.
-    clip_timestamps: start, end, start, end, ... in seconds, or as text ``"0,10"``: only these stretches are
-        transcribed; the last end may be left out.
+    clip_timestamps: start, end, start, end, ... in seconds, as text ``"0,10"``, or as dicts
+        ``[{"start": 0, "end": 10}]``: only these stretches are transcribed; the last end may be left out.
 
     The way through the recording:
 
@@ -161,13 +162,13 @@ class TranscriptionOptions:
     def __post_init__(self) -> None:
         freeze = object.__setattr__
         if not isinstance(self.temperature, int | float):
-            freeze(self, "temperature", _numbers("temperature", self.temperature))
-        freeze(self, "clip_timestamps", _numbers("clip_timestamps", self.clip_timestamps))
-        freeze(self, "suppress_tokens", _token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
+            freeze(self, "temperature", numbers("temperature", self.temperature))
+        freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
+        freeze(self, "suppress_tokens", token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
         if isinstance(self.vad_options, Mapping):
             freeze(self, "vad_options", made_of(VadOptions, "VadOptions has no", self.vad_options))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
-            freeze(self, "initial_prompt", _token_ids("initial_prompt", self.initial_prompt, lowest=0))
+            freeze(self, "initial_prompt", token_ids("initial_prompt", self.initial_prompt, lowest=0))
         if self.task not in TASKS:
             raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
         self._check_types()
@@ -235,22 +236,3 @@ class TranscriptionOptions:
             raise ParameterError(
                 f"multilingual detects the language of every window, so language={self.language!r} has no meaning"
             )
-
-
-def _numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
-    values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
-    try:
-        return tuple(float(value) for value in values)
-    except (OverflowError, TypeError, ValueError):
-        raise ParameterError(f"{name} must be numbers, such as (0.0, 10.0), not {given!r}") from None
-
-
-def _token_ids(name: str, given: str | Iterable[int], lowest: int) -> tuple[int, ...]:
-    try:
-        values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
-        tokens = tuple(operator.index(token) for token in values)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
-    if tokens and min(tokens) < lowest:
-        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
-    return tokens

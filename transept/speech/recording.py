@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from transept.core.jobs import Offload
 from transept.core.request.limits import Limits
-from transept.multimodal.audio import NO_SAMPLES
+from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
 from transept.speech.algorithms.language import recording_language
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
@@ -30,9 +30,11 @@ from transept.speech.timing.timeline import Timeline
 from transept.speech.transcript import Transcript
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from torch import Tensor
 
-AudioInput: TypeAlias = str | Path | bytes | BinaryIO | tuple[Any, int]  # path, contents, open file, (waveform, rate)
+# path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate)
+AudioInput: TypeAlias = "str | Path | bytes | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, int]"
 
 
 def transcribe(
@@ -77,7 +79,5 @@ def _features(model: SpeechModel, windows: Sequence[SpokenWindow]) -> Tensor:
 
 def _has_no_samples(audio: AudioInput) -> bool:
     """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
-    if not isinstance(audio, tuple) or len(audio) != 2:
-        return False
-    waveform = audio[0]
+    waveform = audio[0] if isinstance(audio, tuple) and len(audio) == 2 else audio if is_array(audio) else None
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)

@@ -23,7 +23,7 @@ from transept.speech.tokenizer import SpeechTokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transept.multimodal.audio import Waveform
+    from transept.multimodal.waveforms import Waveform
 
 UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
 

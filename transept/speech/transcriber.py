@@ -21,6 +21,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
+from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_unknown, shows_options
 from transept.speech import recording
 from transept.speech.algorithms.language import Language, recording_language
@@ -43,8 +44,9 @@ class Transcriber:
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model that is not a speech model.
 
-    Audio is a path, the bytes of a file, an open binary file, or ``(waveform, sample rate)``, of any length that Limits
-    allow (``Transcriber(model, limits={"max_audio_seconds": 3600})``); see `load_audio`.
+    Audio is a path, the bytes of a file, an open binary file, an array or tensor of floats at 16 kHz, or
+    ``(waveform, sample rate)``, of any length that Limits allow
+    (``Transcriber(model, limits={"max_audio_seconds": 3600})``); see `load_audio`.
 
     The options of every method are those of TranscriptionOptions, by keyword; a bad one is a ParameterError at once,
     before any work. Every method may be called from several threads, and several transcriptions may be under way in
@@ -229,6 +231,8 @@ def _is_one_recording(audios: Any) -> bool:
     """Whether it is what `transcribe` takes, where a list of that is wanted."""
     if isinstance(audios, tuple):  # (waveform, sample rate), or a tuple of recordings
         return len(audios) == 2 and isinstance(audios[1], Real)
+    if is_array(audios):  # of samples; of paths it is a list
+        return getattr(getattr(audios, "dtype", None), "kind", "f") in "fiu"
     return isinstance(audios, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(audios, "read")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -38,12 +38,14 @@ class Transcript:
             "duration": self.duration,
         }
 
-    def write(self, path: str | Path, **layout: bool | int | None) -> None:
-        """Write a file in the format that the path's suffix names: .txt, .srt, .vtt, .tsv or .json, as openai-whisper.
+    def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:
+        """Write the transcript in one of openai-whisper's formats: txt, srt, vtt, tsv or json.
 
+        file: a path; or an open file, of text or of bytes, which stays open, such as ``sys.stdout``.
+        format: None takes it from the suffix of the path, or of the open file's name.
         layout: of subtitles: highlight_words, max_line_width, max_line_count, max_words_per_line; see SubtitleLayout.
             All need a transcript with word_timestamps. Other formats do not look at it.
-        Raises ParameterError for an unknown suffix or layout, and for a layout without words; OSError when the file
+        Raises ParameterError for an unknown format or layout, and for a layout without words; OSError when the file
         cannot be written.
         """
-        write_transcript(path, self.segments, self.language, SubtitleLayout.of(**layout))
+        write_transcript(file, format, self.segments, self.language, SubtitleLayout.of(**layout))

@@ -23,7 +23,7 @@ from transept.multimodal.audio_limits import (
 from transept.option_names import refuses_unknown
 
 if TYPE_CHECKING:
-    from transept.multimodal.audio import Waveform
+    from transept.multimodal.waveforms import Waveform
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transept.multimodal import MappedInput, MediaError
-from transept.multimodal.audio import SAMPLE_RATE, Waveform, load_audio
+from transept.multimodal.audio import SAMPLE_RATE, load_audio
 from transept.multimodal.audio_limits import AudioTooLongError
 from transept.multimodal.log_mel import HOP_LENGTH, log_mel_spectrogram, recording_log_mel
+from transept.multimodal.waveforms import Waveform
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -141,7 +141,7 @@ def options(form: FormData, cls: type[Any]) -> dict[str, Any]:
 def _value(name: str, kind: str, values: list[str]) -> Any:
     """What some texts mean as a value of a type, which is given as the dataclass writes it."""
     if "tuple" in kind and "str" not in kind:
-        return ",".join(values)  # the options take that
+        return ",".join(value for value in values if value.strip().lower() not in NOTHING)  # the options take that
     if len(values) > 1:
         raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
     value = values[0]

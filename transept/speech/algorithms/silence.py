@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from transept.errors import ParameterError
-from transept.multimodal.audio import Waveform
+from transept.multimodal.waveforms import Waveform
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline

@@ -7,28 +7,62 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from transept.errors import ParameterError, suggest
 from transept.speech.output.subtitles import SubtitleLayout, make_cues
 from transept.speech.segments import Segment
 
 
-def write_transcript(path: str | Path, segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> None:
-    """Write a transcript in the format that the path's suffix names, in UTF-8.
+def write_transcript(
+    file: str | Path | IO[Any],
+    name: str | None,
+    segments: Sequence[Segment],
+    language: str,
+    layout: SubtitleLayout,
+) -> None:
+    """Write a transcript to a path, or to an open file, which stays open: text, or UTF-8 where it takes bytes.
 
-    layout: of subtitles; other formats do not look at it.
-    Raises ParameterError for an unknown suffix, and for a layout that needs the times of words where there are none;
+    name: of the format; None: as the suffix of the path or of the open file's name says. layout: of subtitles; other
+    formats do not look at it.
+    Raises ParameterError for an unknown format, and for a layout that needs the times of words where there are none;
     OSError when the file cannot be written.
     """
-    path = Path(path)
-    name = path.suffix.lower().removeprefix(".")
+    text = FORMATS[_format_of(file) if name is None else _known(name)](segments, language, layout)
+    if isinstance(file, str | os.PathLike):
+        Path(file).write_text(text, encoding="utf-8", newline="\n")
+        return
+    try:
+        file.write("")  # which a file of bytes refuses
+    except TypeError:
+        file.write(text.encode())
+    else:
+        file.write(text)
+
+
+def _known(name: str) -> str:
     if name not in FORMATS:
-        given = f"no format {path.suffix!r}" if path.suffix else "no suffix, which tells the format"
+        raise ParameterError(f"there is no format {name!r}.{suggest(str(name), FORMATS)}")
+    return name
+
+
+def _format_of(file: str | Path | IO[Any]) -> str:
+    """What the suffix of its name says. Raises ParameterError where that is nothing."""
+    is_open = hasattr(file, "write")
+    path = getattr(file, "name", None) if is_open else file
+    if not isinstance(path, str | os.PathLike):
+        raise ParameterError(
+            f'an open {type(file).__name__} has no name whose suffix tells the format; give one, such as format="srt"'
+        )
+    suffix = Path(path).suffix
+    name = suffix.lower().removeprefix(".")
+    if name not in FORMATS:
+        given = f"no format {suffix!r}" if suffix else "no suffix, which tells the format"
         raise ParameterError(f'cannot write "{path}": it has {given}.{suggest(name, FORMATS)}')
-    text = FORMATS[name](segments, language, layout)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    return name
 
 
 def _plain_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:

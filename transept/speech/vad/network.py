@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from transept.multimodal.audio import Waveform
+from transept.multimodal.waveforms import Waveform
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transept.errors import ParameterError
-from transept.multimodal.audio import Waveform
+from transept.multimodal.waveforms import Waveform
 from transept.option_names import refuses_unknown
 from transept.speech.vad.network import FRAME, speech_probabilities
 

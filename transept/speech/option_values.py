@@ -1,0 +1,67 @@
+"""The values of options as users write them: lists, texts with commas, dicts; one form of each afterwards.
+
+Called by TranscriptionOptions alone. Every error names the option.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from transept.errors import ParameterError, shown
+
+
+def flat_clips(clips: Any) -> Any:
+    """Clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else as it is.
+
+    Raises ParameterError for a dict with other keys, or without an end where others follow.
+    """
+    if clips is None:
+        return ()
+    if isinstance(clips, str) and clips.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            clips = json.loads(clips)
+    if isinstance(clips, str | bytes) or not isinstance(clips, Iterable):
+        return clips
+    clips = list(clips)
+    if not any(isinstance(clip, Mapping) for clip in clips):
+        return clips
+    last = len(clips) - 1
+    for index, clip in enumerate(clips):
+        wanted = {"start", "end"} if index < last else {"start"}
+        if not isinstance(clip, Mapping) or not wanted <= set(clip) <= {"start", "end"}:
+            wanted_form = '{"start": ..., "end": ...} for each clip, in seconds'
+            raise ParameterError(f"clip_timestamps must be {wanted_form}, not {shown(clip)}")
+    return [clip[name] for clip in clips for name in ("start", "end") if name in clip]
+
+
+def numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
+    """The numbers of a list, or of a text with commas.
+
+    Raises ParameterError with the option's name for what is none.
+    """
+    values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+    try:
+        return tuple(float(value) for value in values)
+    except (OverflowError, TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers, such as (0.0, 10.0), not {given!r}") from None
+
+
+def token_ids(name: str, given: str | Iterable[int] | None, lowest: int) -> tuple[int, ...]:
+    """The ids of a list, or of a text with commas; none for None.
+
+    Raises ParameterError with the option's name for what is no id, and for ids under the lowest.
+    """
+    if given is None:
+        return ()
+    try:
+        values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+        tokens = tuple(operator.index(token) for token in values)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
+    if tokens and min(tokens) < lowest:
+        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
+    return tokens
