@@ -46,7 +46,7 @@ ENGINE, SPEECH, SAMPLING = names_of(EngineConfig), names_of(TranscriptionOptions
     ids=lambda each: getattr(each, "__qualname__", ""),
 )
 def test_a_call_shows_its_options(call: Callable[..., Any], options: set[str]) -> None:
-    own = {"self", "model", "audio", "audios", "documents", "task", "progress", "on_segment"} - options
+    own = {"self", "model", "audio", "audios", "documents", "task", "progress", "on_info", "on_segment"} - options
     parameters = inspect.signature(call).parameters
     assert {*parameters} - own == options
     assert {parameters[name].kind for name in options} == {inspect.Parameter.KEYWORD_ONLY}

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     )
     from transept.speech.options import TranscriptionOptions
     from transept.speech.segments import Segment, Word
+    from transept.speech.stream import SegmentStream
     from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
-    from transept.speech.transcript import Transcript
+    from transept.speech.transcript import Transcript, TranscriptionInfo
     from transept.speech.vad.spans import VadOptions
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
@@ -76,8 +77,10 @@ _LAZY_IMPORTS = {
     "summarize": "transept.text.tasks",
     "translate": "transept.text.tasks",
     "Segment": "transept.speech.segments",
+    "SegmentStream": "transept.speech.stream",
     "Transcriber": "transept.speech.transcriber",
     "Transcript": "transept.speech.transcript",
+    "TranscriptionInfo": "transept.speech.transcript",
     "TranscriptionOptions": "transept.speech.options",
     "VadOptions": "transept.speech.vad.spans",
     "Word": "transept.speech.segments",
@@ -110,6 +113,7 @@ __all__ = [
     "RequestOutput",
     "SamplingParams",
     "Segment",
+    "SegmentStream",
     "Submit",
     "TextGenerator",
     "TextPrompt",
@@ -117,6 +121,7 @@ __all__ = [
     "TokensPrompt",
     "Transcriber",
     "Transcript",
+    "TranscriptionInfo",
     "TranscriptionOptions",
     "TranseptError",
     "UnsupportedModelError",

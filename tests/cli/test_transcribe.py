@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def test_one_file_prints_its_sentence_and_the_times(clips: list[Path]) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "He might even have been made amiable himself.\n"
     assert re.search(r"3\.3 s of audio in \d+\.\d s, \d+\.\d times real time; \d+\.\d s in all\n", done.stderr)
+    assert f"{clips[-1]}: 3.3 s of audio; language en\n" in done.stderr
     assert "%|" not in done.stderr, "a progress bar is for terminals"
 
 
@@ -151,6 +153,15 @@ def test_a_terminal_gets_a_progress_bar_in_minutes_with_the_speed(clips: list[Pa
     assert b"%|" not in output
 
 
+def test_the_language_and_the_length_are_told_before_the_first_segment(
+    command: Command, clips: list[Path], base_dir: Path
+) -> None:
+    done = command("transcribe", clips[-1], "--model", base_dir, "--verbose", "--vad", "--vad-speech-pad-ms", "0")
+    assert done.returncode == 0, done.stderr
+    told = r"3\.3 s of audio, 3\.0 s without its silence; language en, detected with probability 0\.\d\d\n"
+    assert re.search(f"{clips[-1]}: {told}", done.stderr)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -228,11 +239,12 @@ def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path:
     out = tmp_path / "out"
     with subprocess.Popen([*command, "--model", MODEL, "-o", out, "-f", "txt"], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        written = [process.stderr.readline().decode() for _ in range(2)]
+        told = map(bytes.decode, iter(process.stderr.readline, b""))
+        written = list(islice((line for line in told if "wrote" in line), 2))
         assert sorted(path.name for path in out.iterdir()) == sorted(
             f"{clip.stem}.txt" for clip in (clips[1], clips[-1])
         )
-        assert all("wrote" in line for line in written)
+        assert len(written) == 2
         pipe.write_bytes(clips[3].read_bytes())
         assert process.wait(120) == 0
     assert len(list(out.iterdir())) == 3

@@ -1,6 +1,7 @@
 """AsyncEngine over real weights: results, order, bounds, cancellation, draining, failure."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from transept import Engine, SamplingParams, Transcriber
+from transept import Engine, SamplingParams, Transcriber, TranscriptionInfo
 from transept.core.jobs import Offload
-from transept.errors import EngineClosedError, MediaError, ParameterError, QueueFullError
+from transept.errors import EngineClosedError, MediaError, ParameterError, QueueFullError, TranseptError
 from transept.serving.async_engine import AsyncEngine, Queued
 from transept.serving.async_tasks import AsyncTranscriber, last
 
@@ -64,6 +65,24 @@ def test_a_stream_has_the_segments_of_the_transcript(transcriber: Transcriber, c
         return [segment async for segment in speech.stream(clips[0])]
 
     assert run(transcriber, work) == list(transcriber.stream(clips[0]))
+
+
+def test_a_stream_tells_what_is_known_before_its_segments(transcriber: Transcriber, clips: list[Path]) -> None:
+    async def work(speech: AsyncTranscriber) -> TranscriptionInfo:
+        async with contextlib.aclosing(speech.stream(clips[0])) as stream:
+            info = await stream.info()
+            assert await anext(stream)
+        assert [segment async for segment in stream] == []
+        assert await stream.info() == info
+        closed = speech.stream(clips[0])
+        await closed.aclose()
+        with pytest.raises(TranseptError, match="closed before its info was known"):
+            await closed.info()
+        with pytest.raises(MediaError):
+            await speech.stream(b"no audio").info()
+        return info
+
+    assert run(transcriber, work) == transcriber.stream(clips[0]).info
 
 
 def test_requests_wait_in_order_and_are_told_their_place(transcriber: Transcriber, clips: list[Path]) -> None:

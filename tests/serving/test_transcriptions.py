@@ -162,6 +162,13 @@ def test_a_stream_tells_its_progress_and_the_words(server: Any, clip: Path, expe
     assert lines.pop() == "[DONE]"
     events = [json.loads(line) for line in lines]
     assert events[0] == {"type": "transcript.opened", "duration": expected.duration}
+    known = {"language": "en", "language_probability": None}
+    assert events[1] == {
+        "type": "transcript.info",
+        **known,
+        "duration": expected.duration,
+        "duration_after_vad": expected.duration,
+    }
     kinds = {event["type"] for event in events}
     assert kinds >= {"transcript.progress", "transcript.text.segment", "transcript.text.done"}
     words = [word for event in events for word in event.get("words", ())]

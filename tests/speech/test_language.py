@@ -35,6 +35,25 @@ def test_probabilities_are_openai_whispers(
         assert probability == probabilities[code]
 
 
+def test_a_transcript_has_the_probabilities_of_all_languages(transcriber: Transcriber, prompts: np.ndarray) -> None:
+    audio = prompts[5 * RATE : 10 * RATE]
+    transcript = transcriber.transcribe(audio, temperature=0.0)
+    probabilities = transcript.language_probabilities
+    assert set(probabilities) == set(transcriber.supported_languages)
+    assert list(probabilities.values()) == sorted(probabilities.values(), reverse=True)
+    assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-4)
+    assert next(iter(probabilities.items())) == (transcript.language, transcript.language_probability)
+    assert transcriber.stream(audio).info.language_probabilities == pytest.approx(probabilities, abs=1e-6)
+    assert transcriber.transcribe(audio, language="en", temperature=0.0).language_probabilities == {}
+
+
+def test_supported_languages_are_faster_whispers(transcriber: Transcriber, tiny_en_dir: Path) -> None:
+    theirs = pytest.importorskip("faster_whisper.tokenizer")._LANGUAGE_CODES
+    assert set(theirs) - set(transcriber.supported_languages) == {"yue"}  # of large-v3 alone
+    assert set(transcriber.supported_languages) <= set(theirs)
+    assert Transcriber(tiny_en_dir).supported_languages == ["en"]
+
+
 def test_detection_three_temperatures_and_words_run_the_encoder_once(
     transcriber: Transcriber, prompts: np.ndarray
 ) -> None:

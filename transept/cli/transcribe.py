@@ -33,7 +33,7 @@ from transept.cli.transcribe_options import (
 from transept.errors import ParameterError, TranseptError
 
 if TYPE_CHECKING:
-    from transept.speech.transcript import Transcript
+    from transept.speech.transcript import Transcript, TranscriptionInfo
 
 DEFAULT_MODEL = "openai/whisper-base"
 
@@ -207,7 +207,11 @@ def _run(
     prints = arguments.json or arguments.output_format is None
     printer = SegmentPrinter(files, several) if arguments.verbose else None
     results = transcriber.transcribe_as_completed(
-        _audios(tasks, arguments.pcm), progress=None, on_segment=printer, **options
+        _audios(tasks, arguments.pcm),
+        progress=None,
+        on_info=lambda index, info: _tell(files[index], info),
+        on_segment=printer,
+        **options,
     )
     done: dict[int, Transcript | TranseptError | None] = {}  # whose turn on standard output has not come
     turn = 0
@@ -226,6 +230,16 @@ def _run(
     work, total = end - begin, end - arguments.begin
     speed = f", {tally.seconds_of_audio / work:.1f} times real time" if tally.seconds_of_audio else ""
     print(f"{tally.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all", file=sys.stderr)
+
+
+def _tell(file: str, info: TranscriptionInfo) -> None:
+    """Say on stderr what is known of a recording before its first segment."""
+    length = f"{info.duration:.1f} s of audio"
+    if info.duration_after_vad < info.duration:
+        length += f", {info.duration_after_vad:.1f} s without its silence"
+    sure = "" if info.language_probability is None else f", detected with probability {info.language_probability:.2f}"
+    with beside_progress_bar():
+        print(f"{printable_name(file)}: {length}; language {info.language}{sure}", file=sys.stderr, flush=True)
 
 
 def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:

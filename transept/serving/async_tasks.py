@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,13 +15,13 @@ from transept.core.jobs import Job
 from transept.errors import TranseptError, UnsupportedTaskError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
+from transept.serving.async_stream import AsyncSegmentStream
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
-from transept.speech.events import Found, Opened
+from transept.speech.events import Opened
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput
-from transept.speech.segments import Segment
 from transept.speech.transcriber import Transcriber
-from transept.speech.transcript import Transcript
+from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import Task
@@ -45,7 +43,7 @@ class AsyncTranscriber:
             max_running=max_running,
             max_queue=max_queue,
             heartbeat=self._heartbeat,
-            preliminary=(Opened,),
+            preliminary=(Opened, TranscriptionInfo),
         )
 
     @classmethod
@@ -58,7 +56,7 @@ class AsyncTranscriber:
 
     @shows_options(TranscriptionOptions)
     def job(self, audio: AudioInput, **options: Any) -> Job:
-        """A job for `engine`: its events are Opened and Found, its result a Transcript.
+        """A job for `engine`: its events are Opened, TranscriptionInfo and Found, its result a Transcript.
 
         Raises ParameterError at once for a bad option.
         """
@@ -70,14 +68,12 @@ class AsyncTranscriber:
         return await last(self.engine.run(self.job(audio, **options)))
 
     @shows_options(TranscriptionOptions)
-    async def stream(self, audio: AudioInput, **options: Any) -> AsyncGenerator[Segment, None]:
-        """The segments of one recording, each as soon as it is certain. Leaving it early aborts the work."""
-        numbers = count()  # windows of batched mode do not know how many segments came before
-        async with contextlib.aclosing(self.engine.run(self.job(audio, **options))) as events:
-            async for event in events:
-                if isinstance(event, Found):
-                    for segment in event.segments:
-                        yield dataclasses.replace(segment, id=next(numbers))
+    def stream(self, audio: AudioInput, **options: Any) -> AsyncSegmentStream:
+        """The segments of one recording, each as soon as it is certain. Leaving it early aborts the work.
+
+        ``await stream.info()`` is what is known before the first of them.
+        """
+        return AsyncSegmentStream(self.engine.run(self.job(audio, **options)))
 
     async def close(self) -> None:
         """Abort what is under way and give back the model's memory."""

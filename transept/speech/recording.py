@@ -21,13 +21,13 @@ from transept.core.jobs import Offload
 from transept.core.request.limits import Limits
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
-from transept.speech.algorithms.language import recording_language
+from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
 from transept.speech.events import Opened
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
-from transept.speech.transcript import Transcript
+from transept.speech.transcript import Transcript, TranscriptionInfo
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,7 +40,7 @@ AudioInput: TypeAlias = "str | Path | bytes | BinaryIO | npt.NDArray[Any] | Tens
 def transcribe(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: one recording. Its events are one Opened, then a Found for each window.
+    """A job: one recording. Its events are one Opened, one TranscriptionInfo, then a Found for each window.
 
     Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a rate of which
     batched mode cannot find the silence.
@@ -53,6 +53,9 @@ def transcribe(
         windows = yield Offload(partial(spoken_windows, model, waveform, options))
         first = windows[: options.language_detection_segments]
         language = yield from recording_language(model, _features(model, first), options)
+        num_kept = sum(span.end - span.start for window in windows for span in window.kept)
+        info = _info(language, duration, num_kept / rate, options)
+        yield info
         segments = yield from batched.decode_windows(model, windows, language.code, options)
     else:
         timeline, in_speech = Timeline([], rate), options
@@ -60,11 +63,21 @@ def transcribe(
             waveform, timeline = yield Offload(partial(speech_only, waveform, rate, options))
             in_speech = dataclasses.replace(options, clip_timestamps=())  # nothing but them is left
         features = yield Offload(partial(model.features, waveform))  # [channels, frames]
+        kept_seconds = len(waveform) / rate
         del waveform  # hours of it would stay in memory, with their features
         language = yield from recording_language(model, features, options)
+        info = _info(language, duration, kept_seconds, options)
+        yield info
         segments = yield from sequential.decode_windows(model, features, language.code, in_speech, timeline)
     text = model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
-    return Transcript(text, language.code, language.probability, duration, segments, options)
+    return Transcript.of(info, text, segments)
+
+
+def _info(
+    language: Language, duration: float, duration_after_vad: float, options: TranscriptionOptions
+) -> TranscriptionInfo:
+    ranked = sorted(language.probabilities.items(), key=lambda each: -each[1])
+    return TranscriptionInfo(language.code, language.probability, dict(ranked), duration, duration_after_vad, options)
 
 
 def _features(model: SpeechModel, windows: Sequence[SpokenWindow]) -> Tensor:

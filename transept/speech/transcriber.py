@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from itertools import count
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +23,15 @@ from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_unknown, shows_options
 from transept.speech import recording
-from transept.speech.algorithms.language import Language, recording_language
+from transept.speech.algorithms.language import ONLY_LANGUAGE, Language, recording_language
 from transept.speech.events import Found, Opened
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
-from transept.speech.transcript import Transcript
+from transept.speech.stream import SegmentStream
+from transept.speech.transcript import Transcript, TranscriptionInfo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,15 +89,17 @@ class Transcriber:
         audios: Iterable[AudioInput],
         *,
         progress: bool | None = False,
+        on_info: Callable[[int, TranscriptionInfo], None] | None = None,
         on_segment: Callable[[int, Segment], None] | None = None,
         **options: Any,
     ) -> Generator[Transcript | TranseptError, None, None]:
         """Transcribe recordings together, in their order; one that cannot be read gives its error in its place.
 
-        audios, progress, on_segment: see `transcribe_as_completed`. Raises ParameterError for a lone recording.
+        The arguments are those of `transcribe_as_completed`. Raises ParameterError for a lone recording.
         """
-        as_completed = self.transcribe_as_completed(audios, progress=progress, on_segment=on_segment, **options)
-        return _in_order(as_completed)
+        return _in_order(
+            self.transcribe_as_completed(audios, progress=progress, on_info=on_info, on_segment=on_segment, **options)
+        )
 
     @shows_options(TranscriptionOptions)
     def transcribe_as_completed(
@@ -105,27 +107,35 @@ class Transcriber:
         audios: Iterable[AudioInput],
         *,
         progress: bool | None = False,
+        on_info: Callable[[int, TranscriptionInfo], None] | None = None,
         on_segment: Callable[[int, Segment], None] | None = None,
         **options: Any,
     ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
         """Transcribe recordings together, and yield each with its number, from 0, as soon as it is done.
 
-        audios: read as their turn comes. progress: see `transcribe`. on_segment: called with the number of a recording
-        and each of its segments as soon as that is certain, in order of time.
+        audios: read as their turn comes. progress: see `transcribe`. on_info: called with the number of a recording
+        and its TranscriptionInfo, once. on_segment: called with the number and each of its segments as soon as that is
+        certain, in order of time.
         One that cannot be read, or that fails, gives its error. Raises ParameterError for a lone recording.
         """
         if _is_one_recording(audios):
             raise ParameterError("this takes a list of recordings; for a single one call transcribe()")
         if not isinstance(audios, Iterable):
             raise ParameterError(f"this takes a list of recordings, not {type(audios).__name__}")
-        return self._results(audios, self._checked(options), progress, on_segment)
+        return self._results(audios, self._checked(options), progress, on_info, on_segment)
 
     @shows_options(TranscriptionOptions)
-    def stream(
-        self, audio: AudioInput, *, progress: bool | None = False, **options: Any
-    ) -> Generator[Segment, None, None]:
-        """The segments of one recording, each as soon as it is certain. Raises MediaError as it is read."""
-        return self._segments(audio, self._checked(options), progress)
+    def stream(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> SegmentStream:
+        """The segments of one recording, each as soon as it is certain; the stream's `info` is known before them.
+
+        Raises MediaError as it is read.
+        """
+        return SegmentStream(self._events([audio], self._checked(options), progress))
+
+    @property
+    def supported_languages(self) -> list[str]:
+        """The codes of the languages that the model knows; ``["en"]`` for a model of one language."""
+        return list(self.model.languages) or [ONLY_LANGUAGE]
 
     def detect_language(self, audio: AudioInput, **options: Any) -> tuple[str, float, dict[str, float]]:
         """The language of a recording: its code, its probability, and the probabilities of all languages by code.
@@ -155,8 +165,9 @@ class Transcriber:
 
     @shows_options(TranscriptionOptions)
     def job(self, audio: AudioInput, **options: Any) -> Job:
-        """A job for `engine.runner` (docs/jobs.md): its events are an Opened, then Founds, its result a Transcript.
+        """A job for `engine.runner` (docs/jobs.md), whose result is a Transcript.
 
+        Its events are an Opened, a TranscriptionInfo, then Founds.
         Raises ParameterError at once for a bad option.
         """
         return recording.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
@@ -171,26 +182,18 @@ class Transcriber:
         audios: Iterable[AudioInput],
         options: TranscriptionOptions,
         progress: bool | None,
+        on_info: Callable[[int, TranscriptionInfo], None] | None,
         on_segment: Callable[[int, Segment], None] | None,
     ) -> Generator[tuple[int, Transcript | TranseptError], None, None]:
         with closing(self._events(audios, options, progress)) as events:
             for index, event in events:
+                if isinstance(event, TranscriptionInfo) and on_info is not None:
+                    on_info(index, event)
                 if isinstance(event, Found) and on_segment is not None:
                     for segment in event.segments:
                         on_segment(index, segment)
                 if isinstance(event, Transcript | TranseptError):
                     yield index, event
-
-    def _segments(
-        self, audio: AudioInput, options: TranscriptionOptions, progress: bool | None
-    ) -> Generator[Segment, None, None]:
-        numbers = count()  # windows of batched mode do not know how many segments came before
-        with closing(self._events([audio], options, progress)) as events:
-            for _, event in events:
-                if isinstance(event, TranseptError):
-                    raise event
-                if isinstance(event, Found):
-                    yield from (dataclasses.replace(each, id=next(numbers)) for each in event.segments)
 
     def _events(
         self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
@@ -251,7 +254,7 @@ def transcribe(
 @shows_options(TranscriptionOptions, EngineConfig)
 def stream_transcribe(
     audio: AudioInput, model: str | Path = DEFAULT_MODEL, *, progress: bool | None = False, **options: Any
-) -> Iterator[Segment]:
+) -> SegmentStream:
     """The segments of one recording, each as soon as it is certain, with a model that is loaded for it.
 
     options: those of TranscriptionOptions and of Engine. See Transcriber.stream.

@@ -1,7 +1,8 @@
-"""What a transcription returns: the recording's text, its segments and their words."""
+"""What a transcription tells: of the recording before its first segment, and at its end all that was said."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -13,20 +14,44 @@ from transept.speech.segments import Segment
 
 
 @dataclass(frozen=True)
+class TranscriptionInfo:
+    """What is known of a recording before its first segment: an event of its job, and `info` of a stream.
+
+    language: code, such as ``"en"``. language_probability: None where the user named the language or the model knows
+    only one. language_probabilities: of all languages by code, the most likely first; empty where it was not detected.
+    duration: seconds of audio. duration_after_vad: seconds that are left of it without its silence, with vad or
+    batched; else all of them. options: what was asked for.
+    """
+
+    language: str
+    language_probability: float | None
+    language_probabilities: dict[str, float]
+    duration: float
+    duration_after_vad: float
+    options: TranscriptionOptions
+
+
+@dataclass(frozen=True)
 class Transcript:
     """A whole recording.
 
-    text: all of it, without leading or trailing blanks. language: code, such as ``"en"``.
-    language_probability: None where the user named the language or the model knows only one.
-    duration: seconds of audio. segments: in order of time. options: what was asked for.
+    text: all of it, without leading or trailing blanks. segments: in order of time. The rest: see TranscriptionInfo.
     """
 
     text: str
     language: str
     language_probability: float | None
+    language_probabilities: dict[str, float]
     duration: float
+    duration_after_vad: float
     segments: list[Segment]
     options: TranscriptionOptions
+
+    @classmethod
+    def of(cls, info: TranscriptionInfo, text: str, segments: list[Segment]) -> Transcript:
+        """The transcript of a recording of which so much was known before."""
+        known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
+        return cls(text=text, segments=segments, **known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""
@@ -35,7 +60,9 @@ class Transcript:
             "segments": [segment.to_dict() for segment in self.segments],
             "language": self.language,
             "language_probability": self.language_probability,
+            "language_probabilities": self.language_probabilities,
             "duration": self.duration,
+            "duration_after_vad": self.duration_after_vad,
         }
 
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:

@@ -15,18 +15,25 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transept.errors import ParameterError, shown, suggest
 from transept.serving.async_engine import Queued, Ticket
-from transept.serving.async_tasks import AsyncTranscriber, last
+from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
 from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
+from transept.serving.http.transcription_answers import (
+    info_fields,
+    segment_event,
+    segment_logprobs,
+    usage,
+    verbose_answer,
+)
 from transept.serving.models import ServedModel
 from transept.speech.events import Found, Opened
 from transept.speech.options import FALLBACK_TEMPERATURES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS
-from transept.speech.segments import Segment, Word
-from transept.speech.transcript import Transcript
+from transept.speech.speech_model import SpeechModel
+from transept.speech.transcript import Transcript, TranscriptionInfo
 
 router = APIRouter(tags=["speech"])
 
@@ -86,8 +93,8 @@ async def _respond(request: Request, task: str) -> Response:
             raise api_error(error, asked.options) from error
         events = _events(ticket, job, upload, request, model)
         if asked.stream:
-            return EventStream(_stream(model.speech, events, asked), owned=stack.pop_all())
-        return await attended(request, _whole(model.speech, events, asked))
+            return EventStream(_stream(model.speech.transcriber.model, events, asked), owned=stack.pop_all())
+        return await attended(request, _whole(model.speech.transcriber.model, events, asked))
 
 
 def _asked(form: FormData, task: str) -> Asked:
@@ -201,7 +208,7 @@ async def _events(
         raise told from error
 
 
-async def _whole(speech: AsyncTranscriber, events: AsyncGenerator[Any, None], asked: Asked) -> Response:
+async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: Asked) -> Response:
     """The answer, once all is done."""
     transcript: Transcript = await last(events)
     if asked.response_format == "text":
@@ -213,54 +220,37 @@ async def _whole(speech: AsyncTranscriber, events: AsyncGenerator[Any, None], as
             raise api_error(error, dict.fromkeys(LAYOUT)) from error
         return Response(text, media_type=f"{MEDIA_TYPES[asked.response_format]}; charset=utf-8")
     if asked.response_format == "json":
-        answer: dict[str, Any] = {"text": transcript.text, "usage": _usage(transcript)}
+        answer: dict[str, Any] = {"text": transcript.text, "usage": usage(transcript)}
         if asked.logprobs:
-            answer["logprobs"] = [each for segment in transcript.segments for each in _logprobs(speech, segment)]
+            answer["logprobs"] = [each for segment in transcript.segments for each in segment_logprobs(model, segment)]
         return JSONResponse(answer)
-    return JSONResponse(_verbose(speech, transcript, asked))
-
-
-def _verbose(speech: AsyncTranscriber, transcript: Transcript, asked: Asked) -> dict[str, Any]:
-    """OpenAI's verbose JSON, with the probabilities of words and languages beside it."""
-    names = speech.transcriber.model.spec.language_names
-    answer: dict[str, Any] = {
-        "task": transcript.options.task,
-        "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
-        "duration": transcript.duration,
-        "text": transcript.text,
-    }
-    if not asked.granularities or "segment" in asked.granularities:
-        answer["segments"] = [segment.to_dict() for segment in transcript.segments]
-    if "word" in asked.granularities:
-        words = [word for segment in transcript.segments for word in segment.words or ()]
-        answer["words"] = [{**_word(word), "word": word.word.strip()} for word in words]
-    answer["language_probability"] = transcript.language_probability
-    answer["usage"] = _usage(transcript)
-    return answer
+    return JSONResponse(verbose_answer(model, transcript, asked.granularities))
 
 
 async def _stream(
-    speech: AsyncTranscriber, events: AsyncGenerator[Any, None], asked: Asked
+    model: SpeechModel, events: AsyncGenerator[Any, None], asked: Asked
 ) -> AsyncGenerator[dict[str, Any], None]:
     """OpenAI's events; with progress ours, too."""
     tokens: list[int] = []
     told, number = "", 0
-    decode = speech.transcriber.model.tokenizer.decode
+    decode = model.tokenizer.decode
     async with contextlib.aclosing(events):
         async for event in events:
             if isinstance(event, Queued) and asked.progress:
                 yield {"type": "transcript.queued", "position": event.position}
             elif isinstance(event, Opened) and asked.progress:
                 yield {"type": "transcript.opened", "duration": event.duration}
+            elif isinstance(event, TranscriptionInfo) and asked.progress:
+                yield {"type": "transcript.info", **info_fields(event)}
             elif isinstance(event, Found):
                 for segment in event.segments:
                     tokens += segment.tokens
                     text = decode(tokens).strip()
                     if len(text) > len(told) and text.startswith(told):
-                        logprobs = {"logprobs": _logprobs(speech, segment)} if asked.logprobs else {}
+                        logprobs = {"logprobs": segment_logprobs(model, segment)} if asked.logprobs else {}
                         yield {"type": "transcript.text.delta", "delta": text[len(told) :], **logprobs}
                         told = text
-                    yield _segment_event(segment, number)
+                    yield segment_event(segment, number)
                     number += 1
                 if asked.progress:
                     yield {"type": "transcript.progress", "seconds": event.progress_seconds}
@@ -272,47 +262,5 @@ async def _stream(
                     "text": event.text,
                     "language": event.language,
                     "duration": event.duration,
-                    "usage": _usage(event),
+                    "usage": usage(event),
                 }
-
-
-def _segment_event(segment: Segment, number: int) -> dict[str, Any]:
-    """OpenAI's segment of a stream, which has a speaker, and what else is known of it."""
-    event: dict[str, Any] = {
-        "type": "transcript.text.segment",
-        "id": f"seg_{number}",
-        "start": segment.start,
-        "end": segment.end,
-        "text": segment.text,
-        "speaker": "",
-        "seek": segment.seek,
-        "tokens": segment.tokens,
-        "temperature": segment.temperature,
-        "avg_logprob": segment.avg_logprob,
-        "compression_ratio": segment.compression_ratio,
-        "no_speech_prob": segment.no_speech_prob,
-    }
-    if segment.words is not None:
-        event["words"] = [_word(word) for word in segment.words]
-    if segment.language is not None:
-        event["language"] = segment.language
-    return event
-
-
-def _logprobs(speech: AsyncTranscriber, segment: Segment) -> list[dict[str, Any]]:
-    """OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text."""
-    tokenizer = speech.transcriber.model.tokenizer
-    listed = []
-    for token, logprob in zip(segment.tokens, segment.token_logprobs or (), strict=True):
-        if token in tokenizer.text_tokens:
-            text = tokenizer.decode([token])
-            listed.append({"token": text, "logprob": logprob, "bytes": list(text.encode())})
-    return listed
-
-
-def _word(word: Word) -> dict[str, Any]:
-    return {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
-
-
-def _usage(transcript: Transcript) -> dict[str, Any]:
-    return {"type": "duration", "seconds": transcript.duration}

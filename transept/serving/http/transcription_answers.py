@@ -1,0 +1,83 @@
+"""Parts of the answers about speech, in OpenAI's shapes with ours beside them. Called by `transcriptions`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transept.speech.segments import Segment, Word
+from transept.speech.speech_model import SpeechModel
+from transept.speech.transcript import Transcript, TranscriptionInfo
+
+
+def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Sequence[str]) -> dict[str, Any]:
+    """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times."""
+    names = model.spec.language_names
+    answer: dict[str, Any] = {
+        "task": transcript.options.task,
+        "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
+        "duration": transcript.duration,
+        "text": transcript.text,
+    }
+    if not granularities or "segment" in granularities:
+        answer["segments"] = [segment.to_dict() for segment in transcript.segments]
+    if "word" in granularities:
+        words = [word for segment in transcript.segments for word in segment.words or ()]
+        answer["words"] = [{**_word(word), "word": word.word.strip()} for word in words]
+    answer["language_probability"] = transcript.language_probability
+    answer["language_probabilities"] = transcript.language_probabilities
+    answer["duration_after_vad"] = transcript.duration_after_vad
+    answer["usage"] = usage(transcript)
+    return answer
+
+
+def info_fields(info: TranscriptionInfo) -> dict[str, Any]:
+    """What a stream tells before its first segment."""
+    return {
+        "language": info.language,
+        "language_probability": info.language_probability,
+        "duration": info.duration,
+        "duration_after_vad": info.duration_after_vad,
+    }
+
+
+def segment_event(segment: Segment, number: int) -> dict[str, Any]:
+    """OpenAI's segment of a stream, which has a speaker, and what else is known of it."""
+    event: dict[str, Any] = {
+        "type": "transcript.text.segment",
+        "id": f"seg_{number}",
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "speaker": "",
+        "seek": segment.seek,
+        "tokens": segment.tokens,
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+    }
+    if segment.words is not None:
+        event["words"] = [_word(word) for word in segment.words]
+    if segment.language is not None:
+        event["language"] = segment.language
+    return event
+
+
+def segment_logprobs(model: SpeechModel, segment: Segment) -> list[dict[str, Any]]:
+    """OpenAI's log probabilities of tokens; those of timestamps are left out, as they are no text."""
+    listed = []
+    for token, logprob in zip(segment.tokens, segment.token_logprobs or (), strict=True):
+        if token in model.tokenizer.text_tokens:
+            text = model.tokenizer.decode([token])
+            listed.append({"token": text, "logprob": logprob, "bytes": list(text.encode())})
+    return listed
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+
+
+def usage(transcript: Transcript) -> dict[str, Any]:
+    """OpenAI's account of what was done."""
+    return {"type": "duration", "seconds": transcript.duration}
