@@ -13,6 +13,8 @@ from typing import Any
 MOST_NAMES = 60  # that a message lists
 LONGEST_MESSAGE = 1000  # characters of a foreign exception's that an error of ours repeats
 LONGEST_REPR = 100  # characters of a value
+NEAR = 0.75  # of difflib's ratio: "germn" and "german" have 0.91, "auto" and "pushto" 0.6
+SHORTEST_BEGIN = 3  # letters of a name that broke off
 
 
 class TranseptError(Exception):
@@ -104,6 +106,18 @@ def is_interruption(error: BaseException) -> bool:
     return not isinstance(error, Exception) and threading.current_thread() is threading.main_thread()
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: misspelt, with two letters swapped, or broken off; None: none is near."""
+    known = sorted(known)
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
+        return near[0]
+    for each in known:
+        begins = len(name) >= SHORTEST_BEGIN and (each.startswith(name) or name.startswith(f"{each}_"))
+        if begins or sorted(each) == sorted(name):
+            return each
+    return None
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of a message about an unknown name: `` Did you mean 'x'?``, or the known names when none is near.
 
@@ -112,9 +126,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     if not known:
         return ""
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f" Did you mean {near[0]!r}?"
+    if near := nearest(name, known):
+        return f" Did you mean {near!r}?"
     if len(known) > MOST_NAMES:
         few = MOST_NAMES // 4
         return f" Known: {', '.join(known[:few])} and {len(known) - few} more."

@@ -397,7 +397,12 @@ OPTIONS: Table = {
     "a thousand temperatures": (hears(temperature=[0.1] * 1000), "1000"),
     "beams below 0 for a recording": (hears(beam_size=-1), "beam_size"),
     "draws beyond floats": (hears(best_of=LONG), "best_of"),
-    "patience without beams": (hears(patience=2.0), "beam_size"),
+    "steps to temperatures that are listed": (
+        hears(temperature=(0.0, 0.5), temperature_increment_on_fallback=0.1),
+        "temperature_increment_on_fallback",
+    ),
+    "steps of nothing": (hears(temperature_increment_on_fallback=0.0), "temperature_increment_on_fallback"),
+    "an option of the engine": (hears(num_threads=4), "Transcriber(model, num_threads="),
     "a length penalty of a NaN": (hears(length_penalty=math.nan), "length_penalty"),
     "a threshold in text": (hears(no_speech_threshold="0.6"), "no_speech_threshold"),
     "a flag that is a number": (hears(word_timestamps=1), "word_timestamps"),

@@ -162,6 +162,40 @@ def test_the_language_and_the_length_are_told_before_the_first_segment(
     assert re.search(f"{clips[-1]}: {told}", done.stderr)
 
 
+def test_languages_are_detected_and_nothing_is_transcribed(
+    command: Command, clips: list[Path], base_dir: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.flac"
+    bad.write_bytes(b"fLaC, it says, but it is not")
+    done = command("transcribe", clips[-1], bad, clips[1], "--model", base_dir, "--detect-language")
+    assert done.returncode == 1
+    assert f"transept: {bad}: " in done.stderr
+    lines = [re.fullmatch(r"(.*): en (0\.\d\d|1\.00)", line) for line in done.stdout.splitlines()]
+    assert [line[1] for line in lines] == [str(clips[-1]), str(clips[1])]
+    done = command("transcribe", clips[-1], "--model", base_dir, "--detect_language", "True", "--json")
+    found = json.loads(done.stdout)
+    assert (found["file"], found["language"], found["language_probability"]) == (
+        str(clips[-1]),
+        "en",
+        found["language_probabilities"]["en"],
+    )
+    assert next(iter(found["language_probabilities"])) == "en"
+    assert "text" not in found
+
+
+def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[Path]) -> None:
+    pasted = (
+        "--task transcribe --language en --temperature 0 --best_of None --beam_size None --suppress_tokens -1 "
+        "--condition_on_previous_text True --fp16 False --temperature_increment_on_fallback 0.2 "
+        "--compression_ratio_threshold 2.4 --logprob_threshold -1.0 --no_speech_threshold 0.6 --word_timestamps False "
+        "--highlight_words False --max_line_width None --threads 1 --clip_timestamps 0 --carry_initial_prompt False "
+        "--verbose False --batch_size 2"
+    )
+    done = command("transcribe", clips[-1], "--model", MODEL, *pasted.split())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "He might even have been made amiable himself.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -170,7 +204,8 @@ def test_the_language_and_the_length_are_told_before_the_first_segment(
         (["--model", MODEL, "--language", "xx"], 2, "English"),
         (["--model", MODEL, "--plugin", "wisper"], 1, "whisper"),
         (["--temperature", "-1"], 2, "temperature must be"),
-        (["--patience", "2"], 2, "give --beam-size, too"),
+        (["--patience", "0"], 2, "patience must be above 0"),
+        (["--model", MODEL, "--detect-language"], 2, "one language only, so there is nothing to detect"),
         (["--task", "transcrib"], 2, "transcribe"),
         (["--modle", MODEL], 2, "--modle"),
         (["-f", "txt,str"], 2, "no format \"str\". Did you mean 'srt'?"),
@@ -183,7 +218,7 @@ def test_the_language_and_the_length_are_told_before_the_first_segment(
         (["-f", "txt,json", "--word-timestamps", "--highlight-words"], 2, "--highlight-words lays out subtitles"),
         (["-f", "vtt", "--word-timestamps", "--max-line-count", "2"], 2, "add --max-line-width"),
         (["-f", "vtt", "--word-timestamps", "--max-words-per-line", "0"], 2, "--max-words-per-line must be at least 1"),
-        (["--temperature-increment-on-fallback", "-0.2"], 2, "must be a number of at least 0.01, or None"),
+        (["--temperature-increment-on-fallback", "-0.2"], 2, "must be a number of at least 0.01, not -0.2"),
         (["--json", "--verbose"], 2, "not allowed with"),
     ],
 )

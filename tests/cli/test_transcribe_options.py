@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from transept.cli import main, transcribe
-from transept.cli.transcribe_options import transcription_options
+from transept.cli.parser import Parser
+from transept.cli.transcribe_options import speech_engine, transcription_options
 from transept.errors import ParameterError
 from transept.speech import options
 from transept.speech.options import TranscriptionOptions
@@ -16,7 +17,7 @@ from transept.speech.vad.spans import VadOptions
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     transcribe.add_parser(parser.add_subparsers())
     return parser.parse_args(["transcribe", "talk.flac", *arguments])
 
@@ -43,7 +44,16 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
         ("--beam_size 5 --best_of 2", {"beam_size": 5, "best_of": 2}),
         ("--word-timestamps --batched", {"word_timestamps": True, "batched": True}),
         ("--word_timestamps True", {"word_timestamps": True}),
-        ("--word_timestamps False", {"word_timestamps": False}),
+        ("--word_timestamps False", {}),
+        ("--word-timestamps=True --batched True --vad False", {"word_timestamps": True, "batched": True}),
+        ("--batched --no_condition_on_previous_text", {"batched": True, "condition_on_previous_text": False}),
+        (
+            "--no-suppress-blank False --word_timestamps --vad",
+            {"suppress_blank": True, "word_timestamps": True, "vad": True},
+        ),
+        ("--initial_prompt True --hotwords False", {"initial_prompt": "True", "hotwords": "False"}),
+        ("--patience 1.5", {"patience": 1.5}),
+        ("--language auto", {"language": "auto"}),
         ("--no-condition-on-previous-text", {"condition_on_previous_text": False}),
         ("--condition_on_previous_text False", {"condition_on_previous_text": False}),
         ("--task translate --language German", {"task": "translate", "language": "German"}),
@@ -63,6 +73,26 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
 )
 def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict[str, Any]) -> None:
     assert transcription_options(parsed(*arguments.split())) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", {}),
+        ("--fp16 False", {"dtype": "float32"}),
+        ("--no-fp16 --device cuda", {"dtype": "float32"}),
+        ("--fp16 True --device cpu", {"dtype": "auto"}),
+        ("--fp16 --device cuda:1", {"dtype": "float16"}),
+        ("--batch_size 8", {"max_num_seqs": 8}),
+        ("--batch-size 8 --beam_size 5", {"max_num_seqs": 40}),
+        ("--batch-size 8 --patience 2", {"max_num_seqs": 40}),
+        ("--batch-size 1", {"max_num_seqs": 5}),  # as many as best_of, which a fallback draws
+        ("--batch-size 1 --best-of 1", {"max_num_seqs": 1}),
+    ],
+)
+def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> None:
+    given = parsed(*arguments.split())
+    assert speech_engine(given, transcription_options(given)) == expected
 
 
 def test_the_temperatures_of_the_command_are_those_of_the_library() -> None:
@@ -85,7 +115,7 @@ def test_an_increment_that_would_never_end_is_bad_usage(increment: str, capsys: 
         with pytest.raises(SystemExit, match="2"):
             main(["transcribe", "talk.wav", "--model", "no-such-model", f"{flag}={increment}"])
         error = capsys.readouterr().err
-        assert "--temperature-increment-on-fallback must be a number of at least 0.01, or None" in error
+        assert "--temperature-increment-on-fallback must be a number of at least 0.01, not" in error
 
 
 @pytest.mark.parametrize("first", ["-1", "nan", "inf", "-1e300"])

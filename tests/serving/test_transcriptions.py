@@ -177,8 +177,10 @@ def test_a_stream_tells_its_progress_and_the_words(server: Any, clip: Path, expe
 
 def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Path, transcriber: Transcriber) -> None:
     given = {
-        "beam_size": "3",
-        "temperature": "0,0.4",
+        "patience": "1",
+        "temperature": "0",
+        "temperature_increment_on_fallback": "0.4",
+        "language": "en-US",
         "suppress_tokens": "null",
         "condition_on_previous_text": "false",
         "hotwords": "Dashwood",
@@ -188,8 +190,8 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
         "vad_options": '{"threshold": 0.4}',
     }
     options = {
-        "beam_size": 3,
-        "temperature": (0.0, 0.4),
+        "beam_size": 5,
+        "temperature": (0.0, 0.4, 0.8),
         "suppress_tokens": None,
         "condition_on_previous_text": False,
         "hotwords": "Dashwood",
@@ -242,7 +244,8 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"vad": "perhaps"}}, 400, "vad", "true or false"),
         ({"extra_body": {"vad_options": "[1]"}}, 400, "vad_options", "JSON object"),
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
-        ({"extra_body": {"patience": "2"}}, 400, "patience", "beam_size"),
+        ({"extra_body": {"batch_size": "2"}}, 400, "batch_size", "max_num_seqs"),
+        ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),
         ({"extra_body": {"max_line_width": "20"}, "response_format": "srt"}, 400, "max_line_width", "word_timestamps"),
         ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
         ({"languages": ["en", "de"]}, 400, "languages", "one language"),

@@ -79,13 +79,28 @@ def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarr
     assert by_code.language == "de"
     assert by_code.language_probability is None
     assert transcriber.transcribe(audio, language="German", temperature=0.0).segments == by_code.segments
-    for name in ("german", "DE", " GERMAN ", "Castilian"):
-        code = "es" if name == "Castilian" else "de"
-        assert transcriber.model.language_code(name) == code
+    for code, names in {
+        "de": ("german", "DE", " GERMAN ", "de-DE", "de_AT"),
+        "es": ("Castilian", "es-419"),
+        "en": ("en-US", "EN_gb"),
+        "zh": ("zh-CN", "zh-Hant-TW", "zh_Hans", "cmn"),
+        "no": ("nb", "nb-NO"),
+    }.items():
+        for name in names:
+            assert transcriber.model.language_code(name) == code
+    assert transcriber.transcribe(audio, language="auto", temperature=0.0).language == "en"
 
 
 @pytest.mark.parametrize(
-    ("language", "hint"), [("germn", "Did you mean 'german'"), ("dee", "Did you mean 'de'"), ("Klingon", "Known: ")]
+    ("language", "hint"),
+    [
+        ("germn", "Did you mean 'german'"),
+        ("dee", "Did you mean 'de'"),
+        ("Klingon", "Known: "),
+        ("automatic", "Known: "),
+        ("de-", "Did you mean 'de'"),
+        ("xx-DE", "Known: "),
+    ],
 )
 def test_an_unknown_language_is_refused_with_the_nearest(transcriber: Transcriber, language: str, hint: str) -> None:
     with pytest.raises(ParameterError, match=hint):
@@ -119,7 +134,8 @@ def test_more_windows_decide_when_none_is_sure(transcriber: Transcriber, prompts
 def test_a_model_of_one_language(tiny_en_dir: Path, prompts: np.ndarray) -> None:
     transcriber = Transcriber(tiny_en_dir)
     audio = (prompts[: 5 * RATE], RATE)
-    for language in (None, "en", "English"):
+    assert transcriber.model.language_code("en-GB") == "en"
+    for language in (None, "auto", "en", "English", "en-US"):
         transcript = transcriber.transcribe(audio, language=language)
         assert (transcript.language, transcript.language_probability) == ("en", None)
     for options in ({"language": "German"}, {"task": "translate"}, {"multilingual": True}):

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 
 from transept import TranscriptionOptions, VadOptions
@@ -70,7 +71,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"temperature": None}, "temperature must be numbers"),
         ({"beam_size": 0}, "beam_size must be an integer of at least 1"),
         ({"beam_size": 2.5}, "beam_size must be an integer"),
-        ({"best_of": None}, "best_of must be an integer"),
+        ({"best_of": 0}, "best_of must be an integer of at least 1"),
         ({"seed": -1}, "seed must be an integer of at least 0"),
         ({"length_penalty": 1e300}, "length_penalty must be at most 100"),
         ({"compression_ratio_threshold": "2"}, "compression_ratio_threshold must be a number"),
@@ -84,8 +85,17 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"suppress_tokens": (-2,)}, "suppress_tokens holds -2"),
         ({"suppress_tokens": "quiet"}, "suppress_tokens must be a list of token ids"),
         ({"initial_prompt": (-1,)}, "initial_prompt holds -1"),
-        ({"patience": 2.0}, "give beam_size, too"),
         ({"beam_size": 5, "patience": 0}, "patience must be above 0"),
+        ({"temperature_increment_on_fallback": 0.001}, "must be a number of at least 0.01, not 0.001"),
+        ({"temperature_increment_on_fallback": True}, "must be a number of at least 0.01, not True"),
+        (
+            {"temperature": (0.0, 0.5), "temperature_increment_on_fallback": 0.1},
+            "give one temperature, or leave the increment out",
+        ),
+        ({"batch_size": 8}, "Windows share the engine's batch, which max_num_seqs bounds"),
+        ({"vad_threshold": 0.3}, "Here that is 'vad_options'"),
+        ({"num_beams": 2}, "Here that is 'beam_size'"),
+        ({"diarize": True}, "Speakers are not told apart"),
         ({"hallucination_silence_threshold": 1.0}, "set word_timestamps=True, too"),
         ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
@@ -98,6 +108,34 @@ def test_clips_have_several_forms(clips: Any) -> None:
 def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         TranscriptionOptions(**given)
+
+
+def test_patience_without_a_width_is_of_five_beams() -> None:
+    assert TranscriptionOptions(patience=2.0).num_beams == 5
+    assert TranscriptionOptions(patience=1.0, beam_size=1).num_beams == 1
+    assert TranscriptionOptions(beam_size=3).num_beams == 3
+    assert TranscriptionOptions().num_beams == 1
+
+
+@pytest.mark.parametrize("first", [0.0, 0.3, 1.0, 1.5])
+@pytest.mark.parametrize("increment", [0.01, 0.2, 0.35, 5.0])
+def test_temperatures_rise_by_the_increment_as_in_openai_whispers_command(first: float, increment: float) -> None:
+    options = TranscriptionOptions(temperature=first, temperature_increment_on_fallback=increment)
+    expected = np.arange(first, 1.0 + 1e-6, increment) if first <= 1 else [first]
+    np.testing.assert_allclose(options.temperatures, expected, rtol=0, atol=1e-6)
+    assert dataclasses.replace(options).temperatures == options.temperatures
+    assert len(options.temperatures) <= 101
+
+
+def test_the_increment_goes_on_from_the_default() -> None:
+    assert TranscriptionOptions(temperature_increment_on_fallback=0.5).temperatures == (0.0, 0.5, 1.0)
+    assert TranscriptionOptions(temperature_increment_on_fallback=None) == TranscriptionOptions()
+
+
+@pytest.mark.parametrize("language", ["auto", "AUTO", "None", "none", "", " "])
+def test_a_language_that_is_to_be_detected(language: str) -> None:
+    assert TranscriptionOptions(language=language).language is None
+    assert TranscriptionOptions(language=language, multilingual=True).language is None
 
 
 @pytest.mark.parametrize("mode", ["vad", "batched"])

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transept.cli.printable import printable
-from transept.errors import suggest
-from transept.option_names import ELSEWHERE
+from transept.errors import nearest, suggest
+from transept.option_names import elsewhere
+
+TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that answers a misspelt command, choice or option with the nearest one."""
+    """An ArgumentParser that answers a misspelt command, choice or option with the nearest one.
+
+    Options may be written with underscores in place of dashes, and a flag may be followed by True or False.
+    """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, but what it does not know is an error of this parser, told before anything that is missing."""
         args = sys.argv[1:] if args is None else list(args)
         has_commands = self._subparsers is not None
+        args = [*self._respelt(args, before_command=has_commands)]
         for name in _options(args, before_command=has_commands):
             if name not in self._option_string_actions and not self._get_option_tuples(name):
                 self.error(f"there is no option {name}.{self._hint(name)}")
@@ -29,18 +34,50 @@ class Parser(argparse.ArgumentParser):
             self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
 
+    def _respelt(self, args: Sequence[str], *, before_command: bool) -> Iterator[str]:
+        """The arguments with dashes in the names of options, and without True and False after flags."""
+        rest = list(args)
+        while rest:
+            arg = rest.pop(0)
+            name, equals, value = arg.partition("=")
+            if arg == "--" or (before_command and not arg.startswith("-")):
+                yield from (arg, *rest)
+                return
+            if not name.startswith("--") or " " in name:  # with a blank it is some option's text
+                yield arg
+                continue
+            spelt = name
+            if name not in self._option_string_actions:
+                dashed = f"--{name[2:].replace('_', '-')}"
+                name = dashed if dashed in self._option_string_actions else name
+            action = self._option_string_actions.get(name)
+            if not isinstance(action, argparse._StoreTrueAction | argparse.BooleanOptionalAction):
+                yield name + equals + value
+                continue
+            # With an underscore it is openai-whisper's option, whose value must not be taken for a file.
+            if not equals and rest and (rest[0] in TRUTHS or ("_" in spelt and not rest[0].startswith("-"))):
+                equals, value = "=", rest.pop(0)
+            if equals and value not in TRUTHS:
+                self.error(f"argument {spelt}: must be True or False, not {value!r}")
+            if value != "False":
+                yield name
+            elif isinstance(action, argparse.BooleanOptionalAction):
+                yield next(
+                    each for each in action.option_strings if each.startswith("--no-") != name.startswith("--no-")
+                )
+
     def _print_message(self, message: str, file: Any = None) -> None:
         super()._print_message(printable(message), file)
 
     def _hint(self, name: str) -> str:
         shown = (action.option_strings for action in self._actions if action.help != argparse.SUPPRESS)
-        flags = [flag for flags in shown for flag in flags]
-        elsewhere = ELSEWHERE.get(name.removeprefix("--").replace("-", "_"), ())
-        meant = [flag for flag in (f"--{ours.replace('_', '-')}" for ours in elsewhere) if flag in flags]
-        if meant:
-            return f" Here that is {' or '.join(meant)}."
-        near = difflib.get_close_matches(name, flags, n=1)
-        return f" Did you mean {near[0]}?" if near else f" See {self.prog} --help."
+        flags = [flag for flags in shown for flag in flags if flag.startswith("--")]
+        plain = {flag[2:].replace("-", "_"): flag for flag in flags}
+        given = name[2:].replace("-", "_")
+        if answer := elsewhere(given, plain, plain.__getitem__):
+            return answer
+        near = nearest(given, plain)
+        return f" Did you mean {plain[near]}?" if near else f" See {self.prog} --help."
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

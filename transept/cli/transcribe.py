@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept.cli import language_detection
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable, printable_name
@@ -27,6 +28,7 @@ from transept.cli.transcribe_options import (
     check,
     formats,
     sample_rate,
+    speech_engine,
     subtitle_layout,
     transcription_options,
 )
@@ -47,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="transept transcribe [option ...] FILE ...",
         description="Transcribe audio and video files of any length, or translate their speech to English. The text "
         "goes to standard output, or with -f, -o or --beside to files; everything else goes to standard error.",
-        epilog="Options may be written with underscores, too; what is a flag above then takes True or False, as in "
+        epilog="Options may be written with underscores, too, and a flag may be followed by True or False, as in "
         "openai-whisper: --word_timestamps True. Exit code: 0 all files transcribed, 1 some were not (the others still "
         "are), 2 bad usage.",
         allow_abbrev=False,
@@ -87,8 +89,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument(
         "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
     )
-    output.add_argument("--output_format", type=formats, dest="output_format", help=argparse.SUPPRESS)
-    output.add_argument("--output_dir", dest="output_dir", help=argparse.SUPPRESS)
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
     form.add_argument("--verbose", action="store_true", help="print segments with their times as they are found")
@@ -123,6 +123,9 @@ def transcribe(arguments: argparse.Namespace) -> int:
     check(arguments.parser, arguments)
     _check_files(arguments)
     options = transcription_options(arguments)
+    detects_only = getattr(arguments, "detect_language", False)
+    if detects_only:
+        language_detection.check(arguments.parser, arguments)
     with contextlib.ExitStack() as closing:
         try:
             found, missing = find_recordings(
@@ -149,7 +152,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
                 print(f"interrupted: {tally.summary(total)}{again}", file=sys.stderr, flush=True)
             raise
-        if several:
+        if several and not detects_only:
             print(tally.summary(total), file=sys.stderr)
     return 1 if tally.failed else 0
 
@@ -201,7 +204,11 @@ def _run(
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.speech.transcriber import Transcriber
 
-        transcriber = Transcriber(arguments.model, **engine_options(arguments))
+        transcriber = Transcriber(arguments.model, **{**engine_options(arguments), **speech_engine(arguments, options)})
+    if getattr(arguments, "detect_language", False):
+        named = zip(tasks, _audios(tasks, arguments.pcm), strict=True)
+        language_detection.detect_languages(transcriber, arguments, named, tally, several)
+        return
     begin = time.perf_counter()
     files = [task.recording.file for task in tasks]
     prints = arguments.json or arguments.output_format is None

@@ -1,16 +1,15 @@
 """The arguments of ``transept transcribe``: a table of options, and what they mean together.
 
-Names are openai-whisper's and faster-whisper's, with dashes; ``--beam_size`` and the like are taken as well, where what
-is a flag here takes ``True`` or ``False`` as it does there. Nothing heavy is imported before `transcription_options`.
+Names are openai-whisper's and faster-whisper's, with dashes; the Parser takes ``--beam_size`` and ``--vad True``, too.
+Nothing heavy is imported before `transcription_options`.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from argparse import BooleanOptionalAction
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from transept.errors import ParameterError, suggest
@@ -20,8 +19,6 @@ FORMATS = ("txt", "srt", "vtt", "tsv", "json")
 SUBTITLES = ("srt", "vtt")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; as `load_audio` takes them
 LAYOUT = ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line")
-LAST_TEMPERATURE = 1.0  # of the fallback
-LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
 
 
 def number(kind: type) -> Callable[[str], Any]:
@@ -32,13 +29,6 @@ def number(kind: type) -> Callable[[str], Any]:
 
     parse.__name__ = kind.__name__  # what argparse calls it in a message
     return parse
-
-
-def truth(text: str) -> bool:
-    """``True`` or ``False``, as openai-whisper's command wants them."""
-    if text not in ("True", "False"):
-        raise argparse.ArgumentTypeError(f"must be True or False, not {text!r}")
-    return text == "True"
 
 
 def formats(text: str) -> tuple[str, ...]:
@@ -82,7 +72,8 @@ class Option(NamedTuple):
 
 SPEECH = (
     Option("task", task, "TASK", "transcribe what is said (default), or translate it to English"),
-    Option("language", str, "NAME", "language spoken, as code or name: de, German (default: detected)"),
+    Option("language", str, "NAME", "language spoken, as code or name: de, de-AT, German (default: auto, detected)"),
+    Option("detect_language", bool, "", "print the language of each file and its probability, and no text"),
     Option("multilingual", bool, "", "detect the language of every window anew"),
     Option("language_detection_segments", int, "N", "windows to detect the language from at most (default: 1)"),
     Option("language_detection_threshold", float, "P", "probability at which to look no further (default: 0.5)"),
@@ -106,6 +97,7 @@ RECORDING = (
     Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; --batched: the window)"),
     Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
+    Option("batch_size", int, "N", "windows to decode at a time at most, those of all files counted (default: 64)"),
     Option("clip_timestamps", str, "S,S,...", "only these stretches: start,end,start,end,... in seconds"),
 )
 TIMES = (
@@ -131,7 +123,12 @@ DECODING = (
     ),
     Option("best_of", int, "N", "draws at a temperature above 0, of which the most likely is taken (default: 5)"),
     Option("beam_size", int, "N", "width of a beam search at temperature 0 (default: none)"),
-    Option("patience", float, "X", "a beam search goes on for so many times its width in results (default: 1)"),
+    Option(
+        "patience",
+        float,
+        "X",
+        "a beam search goes on for so many times its width in results (default: 1); without --beam-size of 5 beams",
+    ),
     Option("length_penalty", float, "A", "rank results by length as Google does (default: the mean log probability)"),
     Option("repetition_penalty", float, "X", "above 1 makes tokens that have come less likely"),
     Option("no_repeat_ngram_size", int, "N", "let no run of so many tokens come twice in a window"),
@@ -156,6 +153,7 @@ DECODING = (
     Option("max_new_tokens", int, "N", "tokens of a window at most"),
     Option("token_logprobs", bool, "", "keep the log probability of every token, for --json and .json files"),
     Option("seed", int, "N", "of the draws (default: 0)"),
+    Option("fp16", BooleanOptionalAction, "", "compute in float16, or with --no- in float32; a CPU takes float32"),
 )
 SUBTITLE_LAYOUT = (
     Option("highlight_words", bool, "", "underline each word as it is said"),
@@ -190,9 +188,6 @@ def _add_option(group: argparse._ArgumentGroup, option: Option) -> None:
         group.add_argument(flag, action=BooleanOptionalAction, help=option.help, **rest)
     else:
         group.add_argument(flag, type=kind, metavar=option.metavar, help=option.help, **rest)
-    if "_" in option.name:
-        kind = truth if kind in (bool, BooleanOptionalAction) else kind
-        group.add_argument(f"--{option.name}", type=kind, help=argparse.SUPPRESS, **rest)
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -215,12 +210,8 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
             and not getattr(arguments, "batched", False)
         ):
             parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out, or --batched")
-    increment = getattr(arguments, "temperature_increment_on_fallback", None)
-    if increment is not None and not LEAST_INCREMENT <= increment < math.inf:
-        parser.error(
-            f"--temperature-increment-on-fallback must be a number of at least {LEAST_INCREMENT}, or None, not "
-            f"{increment:g}: a window is decoded at one temperature after the other up to {LAST_TEMPERATURE:g}"
-        )
+    if (batch_size := getattr(arguments, "batch_size", None)) is not None and batch_size < 1:
+        parser.error(f"--batch-size must be at least 1, not {batch_size}")
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -236,9 +227,12 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
     given = vars(arguments)
     options = {name: given[name] for name in TranscriptionOptions.names() if name in given}
-    temperature = _temperature(given)
-    if temperature is not None:
-        options["temperature"] = temperature
+    if "temperature" in given or "temperature_increment_on_fallback" in given:
+        first = given.get("temperature") or 0.0
+        increment = options.pop("temperature_increment_on_fallback", 0.2)
+        options["temperature"] = TranscriptionOptions(
+            temperature=first, temperature_increment_on_fallback=increment
+        ).temperatures
     vad = {name.removeprefix("vad_"): value for name, value in given.items() if name.startswith("vad_")}
     if vad:
         try:
@@ -249,13 +243,21 @@ def transcription_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _temperature(given: dict[str, Any]) -> tuple[float, ...] | None:
-    """The first temperature and the higher ones to fall back to; None where the arguments say nothing of it."""
-    if "temperature" not in given and "temperature_increment_on_fallback" not in given:
-        return None
-    first = given.get("temperature") or 0.0
-    increment = given.get("temperature_increment_on_fallback", 0.2)
-    if increment is None or not 0 <= first <= LAST_TEMPERATURE:  # TranscriptionOptions refuses what is no temperature
-        return (first,)
-    steps = int((LAST_TEMPERATURE + 1e-6 - first) / increment)
-    return tuple(round(first + step * increment, 6) for step in range(steps + 1))
+def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the engine that ``--fp16`` and ``--batch-size`` stand for. Imports torch.
+
+    options: those of the transcription. As in openai-whisper, a CPU computes in float32, whatever --fp16 says.
+    """
+    import torch
+
+    from transept.speech.options import TranscriptionOptions
+
+    found: dict[str, Any] = {}
+    fp16, device = getattr(arguments, "fp16", None), arguments.device
+    if fp16 is not None:
+        on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        found["dtype"] = "float32" if not fp16 else "float16" if on_gpu else "auto"
+    if (batch_size := getattr(arguments, "batch_size", None)) is not None:
+        checked = TranscriptionOptions(**options)
+        found["max_num_seqs"] = max(batch_size * checked.num_beams, checked.best_of or 1)  # no window is refused
+    return found

@@ -91,7 +91,7 @@ class SpeechSpec:
         float32 [channels, frames], of which a window is a slice.
     frames_per_second: of the features.
     features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
-    language_names: lower-case English name, common other names among them, to language code.
+    language_names: lower-case English name, common other names and other codes among them, to language code.
     seconds_per_timestamp: between neighbouring timestamp tokens.
     timestamp_rules: (config, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
         come only where they make sense, or a reference to it; see SamplingParams.logits_processors.

@@ -13,6 +13,10 @@ from typing import Any
 
 from transept.errors import ParameterError, shown
 
+DETECTED = ("", "auto", "none")  # in place of a language
+LAST_TEMPERATURE = 1.0  # of the fallback
+LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
+
 
 def flat_clips(clips: Any) -> Any:
     """Clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else as it is.
@@ -36,6 +40,17 @@ def flat_clips(clips: Any) -> Any:
             wanted_form = '{"start": ..., "end": ...} for each clip, in seconds'
             raise ParameterError(f"clip_timestamps must be {wanted_form}, not {shown(clip)}")
     return [clip[name] for clip in clips for name in ("start", "end") if name in clip]
+
+
+def language_or_none(language: Any) -> Any:
+    """A language as it is given; None for what other programs write for "detect it": auto, None, or nothing."""
+    return None if isinstance(language, str) and language.strip().lower() in DETECTED else language
+
+
+def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:
+    """The first temperature and those above it, up to LAST_TEMPERATURE, as openai-whisper's command makes them."""
+    steps = max(0, int((LAST_TEMPERATURE + 1e-6 - first) / increment))
+    return tuple(round(first + step * increment, 6) for step in range(steps + 1))
 
 
 def numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:

@@ -15,7 +15,14 @@ from numbers import Integral, Real
 from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError
 from transept.option_names import finite, made_of, refuses_unknown
-from transept.speech.option_values import flat_clips, numbers, token_ids
+from transept.speech.option_values import (
+    LEAST_INCREMENT,
+    flat_clips,
+    language_or_none,
+    numbers,
+    rising_temperatures,
+    token_ids,
+)
 from transept.speech.vad.spans import VadOptions
 
 DEFAULT_MODEL = "openai/whisper-base"
@@ -23,6 +30,7 @@ TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
+PATIENT_BEAMS = 5  # of a search with patience and no width, as of openai-whisper's and faster-whisper's commands
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
@@ -59,7 +67,8 @@ class TranscriptionOptions:
 
     What is said, and how it is written:
 
-    language: code or English name, in any case, such as ``"de"`` or ``"German"``; None: detected.
+    language: code or English name, in any case, such as ``"de"``, ``"German"`` or ``"de-AT"``; None, or ``"auto"``:
+        detected.
         language_detection_segments: windows to look at until one is surer than language_detection_threshold; without
         such a one the language of most windows is taken. multilingual: detect it anew in every window.
     task: ``"transcribe"``, or ``"translate"`` to English.
@@ -73,10 +82,12 @@ class TranscriptionOptions:
 
     temperature: 0 takes the most likely token, more draws; of several, the next one is tried when a window's result is
         too repetitive (compression ratio above compression_ratio_threshold) or too unlikely (mean log probability
-        below logprob_threshold). At most 101. None as threshold: never.
-    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the most likely token.
-        best_of: draws at other temperatures, the most likely of which is taken. length_penalty: None ranks by the mean
-        log probability, a number by Google's formula (Wu et al. 2016, equation 14). seed: of the draws.
+        below logprob_threshold). At most 101. None as threshold: never. temperature_increment_on_fallback: the
+        temperatures that follow the first, up to 1, in steps of so much.
+    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the most likely token. patience
+        without beam_size is of 5 beams. length_penalty: None ranks by the mean log probability, a number by Google's
+        formula (Wu et al. 2016, equation 14).
+    best_of: draws at other temperatures, the most likely of which is taken; None: one. seed: of the draws.
     repetition_penalty, no_repeat_ngram_size: see SamplingParams.
     no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than
         logprob_threshold.
@@ -108,8 +119,9 @@ class TranscriptionOptions:
     language: str | None = None
     task: str = "transcribe"
     temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
+    temperature_increment_on_fallback: float | None = None
     beam_size: int | None = None
-    best_of: int = 5
+    best_of: int | None = 5
     patience: float | None = None
     length_penalty: float | None = None
     repetition_penalty: float | None = None
@@ -150,7 +162,14 @@ class TranscriptionOptions:
     @property
     def temperatures(self) -> tuple[float, ...]:
         """The temperatures in the order in which they are tried."""
-        return self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        increment = self.temperature_increment_on_fallback
+        return given if increment is None else rising_temperatures(given[0], increment)
+
+    @property
+    def num_beams(self) -> int:
+        """The width of the beam search at temperature 0; 1: none."""
+        return self.beam_size or (1 if self.patience is None else PATIENT_BEAMS)
 
     def clips(self, length: int, per_second: int) -> list[tuple[int, int]]:
         """The stretches to transcribe as (begin, end), of a recording with so many frames, or samples, in all."""
@@ -161,6 +180,7 @@ class TranscriptionOptions:
 
     def __post_init__(self) -> None:
         freeze = object.__setattr__
+        freeze(self, "language", language_or_none(self.language))
         if not isinstance(self.temperature, int | float):
             freeze(self, "temperature", numbers("temperature", self.temperature))
         freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
@@ -192,8 +212,15 @@ class TranscriptionOptions:
 
     def _check_ranges(self) -> None:
         optional = {each.name for each in dataclasses.fields(self) if each.default is None}
-        optional |= {"compression_ratio_threshold", "logprob_threshold", "no_speech_threshold", "max_initial_timestamp"}
+        optional |= {
+            "best_of",
+            "compression_ratio_threshold",
+            "logprob_threshold",
+            "no_speech_threshold",
+            "max_initial_timestamp",
+        }
         lowest = dict.fromkeys(_COUNTS, 1.0) | dict.fromkeys(_FROM_ZERO, 0.0)
+        lowest |= {"temperature_increment_on_fallback": LEAST_INCREMENT}
         lowest |= {"logprob_threshold": -math.inf, "patience": 0.0, "repetition_penalty": 0.0}
         for name, low in lowest.items():
             value = getattr(self, name)
@@ -210,24 +237,29 @@ class TranscriptionOptions:
         for name in ("patience", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
-        if (
-            not self.temperatures
-            or isinstance(self.temperature, bool)
-            or not all(0.0 <= finite(value) < math.inf for value in self.temperatures)
-        ):
-            raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
-        if len(self.temperatures) > MOST_TEMPERATURES:
-            raise ParameterError(
-                f"temperature holds {len(self.temperatures)} numbers; a window is decoded at one after the other, and "
-                f"{MOST_TEMPERATURES} are the most: take larger steps"
-            )
+        self._check_temperatures()
         times = self.clip_timestamps
         if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
             raise ParameterError(f"clip_timestamps must be rising times in seconds from 0 up, not {list(times)}")
 
+    def _check_temperatures(self) -> None:
+        given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        numbers_only = not isinstance(self.temperature, bool) and all(0.0 <= finite(each) < math.inf for each in given)
+        if not given or not numbers_only:
+            raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
+        if len(given) > MOST_TEMPERATURES:
+            raise ParameterError(
+                f"temperature holds {len(given)} numbers; a window is decoded at one after the other, and "
+                f"{MOST_TEMPERATURES} are the most: take larger steps"
+            )
+        increment = self.temperature_increment_on_fallback
+        if increment is not None and len(given) > 1 and given != FALLBACK_TEMPERATURES:
+            raise ParameterError(
+                f"temperature={given} says which follow the first, and so does temperature_increment_on_fallback="
+                f"{increment}; give one temperature, or leave the increment out"
+            )
+
     def _check_contradictions(self) -> None:
-        if self.patience is not None and self.beam_size is None:
-            raise ParameterError(f"patience={self.patience} is of a beam search; give beam_size, too")
         if self.vad_options != DEFAULT_VAD_OPTIONS and not (self.vad or self.batched):
             raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:

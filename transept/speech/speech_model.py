@@ -5,6 +5,7 @@ Made once by the Transcriber: its sizes, its languages, its tokenizer, features 
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from transept.multimodal.waveforms import Waveform
 
+LANGUAGE_TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{4}|[a-z]{2}|[0-9]{3}))+")  # language, then script and region
 UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
 
 
@@ -93,13 +95,16 @@ class SpeechModel:
     def language_code(self, language: str | None) -> str | None:
         """The code of a language given by its code or its English name, in any case; None for None.
 
-        What is unknown is returned as it is, for the family to judge. Raises ParameterError, with the nearest one, for
-        what the family knows by neither.
+        A tag with a script or a region, such as ``"pt-BR"`` or ``"zh_Hant_TW"``, is the language before them. What is
+        unknown is returned as it is, for the family to judge.
+        Raises ParameterError, with the nearest one, for what the family knows by neither.
         """
         if language is None:
             return None
         name = language.strip().lower()
         code = self.spec.language_names.get(name, name)
+        if code not in self.languages and (tag := LANGUAGE_TAG.fullmatch(name)):
+            code = self.spec.language_names.get(tag[1], tag[1])
         if self.languages and code not in self.languages:
             names = (known for known, code in self.spec.language_names.items() if code in self.languages)
             known = names if len(name) > 3 else self.languages

@@ -21,7 +21,7 @@ from transept.core.engine import Engine
 from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
-from transept.option_names import refuse_unknown, shows_options
+from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
 from transept.speech import recording
 from transept.speech.algorithms.language import ONLY_LANGUAGE, Language, recording_language
 from transept.speech.events import Found, Opened
@@ -36,6 +36,7 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 if TYPE_CHECKING:
     from torch import Tensor
 
+ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if each.name != "model")
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 
 
@@ -57,6 +58,8 @@ class Transcriber:
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path = DEFAULT_MODEL, **engine_options: Any) -> None:
+        where = "the methods, as in transcriber.transcribe(audio, NAME=...)"
+        refuse_misplaced(engine_options, ENGINE_OPTIONS, TranscriptionOptions.names(), where)
         self._take(Engine(model, **engine_options))
 
     @classmethod
@@ -173,6 +176,8 @@ class Transcriber:
         return recording.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
 
     def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
+        where = "Transcriber(model, NAME=...), where the model is loaded"
+        refuse_misplaced(options, TranscriptionOptions.names(), ENGINE_OPTIONS, where)
         checked = TranscriptionOptions(**options)
         self.model.check(checked)
         return checked
@@ -266,7 +271,6 @@ def stream_transcribe(
 def _told_apart(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the transcription, and options of the engine. Raises ParameterError for what is neither."""
     ours = TranscriptionOptions.names()
-    theirs = [each.name for each in dataclasses.fields(EngineConfig) if each.name != "model"]
-    refuse_unknown("transcription has no option", options, [*ours, *theirs])
+    refuse_unknown("transcription has no option", options, [*ours, *ENGINE_OPTIONS])
     transcription = {name: value for name, value in options.items() if name in ours}
     return transcription, {name: value for name, value in options.items() if name not in ours}

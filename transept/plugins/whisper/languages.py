@@ -122,4 +122,8 @@ _ALSO_CALLED = {
     "valencian": "ca",
 }
 
-LANGUAGE_NAMES = {**{name: code for code, name in LANGUAGES.items()}, **_ALSO_CALLED}  # name -> code
+# Codes of ISO 639 that systems give for languages which Whisper has under another code.
+_OTHER_CODES = {"cmn": "zh", "fil": "tl", "iw": "he", "jv": "jw", "nb": "no"}
+
+# name, or other code -> code
+LANGUAGE_NAMES = {**{name: code for code, name in LANGUAGES.items()}, **_ALSO_CALLED, **_OTHER_CODES}

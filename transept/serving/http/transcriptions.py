@@ -14,6 +14,7 @@ from starlette.datastructures import FormData
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transept.errors import ParameterError, shown, suggest
+from transept.option_names import elsewhere
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
@@ -104,7 +105,8 @@ def _asked(form: FormData, task: str) -> Asked:
         if plain in REFUSED:
             raise ApiError(400, f"{plain}: {REFUSED[plain]}; leave it out", param=plain, code="unsupported")
         if plain not in FIELDS:
-            message = f"there is no field {plain[:100]!r}.{suggest(plain[:100], FIELDS)}"
+            hint = elsewhere(plain, FIELDS) or suggest(plain[:100], FIELDS)
+            message = f"there is no field {plain[:100]!r}.{hint}"
             raise ApiError(400, message, param=plain[:100], code="unknown_field")
     granularities = tuple(forms.texts(form, "timestamp_granularities"))
     included = forms.texts(form, "include")

@@ -98,11 +98,11 @@ def _sampling_params(
     """The parameters of one attempt; nothing is left for the checkpoint's settings to fill."""
     search: dict[str, Any] = {"num_beams": 1}
     if temperature > 0:
-        search = {"num_beams": 1, "n": options.best_of, "seed": options.seed}
-    elif (options.beam_size or 1) > 1:
+        search = {"num_beams": 1, "n": options.best_of or 1, "seed": options.seed}
+    elif options.num_beams > 1:
         search = {
-            "num_beams": options.beam_size,
-            "num_return_sequences": options.beam_size,
+            "num_beams": options.num_beams,
+            "num_return_sequences": options.num_beams,
             "patience": options.patience or 1.0,
             "length_penalty": 1.0,
             "early_stopping": True,

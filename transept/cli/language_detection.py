@@ -1,0 +1,56 @@
+"""``transept transcribe --detect-language FILE...``: the language of each file, and nothing of its text."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from transept.cli.printable import printable, printable_name
+from transept.errors import MediaError
+
+if TYPE_CHECKING:
+    from transept.cli.tally import Tally, TranscriptionTask
+    from transept.speech.transcriber import Transcriber
+
+OPTIONS = ("language_detection_segments", "language_detection_threshold")
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Leave with a usage error for what asks for a transcript beside the language."""
+    for name in ("output_format", "output_dir", "beside", "manifest", "verbose"):
+        if getattr(arguments, name):
+            option = "--" + name.replace("_", "-")
+            parser.error(f"--detect-language transcribes nothing, so there is nothing for {option}; leave one out")
+
+
+def detect_languages(
+    transcriber: Transcriber,
+    arguments: argparse.Namespace,
+    audios: Iterable[tuple[TranscriptionTask, Any]],
+    tally: Tally,
+    several: bool,
+) -> None:
+    """Print the language of each recording, with its probability; with --json, of all languages.
+
+    audios: recordings, and what `Transcriber.detect_language` takes of each. several: whether files are named.
+    """
+    options = {name: getattr(arguments, name) for name in OPTIONS if hasattr(arguments, name)}
+    for task, audio in audios:
+        file = task.recording.file
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                language, probability, probabilities = transcriber.detect_language(audio, **options)
+        except MediaError as error:
+            tally.fail(file, str(error))
+            continue
+        if arguments.json:
+            ranked = dict(sorted(probabilities.items(), key=lambda each: -each[1]))
+            found = {"language": language, "language_probability": probability, "language_probabilities": ranked}
+            print(printable(json.dumps({"file": file, **found}, ensure_ascii=False)), flush=True)
+        else:
+            name = f"{printable_name(file)}: " if several else ""
+            print(f"{name}{language} {probability:.2f}", flush=True)
