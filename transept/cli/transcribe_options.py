@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from transept.errors import ParameterError, suggest
 
 TASKS = ("transcribe", "translate")
-FORMATS = ("txt", "srt", "vtt", "tsv", "json")
-SUBTITLES = ("srt", "vtt")
+ALL = ("txt", "srt", "vtt", "tsv", "json")  # what openai-whisper calls all
+FORMATS = (*ALL, "lrc", "csv", "ass")
+SUBTITLES = ("srt", "vtt", "lrc", "ass")
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; as `load_audio` takes them
 LAYOUT = ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line")
 
@@ -35,7 +36,7 @@ def formats(text: str) -> tuple[str, ...]:
     """``srt,vtt`` or ``all``, each format once."""
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
     if names == ("all",):
-        return FORMATS
+        return ALL
     for name in names:
         if name not in FORMATS:
             raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
@@ -164,7 +165,7 @@ SUBTITLE_LAYOUT = (
 GROUPS = (
     ("speech and language", None, SPEECH),
     ("times", None, TIMES),
-    ("subtitles", "For srt and vtt, with --word-timestamps.", SUBTITLE_LAYOUT),
+    ("subtitles", "For srt, vtt, lrc and ass, with --word-timestamps.", SUBTITLE_LAYOUT),
     ("the way through the recording", None, RECORDING),
     ("decoding", "A number may be None, which means: none of it.", DECODING),
 )
@@ -192,11 +193,15 @@ def _add_option(group: argparse._ArgumentGroup, option: Option) -> None:
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Leave with a usage error for options that make no sense, alone or together."""
+    if arguments.print_confidence:
+        if arguments.json:
+            parser.error("--print-confidence prints text; --json has the probabilities of words with --word-timestamps")
+        arguments.word_timestamps = True
     layout = subtitle_layout(arguments)
     for name in layout:
         option = "--" + name.replace("_", "-")
         if not set(SUBTITLES) & set(arguments.output_format or ()):
-            parser.error(f"{option} lays out subtitles; write some with --output-format srt or vtt")
+            parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
         if not getattr(arguments, "word_timestamps", False):
             parser.error(f"{option} needs the times of words; add --word-timestamps")
         if layout[name] < 1:

@@ -66,12 +66,13 @@ class Transcript:
         }
 
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:
-        """Write the transcript in one of openai-whisper's formats: txt, srt, vtt, tsv or json.
+        """Write the transcript in one of openai-whisper's formats, txt, srt, vtt, tsv or json, or as lrc, csv or ass.
 
         file: a path; or an open file, of text or of bytes, which stays open, such as ``sys.stdout``.
         format: None takes it from the suffix of the path, or of the open file's name.
         layout: of subtitles: highlight_words, max_line_width, max_line_count, max_words_per_line; see SubtitleLayout.
-            All need a transcript with word_timestamps. Other formats do not look at it.
+            All need a transcript with word_timestamps. ass shows karaoke of such a transcript, and lrc has no
+            highlight_words. Formats that are no subtitles do not look at the layout.
         Raises ParameterError for an unknown format or layout, and for a layout without words; OSError when the file
         cannot be written.
         """

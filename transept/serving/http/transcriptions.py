@@ -38,7 +38,18 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 
 router = APIRouter(tags=["speech"])
 
-MEDIA_TYPES = {"json": "", "verbose_json": "", "text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+MEDIA_TYPES = {
+    "json": "application/json",
+    "verbose_json": "application/json",
+    "text": "text/plain",
+    "srt": "application/x-subrip",
+    "vtt": "text/vtt",
+    "tsv": "text/tab-separated-values",
+    "csv": "text/csv",
+    "lrc": "text/plain",
+    "ass": "text/x-ssa",
+}
+FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command line's files; OpenAI's json is another
 GRANULARITIES = ("segment", "word")
 INCLUDED = ("logprobs",)
 OWN_FIELDS = (
@@ -215,7 +226,7 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
     transcript: Transcript = await last(events)
     if asked.response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
-    if asked.response_format in ("srt", "vtt"):
+    if asked.response_format in FILES:
         try:
             text = FORMATS[asked.response_format](transcript.segments, transcript.language, asked.layout)
         except ParameterError as error:

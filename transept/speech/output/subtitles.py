@@ -1,6 +1,6 @@
 """Subtitles from segments: which words a subtitle shows, where its lines break, from when until when.
 
-Called by `transept.speech.output.writers`, which writes them as files. The rules are openai-whisper's.
+Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The rules are openai-whisper's.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def make_cues(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[C
     Segments with words are laid out; of segments without, each is one subtitle.
     Raises ParameterError when the layout asks for something and there are no words.
     """
-    if any(segment.words is None for segment in segments):
+    if not has_words(segments):
         _refuse_layout_without_words(layout)
         for segment in segments:
             text = segment.text.strip().replace("-->", "->")  # the arrow between two times must stay the only one
             yield Cue(_milliseconds(segment.start), _milliseconds(segment.end), text)
         return
-    for words in _fill_subtitles(segments, layout):
+    for words in fill_subtitles(segments, layout):
         if layout.highlight_words:
             yield from _highlighted(words)
         else:
@@ -92,7 +92,12 @@ def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
         )
 
 
-def _fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[list[Word]]:
+def has_words(segments: Sequence[Segment]) -> bool:
+    """Whether the times of words are known, so that they can be laid out."""
+    return all(segment.words is not None for segment in segments)
+
+
+def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[list[Word]]:
     """The words of each subtitle; the text of a word that begins a line has no leading blank but a line feed."""
     width = layout.max_line_width or UNBOUNDED
     subtitle: list[Word] = []

@@ -1,11 +1,13 @@
-"""Transcripts as files that editors and players open, byte for byte as openai-whisper writes them.
+"""Transcripts as files that editors and players open; those that openai-whisper has, byte for byte as it writes them.
 
 Called by ``Transcript.write`` and the command line. Each format is one function from segments to a file's text.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from transept.errors import ParameterError, suggest
+from transept.speech.output.advanced_substation import karaoke
 from transept.speech.output.subtitles import SubtitleLayout, make_cues
 from transept.speech.segments import Segment
 
@@ -90,6 +93,27 @@ def _table(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -
     return "".join(rows)
 
 
+def _comma_separated(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    written = io.StringIO()
+    rows = csv.writer(written, lineterminator="\n")
+    rows.writerow(("start", "end", "text"))  # times in whole milliseconds, as in whisper.cpp
+    rows.writerows((round(1000 * each.start), round(1000 * each.end), each.text.strip()) for each in segments)
+    return written.getvalue()
+
+
+def _lyrics(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    lines = []
+    for cue in make_cues(segments, dataclasses.replace(layout, highlight_words=False)):
+        seconds, hundredths = divmod(round(cue.start / 10), 100)
+        text = " ".join(cue.text.split())  # a line feed would end the line
+        lines.append(f"[{seconds // 60:02d}:{seconds % 60:02d}.{hundredths:02d}]{text}\n")
+    return "".join(lines)
+
+
+def _karaoke(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    return karaoke(segments, layout)
+
+
 def _json(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     listed = []
     for segment in segments:
@@ -107,6 +131,9 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "srt": _subrip,
     "tsv": _table,
     "json": _json,
+    "lrc": _lyrics,
+    "csv": _comma_separated,
+    "ass": _karaoke,
 }
 
 
