@@ -53,6 +53,8 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
         ),
         ("--initial_prompt True --hotwords False", {"initial_prompt": "True", "hotwords": "False"}),
         ("--patience 1.5", {"patience": 1.5}),
+        ("--chunk_length 10 --suppress_numerals True", {"chunk_length": 10.0, "suppress_numerals": True}),
+        (r"--suppress-regex [0-9]+", {"suppress_regex": "[0-9]+"}),
         ("--language auto", {"language": "auto"}),
         ("--no-condition-on-previous-text", {"condition_on_previous_text": False}),
         ("--condition_on_previous_text False", {"condition_on_previous_text": False}),

@@ -98,6 +98,7 @@ RECORDING = (
     Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; --batched: the window)"),
     Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
+    Option("chunk_length", float, "S", "seconds of a window at most (default: what the model hears, 30 for Whisper)"),
     Option("batch_size", int, "N", "windows to decode at a time at most, those of all files counted (default: 64)"),
     Option("clip_timestamps", str, "S,S,...", "only these stretches: start,end,start,end,... in seconds"),
 )
@@ -151,6 +152,10 @@ DECODING = (
         "ID,ID,...",
         "ids that never come; -1: all that is not spoken (default); None: none",
     ),
+    Option(
+        "suppress_numerals", bool, "", "write numbers as words: no token with a digit, a per cent sign or a currency"
+    ),
+    Option("suppress_regex", str, "RE", "no token whose whole text, with the blank before it, matches"),
     Option("max_new_tokens", int, "N", "tokens of a window at most"),
     Option("token_logprobs", bool, "", "keep the log probability of every token, for --json and .json files"),
     Option("seed", int, "N", "of the draws (default: 0)"),

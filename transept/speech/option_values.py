@@ -14,6 +14,7 @@ from typing import Any
 from transept.errors import ParameterError, shown
 
 DETECTED = ("", "auto", "none")  # in place of a language
+LONGEST_REGEX = 1000  # characters
 LAST_TEMPERATURE = 1.0  # of the fallback
 LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
 
@@ -45,6 +46,20 @@ def flat_clips(clips: Any) -> Any:
 def language_or_none(language: Any) -> Any:
     """A language as it is given; None for what other programs write for "detect it": auto, None, or nothing."""
     return None if isinstance(language, str) and language.strip().lower() in DETECTED else language
+
+
+def check_regex(pattern: str | None) -> None:
+    """Raise ParameterError for a suppress_regex that is none, or longer than LONGEST_REGEX."""
+    if pattern is None:
+        return
+    import regex
+
+    if len(pattern) > LONGEST_REGEX:
+        raise ParameterError(f"suppress_regex has {len(pattern)} characters; {LONGEST_REGEX} are the most")
+    try:
+        regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise ParameterError(f"suppress_regex is no regular expression: {error}: {shown(pattern)}") from None
 
 
 def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:

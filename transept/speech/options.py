@@ -17,6 +17,7 @@ from transept.errors import ParameterError
 from transept.option_names import finite, made_of, refuses_unknown
 from transept.speech.option_values import (
     LEAST_INCREMENT,
+    check_regex,
     flat_clips,
     language_or_none,
     numbers,
@@ -29,6 +30,7 @@ DEFAULT_MODEL = "openai/whisper-base"
 TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
+SHORTEST_CHUNK = 2.0  # seconds
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 PATIENT_BEAMS = 5  # of a search with patience and no width, as of openai-whisper's and faster-whisper's commands
 DEFAULT_VAD_OPTIONS = VadOptions()
@@ -40,6 +42,7 @@ _FLAGS = (
     "condition_on_previous_text",
     "carry_initial_prompt",
     "suppress_blank",
+    "suppress_numerals",
     "without_timestamps",
     "word_timestamps",
     "token_logprobs",
@@ -93,8 +96,10 @@ class TranscriptionOptions:
         logprob_threshold.
     suppress_blank: no window begins with a blank or its end, in families with a token for silence.
     suppress_tokens: ids that never come, also as text ``"-1,50"``; -1 stands for the family's tokens of what is not
-        spoken; None or ``()``: all may come. max_new_tokens: of one window. token_logprobs: keep the log probability of
-        every token.
+        spoken; None or ``()``: all may come. suppress_numerals: nor do tokens with digits, % or signs of currencies, so
+        that numbers are written as words. suppress_regex: nor do tokens whose whole text, with the blank before it,
+        matches; as in whisper.cpp. max_new_tokens: of one window. token_logprobs: keep the log probability of every
+        token.
 
     Times:
 
@@ -111,6 +116,7 @@ class TranscriptionOptions:
     batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
         text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
         than eight not at all. Segments are sentences; hallucination_silence_threshold has no effect.
+    chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
     vad: leave silence out first (batched does so always). vad_options: what is silence; VadOptions or a dict of them.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
@@ -137,6 +143,8 @@ class TranscriptionOptions:
     hotwords: str | None = None
     suppress_blank: bool = True
     suppress_tokens: tuple[int, ...] = (-1,)
+    suppress_numerals: bool = False
+    suppress_regex: str | None = None
     without_timestamps: bool = False
     max_initial_timestamp: float | None = 1.0
     max_new_tokens: int | None = None
@@ -149,6 +157,7 @@ class TranscriptionOptions:
     multilingual: bool = False
     language_detection_segments: int = 1
     language_detection_threshold: float = 0.5
+    chunk_length: float | None = None
     batched: bool = False
     vad: bool = False
     vad_options: VadOptions = DEFAULT_VAD_OPTIONS
@@ -199,10 +208,12 @@ class TranscriptionOptions:
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        for name in ("language", "prefix", "hotwords", "prepend_punctuations", "append_punctuations"):
+        texts = ("language", "prefix", "hotwords", "suppress_regex", "prepend_punctuations", "append_punctuations")
+        for name in texts:
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
                 raise ParameterError(f"{name} must be text, not {value!r}")
+        check_regex(self.suppress_regex)
         for name in ("initial_prompt", "prefix", "hotwords"):
             value = getattr(self, name)
             if isinstance(value, str) and LONE_SURROGATE.search(value):
@@ -220,7 +231,7 @@ class TranscriptionOptions:
             "max_initial_timestamp",
         }
         lowest = dict.fromkeys(_COUNTS, 1.0) | dict.fromkeys(_FROM_ZERO, 0.0)
-        lowest |= {"temperature_increment_on_fallback": LEAST_INCREMENT}
+        lowest |= {"temperature_increment_on_fallback": LEAST_INCREMENT, "chunk_length": SHORTEST_CHUNK}
         lowest |= {"logprob_threshold": -math.inf, "patience": 0.0, "repetition_penalty": 0.0}
         for name, low in lowest.items():
             value = getattr(self, name)

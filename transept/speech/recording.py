@@ -49,10 +49,12 @@ def transcribe(
     waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(limits.load_audio, audio, rate)))
     duration = len(waveform) / rate
     yield Opened(duration)
+    if options.suppress_numerals or options.suppress_regex is not None:
+        yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
     if options.batched:
         windows = yield Offload(partial(spoken_windows, model, waveform, options))
         first = windows[: options.language_detection_segments]
-        language = yield from recording_language(model, _features(model, first), options)
+        language = yield from recording_language(model, _features(model, first, options), options)
         num_kept = sum(span.end - span.start for window in windows for span in window.kept)
         info = _info(language, duration, num_kept / rate, options)
         yield info
@@ -80,14 +82,15 @@ def _info(
     return TranscriptionInfo(language.code, language.probability, dict(ranked), duration, duration_after_vad, options)
 
 
-def _features(model: SpeechModel, windows: Sequence[SpokenWindow]) -> Tensor:
+def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:
     """What is heard of windows of a recording, one after the other: [channels, frames], each padded to a whole one."""
+    chunk = model.chunk_frames(options)
     import torch
 
     if not windows:
         return model.features(NO_SAMPLES)
     each = [model.window_features(window.sound()) for window in windows]
-    return torch.cat([torch.nn.functional.pad(one, (0, model.window_frames - one.shape[1])) for one in each], dim=1)
+    return torch.cat([torch.nn.functional.pad(one, (0, chunk - one.shape[1])) for one in each], dim=1)
 
 
 def _has_no_samples(audio: AudioInput) -> bool:

@@ -84,6 +84,11 @@ class SpeechModel:
             raise ParameterError("this model tells no times of words; leave word_timestamps=True out")
         if options.multilingual and not self.languages:
             raise ParameterError("this model knows one language only; leave multilingual=True out")
+        window = self.window_frames / self.fps
+        if options.chunk_length is not None and options.chunk_length > window:
+            raise ParameterError(
+                f"chunk_length is {options.chunk_length:g} seconds; this model hears {window:g} seconds at most"
+            )
         for name in ("initial_prompt", "hotwords"):
             if getattr(options, name) and self.tokenizer.control.start_of_previous is None:
                 raise ParameterError(f"this model takes no text before a window; leave {name} out, or try prefix")
@@ -91,6 +96,10 @@ class SpeechModel:
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
+
+    def chunk_frames(self, options: TranscriptionOptions) -> int:
+        """Frames of a window at most, as the options ask."""
+        return self.window_frames if options.chunk_length is None else int(options.chunk_length * self.fps)
 
     def language_code(self, language: str | None) -> str | None:
         """The code of a language given by its code or its English name, in any case; None for None.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from transept.errors import ParameterError, shown
 from transept.registry.spec import SpeechSpec, resolve
 from transept.speech.options import TranscriptionOptions
 
 UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
+MOST_REGEX_SECONDS = 2.0  # for a suppress_regex to match all tokens
+SHORTEST_TIMEOUT = 1e-3  # seconds
+REMEMBERED = 16  # regular expressions
 
 
 class SpeechTokenizer:
@@ -25,6 +31,7 @@ class SpeechTokenizer:
         self.generation_config = generation_config
         self.tokenizer = tokenizer
         self.control = spec.tokens(config)
+        self._matching: dict[str, frozenset[int]] = {}  # by regular expression
         self.text_tokens = range(self.control.end_of_text) if self.control.text is None else self.control.text
 
     def opening_tokens(self, language: str | None, task: str, *, timestamps: bool) -> list[int]:
@@ -52,12 +59,20 @@ class SpeechTokenizer:
         return self.control.first_timestamp is not None and token >= self.control.first_timestamp
 
     def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:
-        """The tokens that never come, control tokens of prompts among them unless options suppress nothing at all."""
-        if not options.suppress_tokens:
-            return ()
-        unspoken = self._unspoken_tokens if UNSPOKEN in options.suppress_tokens else ()
-        given = (token for token in options.suppress_tokens if token != UNSPOKEN)
-        return tuple(sorted({*given, *unspoken, *self.control.prompt_only}))
+        """The tokens that never come, control tokens of prompts among them unless suppress_tokens names none at all.
+
+        Raises ParameterError for a suppress_regex that takes longer than MOST_REGEX_SECONDS.
+        """
+        tokens: set[int] = set()
+        if options.suppress_tokens:
+            unspoken = self._unspoken_tokens if UNSPOKEN in options.suppress_tokens else ()
+            given = (token for token in options.suppress_tokens if token != UNSPOKEN)
+            tokens = {*given, *unspoken, *self.control.prompt_only}
+        if options.suppress_numerals:
+            tokens |= self._numeral_tokens
+        if options.suppress_regex is not None:
+            tokens |= self._matching_tokens(options.suppress_regex)
+        return tuple(sorted(tokens))
 
     @cached_property
     def blank_tokens(self) -> tuple[int, ...]:
@@ -74,6 +89,36 @@ class SpeechTokenizer:
         return tuple(resolve(self.spec.unspoken_tokens)(self.config, self.generation_config, self.tokenizer))
 
     @cached_property
+    def _texts(self) -> list[str]:
+        """What each token of text_tokens says."""
+        return [self.decode([token]) for token in self.text_tokens]
+
+    @cached_property
+    def _numeral_tokens(self) -> frozenset[int]:
+        texts = zip(self.text_tokens, self._texts, strict=True)
+        return frozenset(token for token, text in texts if any(map(_is_numeral, text)))
+
+    def _matching_tokens(self, pattern: str) -> frozenset[int]:
+        if pattern not in self._matching:
+            import regex
+
+            compiled, end = regex.compile(pattern), time.monotonic() + MOST_REGEX_SECONDS
+            matching = set()
+            try:
+                for token, text in zip(self.text_tokens, self._texts, strict=True):
+                    if compiled.fullmatch(text, timeout=max(end - time.monotonic(), SHORTEST_TIMEOUT)):
+                        matching.add(token)
+            except TimeoutError:
+                raise ParameterError(
+                    f"suppress_regex takes more than {MOST_REGEX_SECONDS:g} s to match; repeat nothing that repeats: "
+                    f"{shown(pattern)}"
+                ) from None
+            while len(self._matching) >= REMEMBERED:
+                self._matching.pop(next(iter(self._matching)), None)
+            self._matching[pattern] = frozenset(matching)
+        return self._matching[pattern]
+
+    @cached_property
     def _opening_word(self) -> list[int]:
         """A word to decode before any other, where the tokenizer gives the first word of a text its blank by itself."""
         word = self.encode("a")
@@ -81,3 +126,9 @@ class SpeechTokenizer:
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _is_numeral(character: str) -> bool:
+    """Whether it is a digit or another sign for a number, a currency's or %; after WhisperX."""
+    category = unicodedata.category(character)
+    return character == "%" or category == "Sc" or category.startswith("N")

@@ -33,16 +33,23 @@ def last_word_end(segments: Sequence[Segment]) -> float | None:
 
 
 def skip_hallucinations(
-    cut: CutWindow, window: Window, model: SpeechModel, *, threshold: float, num_frames: int, last_speech: float
+    cut: CutWindow,
+    window: Window,
+    model: SpeechModel,
+    *,
+    threshold: float,
+    chunk: int,
+    num_frames: int,
+    last_speech: float,
 ) -> tuple[list[Segment] | None, int]:
     """The segments to keep and the frame of the next window.
 
-    cut: the window with its words, next_start as they say. threshold: seconds of silence that are long. num_frames: of
-    the recording. last_speech: seconds at which the last word before this window ends.
+    cut: the window with its words, next_start as they say. threshold: seconds of silence that are long. chunk: frames
+    of a full window. num_frames: of the recording. last_speech: seconds at which the last word before this window ends.
     None for segments: the window begins with silence and words made up from it, and counts for nothing.
     """
     offset = window.start / model.fps
-    window_end = (window.start + model.window_frames) / model.fps
+    window_end = (window.start + chunk) / model.fps
     first = _with_words(cut.segments)
     if first is not None and _is_anomalous(first):
         gap = first.start - offset

@@ -45,9 +45,10 @@ def recording_language(
     if options.language is not None or not model.languages:
         return Language(model.language_code(options.language) or ONLY_LANGUAGE)
     detected: list[Language] = []
-    num_frames = min(features.shape[1], options.language_detection_segments * model.window_frames)
-    for start in range(0, num_frames, model.window_frames):
-        language = yield from window_language(model, features[:, start : start + model.window_frames])
+    chunk = model.chunk_frames(options)
+    num_frames = min(features.shape[1], options.language_detection_segments * chunk)
+    for start in range(0, num_frames, chunk):
+        language = yield from window_language(model, features[:, start : start + chunk])
         if (language.probability or 0.0) > options.language_detection_threshold:
             return language
         detected.append(language)

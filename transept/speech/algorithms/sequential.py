@@ -39,7 +39,7 @@ def decode_windows(
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, model.fps):
         while start < end:
-            kept, start = yield from walk.window(Window(start, min(model.window_frames, end - start)))
+            kept, start = yield from walk.window(Window(start, min(walk.chunk, end - start)))
             found = [
                 timeline.restored(dataclasses.replace(segment, id=index))
                 for index, segment in enumerate(kept, len(segments))
@@ -55,6 +55,7 @@ class _Walk:
     def __init__(self, model: SpeechModel, features: Tensor, language: str, options: TranscriptionOptions) -> None:
         self.model, self.features, self.language, self.options = model, features, language, options
         self.earlier = EarlierText(model, options)
+        self.chunk = model.chunk_frames(options)
         self.prefix = options.prefix
         self.last_speech = 0.0  # seconds
 
@@ -102,15 +103,20 @@ class _Walk:
         model, threshold = self.model, self.options.hallucination_silence_threshold
         spoken = last_word_end(cut.segments)
         if not cut.ends_in_silence and spoken is not None and spoken > window.start / model.fps:
-            rest = (window.start + model.window_frames) / model.fps - spoken  # seconds
+            rest = (window.start + self.chunk) / model.fps - spoken  # seconds
             rest_is_short = threshold is not None and rest <= threshold
             next_start = window.start + window.size if rest_is_short else round(spoken * model.fps)
             cut = dataclasses.replace(cut, next_start=next_start)
         if threshold is None:
             return cut.segments, max(cut.next_start, window.start + 1)
-        num_frames, last_speech = self.features.shape[1], self.last_speech
         kept, next_start = skip_hallucinations(
-            cut, window, model, threshold=threshold, num_frames=num_frames, last_speech=last_speech
+            cut,
+            window,
+            model,
+            threshold=threshold,
+            chunk=self.chunk,
+            num_frames=self.features.shape[1],
+            last_speech=self.last_speech,
         )
         return kept, max(next_start, window.start + 1)
 

@@ -65,7 +65,7 @@ def spoken_windows(model: SpeechModel, waveform: Waveform, options: Transcriptio
             "leave batched False"
         )
     frame = SAMPLE_RATE // model.fps  # samples
-    room = model.window_frames * frame  # samples
+    room = model.chunk_frames(options) * frame  # samples
     given, min_silence = options.vad_options, options.vad_options.min_silence_duration_ms
     pad = min(round(given.speech_pad_ms * SAMPLE_RATE / 1000), room // 4)  # samples
     vad_options = dataclasses.replace(
