@@ -231,7 +231,7 @@ OBJECTS: Table = {
     "a tensor of integers without its rate": (lambda: torch.zeros(RATE, dtype=torch.int32), "int32"),
     "the class Path": (lambda: Path, "type"),
     "the class of arrays": (lambda: np.ndarray, "shape"),
-    "a file of text": (lambda: io.StringIO("words"), "str"),
+    "a file of text": (lambda: io.StringIO("words"), '"rb"'),
     "a file that is closed": (closed, "closed"),
     "a stream that gives nothing": (lambda: Stream(b""), "empty"),
     "a stream that gives None": (lambda: Stream(None), "empty"),

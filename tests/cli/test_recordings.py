@@ -33,11 +33,12 @@ def found(*arguments: str, recursive: bool = False, allow_urls: bool = False) ->
 @pytest.mark.parametrize(
     ("arguments", "recursive", "expected"),
     [
-        (["talks/a.mp3", "-", "nowhere.mp3"], False, ["talks/a.mp3", "-", "nowhere.mp3"]),
+        (["talks/a.mp3", "-"], False, ["talks/a.mp3", "-"]),
         (["talks/notes.txt"], False, ["talks/notes.txt"]),  # named itself, it is tried
         (["talks"], False, ["talks/B.WAV", "talks/a.mp3"]),
         (["talks/"], True, ["talks/B.WAV", "talks/a.mp3", "talks/2024/c.m4a", "talks/2024/05/d.mkv"]),
         (["talks/*.mp3"], False, ["talks/a.mp3"]),
+        (["talks/*[!4]"], False, ["talks/B.WAV", "talks/a.mp3"]),  # results, such as notes.txt, are passed over
         (["talks/**/*.m*"], False, ["talks/2024/05/d.mkv", "talks/2024/c.m4a", "talks/a.mp3"]),
         (["*/a.mp3"], False, ["other/a.mp3", "talks/a.mp3"]),
         (["talks/20*"], True, ["talks/2024/c.m4a", "talks/2024/05/d.mkv"]),  # a folder that a pattern matches
@@ -50,11 +51,20 @@ def test_what_arguments_name(tree: Path, arguments: list[str], recursive: bool, 
     assert found(*arguments, recursive=recursive) == expected
 
 
+def test_links_lead_to_a_recording_once(tree: Path) -> None:
+    (tree / "talks" / "loop").symlink_to(tree / "talks")
+    assert found("talks/*[!4]", recursive=True) == [
+        *("talks/B.WAV", "talks/a.mp3", "talks/loop/2024/c.m4a", "talks/loop/2024/05/d.mkv")
+    ]
+
+
 def test_what_gives_nothing_is_told(tree: Path) -> None:
-    _, missing = find_recordings(["empty", "talks/*.ogg", "other"], recursive=False, allow_urls=False)
+    arguments = ["empty", "talks/*.ogg", "other", "nowhere.mp3"]
+    _, missing = find_recordings(arguments, recursive=False, allow_urls=False)
     assert missing == [
         Missing("empty", "no audio or video file is in this folder; --recursive looks into its folders, too"),
         Missing("talks/*.ogg", "there is no such file, and none that it matches as a pattern"),
+        Missing("nowhere.mp3", 'audio file "nowhere.mp3" cannot be read: No such file or directory'),
     ]
 
 
@@ -104,7 +114,7 @@ def test_names_of_results(tree: Path, arguments: list[str], options: dict[str, o
 def test_recordings_that_differ_in_their_suffix_keep_it(tree: Path) -> None:
     for name in ("talks/a.wav", "talks/2024/a.mp3"):
         (tree / name).touch()
-    assert names("talks/*.*") == ["out/B.srt", "out/a.mp3.srt", "out/a.wav.srt", "out/notes.srt"]
+    assert names("talks/*.*") == ["out/B.srt", "out/a.mp3.srt", "out/a.wav.srt"]
     assert names("talks", folder=None)[1:3] == ["talks/a.mp3.srt", "talks/a.wav.srt"]
     assert "out/2024/a.srt" in names("talks")
 

@@ -316,10 +316,14 @@ def test_errors_are_one_message_on_stderr(
 def test_inputs_that_would_overwrite_each_other_are_refused_at_once(
     command: Command, clips: list[Path], tmp_path: Path
 ) -> None:
-    done = command("transcribe", "talks/monday.mp3", clips[0], "monday.wav", "-f", "srt", "-o", tmp_path / "out")
+    first, second = tmp_path / "talks" / "monday.mp3", tmp_path / "monday.wav"
+    first.parent.mkdir()
+    for file in (first, second):
+        file.touch()
+    done = command("transcribe", first, clips[0], second, "-f", "srt", "-o", tmp_path / "out")
     assert done.returncode == 2
-    assert f"talks/monday.mp3 and monday.wav would both be written to {tmp_path}/out/monday.srt" in done.stderr
-    assert not list(tmp_path.iterdir())
+    assert f"{first} and {second} would both be written to {tmp_path}/out/monday.srt" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_interrupt_ends_a_wait_for_standard_input(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from transept.cli import main, transcribe
 from transept.cli.parser import Parser
-from transept.cli.transcribe_options import speech_engine, transcription_options
+from transept.cli.transcribe_options import formats, speech_engine, transcription_options
 from transept.errors import ParameterError
 from transept.speech import options
 from transept.speech.options import TranscriptionOptions
@@ -95,6 +95,18 @@ def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict
 def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> None:
     given = parsed(*arguments.split())
     assert speech_engine(given, transcription_options(given)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("all", ("txt", "srt", "vtt", "tsv", "json")),
+        ("ass,all,srt", ("ass", "txt", "srt", "vtt", "tsv", "json")),
+        ("SRT, vtt,srt", ("srt", "vtt")),
+    ],
+)
+def test_formats_are_named_once_or_all(names: str, expected: tuple[str, ...]) -> None:
+    assert formats(names) == expected
 
 
 def test_the_temperatures_of_the_command_are_those_of_the_library() -> None:

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
 
 STDIN = "-"
-# Suffixes of the files that are taken from folders. Not .ts, which is rather TypeScript; patterns take any.
+# Suffixes of the files that are taken from folders. Not .ts, which is rather TypeScript; patterns take all but RESULTS.
 AUDIO = "aac ac3 aif aifc aiff amr ape au caf dts flac m4a m4b mka mp2 mp3 mpga oga ogg opus ra spx w64 wav weba wma wv"
 VIDEO = "3g2 3gp asf avi flv m2ts m4v mkv mov mp4 mpeg mpg mts mxf ogv vob webm wmv"
 MEDIA = {f".{suffix}" for suffix in (*AUDIO.split(), *VIDEO.split())}
+RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # of files that this command writes beside recordings
 PCM_BITS = 16
 
 
@@ -87,18 +89,18 @@ def find_recordings(
 
     A name that exists is a file or a folder whatever it looks like; a folder gives the files with a suffix of MEDIA in
     it, and with recursive those below it, too, but for hidden ones. Other names may be patterns, in which ``**``
-    stands for any folders.
+    stands for any folders; they pass over files with a suffix of RESULTS.
     Raises ParameterError for a URL unless they are allowed.
     """
     found: list[Recording] = []
     missing: list[Missing] = []
-    from_tree: dict[str, bool] = {}  # absolute path: whether a tree gave it
+    from_tree: dict[str, bool] = {}  # path without links: whether a tree gave it
     for argument in arguments:
         for each in _of_argument(argument, recursive, allow_urls):
             if isinstance(each, Missing):
                 missing.append(each)
                 continue
-            key = each.file if each.directory is None else os.path.abspath(each.file)
+            key = each.file if each.directory is None else os.path.realpath(each.file)
             in_tree = each.tree is not None
             if key in from_tree and (in_tree or from_tree[key]):
                 continue
@@ -123,7 +125,12 @@ def _of_argument(argument: str, recursive: bool, allow_urls: bool) -> Iterator[R
     elif glob.has_magic(argument) and not os.path.lexists(argument):
         yield from _of_pattern(argument, recursive)
     else:
-        yield Recording(argument)  # a pipe, a device, or nothing: opening it tells
+        try:
+            os.stat(argument)
+        except OSError as error:  # told before a model is loaded
+            yield Missing(argument, f'audio file "{argument}" cannot be read: {error.strerror}')
+        else:
+            yield Recording(argument)  # a pipe, a device
 
 
 def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:
@@ -150,7 +157,7 @@ def _of_pattern(pattern: str, recursive: bool) -> Iterator[Recording | Missing]:
     parts = Path(pattern).parts
     fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     tree = str(Path(*parts[:fixed]))
-    matches = sorted(glob.glob(pattern, recursive=True))
+    matches = sorted(each for each in glob.glob(pattern, recursive=True) if Path(each).suffix.lower() not in RESULTS)
     if not matches:
         yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
     for match in matches:

@@ -66,4 +66,4 @@ class Tally:
             more = ", ..." if len(self.failed) > FAILURES_NAMED else ""
             named = ", ".join(map(printable_name, self.failed[:FAILURES_NAMED]))
             counts.append(f"{len(self.failed)} failed ({named}{more})")
-        return f"{total} recordings: {', '.join(counts)}"
+        return f"{total} recording{'s' if total != 1 else ''}: {', '.join(counts)}"

@@ -38,7 +38,7 @@ from transept.errors import ParameterError, TranseptError
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript, TranscriptionInfo
 
-DEFAULT_MODEL = "openai/whisper-base"
+DEFAULT_MODEL = "base"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -160,7 +160,7 @@ def transcribe(arguments: argparse.Namespace) -> int:
                 again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
                 print(f"interrupted: {tally.summary(total)}{again}", file=sys.stderr, flush=True)
             raise
-        if several and not detects_only:
+        if (several or tally.num_skipped) and not detects_only:
             print(tally.summary(total), file=sys.stderr)
     return 1 if tally.failed else 0
 

@@ -33,14 +33,13 @@ def number(kind: type) -> Callable[[str], Any]:
 
 
 def formats(text: str) -> tuple[str, ...]:
-    """``srt,vtt`` or ``all``, each format once."""
-    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
-    if names == ("all",):
-        return ALL
-    for name in names:
-        if name not in FORMATS:
+    """``srt,vtt``, ``all`` or ``all,lrc``, each format once."""
+    names: dict[str, None] = {}
+    for name in (each.strip().lower() for each in text.split(",")):
+        if name not in (*FORMATS, "all"):
             raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
-    return names
+        names |= dict.fromkeys(ALL if name == "all" else [name])
+    return tuple(names)
 
 
 def sample_rate(text: str) -> int:

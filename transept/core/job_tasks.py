@@ -1,6 +1,6 @@
 """The state of all jobs over one engine: what each waits for, and where its events go.
 
-Used by `transept.core.jobs.JobRunner` alone, in the thread that drives the engine.
+Used by `transept.core.job_runner.JobRunner` alone, in the thread that drives the engine.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float3
 
 READABLE = (
     "Any file that libsndfile or FFmpeg decodes works (wav, flac, ogg, opus, mp3, m4a, mp4, webm, mkv, ...); "
-    "headerless samples go in as (waveform, sample_rate)"
+    "headerless samples go in as (waveform, sample_rate), on the command line with --pcm"
 )
 
 logger = logging.getLogger(__name__)
@@ -75,6 +75,8 @@ def load_audio(
         return _from_bytes(data, sample_rate, limits)
     if isinstance(data, AudioUrl):
         return _from_url(data, sample_rate, limits)
+    if isinstance(data, io.TextIOBase):
+        raise MediaError('audio came as a file opened to read text; open it with "rb"')
     if hasattr(data, "read"):
         own = getattr(data, "name", None)
         name = f'audio from "{own}"' if isinstance(own, str) else f"audio from an open {type(data).__name__}"

@@ -26,7 +26,7 @@ from transept.speech.option_values import (
 )
 from transept.speech.vad.spans import VadOptions
 
-DEFAULT_MODEL = "openai/whisper-base"
+DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow

@@ -3,7 +3,10 @@
 Each Operation below lists its kernels, best first, with the conditions under which each serves. Whoever needs one asks
 its operation, `find` with what is known beforehand or `serving` with a tensor, and takes PyTorch's operators where no
 kernel serves; nothing outside this folder imports a kernel from elsewhere. `runs` names what is compiled: functions of
-the C++ in `cpu/`, which `cpu/library.py` loads for the processor's instruction set, and Triton's in `gpu/`.
+the C++ in `cpu/`, which `cpu/library.py` loads for the processor's instruction set, and Triton's in `gpu/`. It is empty
+where PyTorch's own operators are called. One function may be compiled in several ways: where that of `avx512_vnni` or
+`amx` multiplies 8 bits by other instructions, `cpu/gemm/` has both side by side. Whole attention backends for GPUs are
+chosen by `core/attention/backends/selector.py`.
 
 Importing this starts no thread and imports no Triton.
 """
