@@ -1,0 +1,97 @@
+"""A program written for faster-whisper, run with it and with Transept: the same text at the same times."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import faster_whisper
+import numpy as np
+import pytest
+
+from transept.compat import faster_whisper as ours
+from transept.errors import ParameterError
+
+
+@pytest.fixture(scope="module")
+def clip(speech_dir: Path) -> Path:
+    return speech_dir / "librivox" / "austen-0870.flac"
+
+
+@pytest.fixture(scope="module", params=["path", "samples"])
+def audio(request: pytest.FixtureRequest, clip: Path) -> Any:
+    return str(clip) if request.param == "path" else faster_whisper.decode_audio(str(clip))
+
+
+def program(library: ModuleType, model_dir: Path, audio: Any, **options: Any) -> tuple[list[Any], Any]:
+    """What people paste."""
+    model = library.WhisperModel(str(model_dir), device="cpu", compute_type="float32", cpu_threads=1)
+    segments, info = model.transcribe(audio, **options)
+    assert isinstance(segments, Iterator)
+    return list(segments), info
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam_size": 1, "word_timestamps": True, "language": "en"},
+        {"vad_filter": True, "vad_parameters": {"min_silence_duration_ms": 500}, "temperature": 0},
+        {"log_prob_threshold": None, "without_timestamps": True, "suppress_tokens": [-1]},
+        {"clip_timestamps": "1,4", "condition_on_previous_text": False},
+    ],
+    ids=lambda options: " ".join(options) or "plain",
+)
+def test_segments_and_info_are_those_of_faster_whisper(tiny_en_dir: Path, clip: Path, options: dict[str, Any]) -> None:
+    segments, info = program(ours, tiny_en_dir, str(clip), **options)
+    expected, expected_info = program(faster_whisper, tiny_en_dir, str(clip), **options)
+    assert [segment.text for segment in segments] == [segment.text for segment in expected]
+    assert segments
+    for segment, other in zip(segments, expected, strict=True):
+        assert (segment.id, segment.seek, segment.tokens) == (other.id, other.seek, other.tokens)
+        assert (segment.start, segment.end) == pytest.approx((other.start, other.end), abs=0.05)
+        assert segment.avg_logprob == pytest.approx(other.avg_logprob, abs=0.02)
+        assert segment.compression_ratio == pytest.approx(other.compression_ratio)
+        assert [word.word for word in segment.words or ()] == [word.word for word in other.words or ()]
+    fields = {each.name for each in dataclasses.fields(expected[0])}
+    assert {each.name for each in dataclasses.fields(segments[0])} == fields
+    assert {each.name for each in dataclasses.fields(info)} == {each.name for each in dataclasses.fields(expected_info)}
+    assert (info.language, info.language_probability) == (expected_info.language, expected_info.language_probability)
+    assert info.duration == pytest.approx(expected_info.duration)
+    assert info.duration_after_vad == pytest.approx(expected_info.duration_after_vad, abs=0.5)
+
+
+def test_batches_of_a_path_or_samples(tiny_en_dir: Path, audio: Any) -> None:
+    texts = []
+    for library in (ours, faster_whisper):
+        model = library.WhisperModel(str(tiny_en_dir), device="cpu", compute_type="float32", cpu_threads=1)
+        segments, info = library.BatchedInferencePipeline(model=model).transcribe(audio, batch_size=4)
+        texts.append("".join(segment.text for segment in segments))
+        assert info.duration > 5
+    assert texts[0] == texts[1]
+
+
+def test_languages_are_detected(base_dir: Path, clip: Path) -> None:
+    samples = ours.decode_audio(str(clip))
+    assert np.allclose(samples, faster_whisper.decode_audio(str(clip)), atol=1e-4)
+    model = ours.WhisperModel(base_dir, device="cpu")
+    language, probability, ranked = model.detect_language(samples)
+    assert (language, ranked[0]) == ("en", ("en", probability))
+    assert model.is_multilingual
+    assert {"de", "en", "zh"} <= set(model.supported_languages) == {code for code, _ in ranked}
+    _, info = model.transcribe(samples)
+    assert info.language == "en"
+    assert info.all_language_probs[0] == ("en", info.language_probability)
+
+
+def test_what_has_no_counterpart_is_refused(tiny_en_dir: Path) -> None:
+    with pytest.raises(ParameterError, match="no compute_type 'int4'; known: default, auto, int8"):
+        ours.WhisperModel(tiny_en_dir, compute_type="int4")
+    with pytest.raises(ParameterError, match="one device"):
+        ours.WhisperModel(tiny_en_dir, device_index=[0, 1])
+    model = ours.WhisperModel(tiny_en_dir, device="cpu", compute_type="int8")
+    assert model.transcriber.engine.config.quantization == "int8"
+    with pytest.raises(ParameterError, match="cut where nobody speaks"):
+        ours.BatchedInferencePipeline(model).transcribe("talk.flac", vad_filter=False)
+    assert set(faster_whisper.available_models()) <= set(ours.available_models())

@@ -1,0 +1,60 @@
+"""A program written for openai-whisper, run with it and with Transept: the same dict."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import whisper
+from speech.openai_reference import openai_model, openai_result
+
+from transept.compat import whisper as ours
+from transept.errors import ParameterError
+
+EXACT = ("id", "seek", "start", "end", "text", "tokens", "temperature", "compression_ratio")
+
+
+@pytest.fixture(scope="module")
+def clip(speech_dir: Path) -> str:
+    return str(speech_dir / "librivox" / "austen-0870.flac")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fp16": False, "temperature": 0.0},
+        {"language": "en", "beam_size": 3, "temperature": 0.0, "initial_prompt": "Norland Park", "verbose": True},
+        {"word_timestamps": True, "sample_len": 100, "clip_timestamps": "0,5"},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_results_are_openai_whispers(
+    tiny_en_dir: Path, clip: str, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ours.load_model(str(tiny_en_dir), device="cpu")
+    result = model.transcribe(clip, **options)
+    printed = capsys.readouterr().out
+    samples, _ = soundfile.read(clip, dtype="float32")
+    options.pop("fp16", None)  # openai_result gives it
+    expected = openai_result(openai_model(tiny_en_dir), samples, **options)
+    assert result.keys() == expected.keys()
+    assert (result["text"], result["language"]) == (expected["text"], expected["language"])
+    for segment, other in zip(result["segments"], expected["segments"], strict=True):
+        assert segment.keys() == other.keys()
+        assert {name: segment[name] for name in EXACT} == {name: other[name] for name in EXACT}
+        assert segment["avg_logprob"] == pytest.approx(other["avg_logprob"], abs=1e-4)
+        assert [word["word"] for word in segment.get("words", ())] == [word["word"] for word in other.get("words", ())]
+    theirs = capsys.readouterr().out
+    assert printed == (theirs if options.get("verbose") else "")
+
+
+def test_samples_and_names(tiny_en_dir: Path, clip: str) -> None:
+    samples = ours.load_audio(clip)
+    assert np.array_equal(samples, soundfile.read(clip, dtype="float32")[0])
+    model = ours.load_model(str(tiny_en_dir))
+    assert not model.is_multilingual
+    assert ours.transcribe(model, samples, temperature=0)["text"] == model.transcribe(clip, temperature=0)["text"]
+    assert set(whisper.available_models()) <= set(ours.available_models())
+    with pytest.raises(ParameterError, match="takes recordings"):
+        model.detect_language(samples)

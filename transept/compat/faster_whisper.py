@@ -1,0 +1,225 @@
+"""faster-whisper's interface over Transept: ``from transept.compat.faster_whisper import WhisperModel``.
+
+`WhisperModel` and `BatchedInferencePipeline` take its arguments and give its results: a generator of segments, and an
+info that is known before the first of them. What has no counterpart is a ParameterError, not a silent difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transept.errors import ParameterError
+from transept.multimodal.audio import SAMPLE_RATE, load_audio
+from transept.registry.plugins import discover
+from transept.registry.published import published_checkpoints
+from transept.speech.options import TranscriptionOptions
+from transept.speech.recording import AudioInput
+from transept.speech.segments import Word
+from transept.speech.stream import SegmentStream
+from transept.speech.transcriber import Transcriber
+from transept.speech.vad.spans import VadOptions
+
+COMPUTE_TYPES: Mapping[str, dict[str, str]] = {  # CTranslate2's, and our options of the engine
+    "default": {},
+    "auto": {},
+    "int8": {"quantization": "int8"},
+    "int8_float32": {"quantization": "int8"},
+    "int8_float16": {"quantization": "int8"},
+    "int8_bfloat16": {"quantization": "int8"},
+    "float32": {"dtype": "float32"},
+    "float16": {"dtype": "float16"},
+    "bfloat16": {"dtype": "bfloat16"},
+}
+RENAMED = {"log_prob_threshold": "logprob_threshold", "vad_filter": "vad", "vad_parameters": "vad_options"}
+DEFAULTS = {"beam_size": 5, "patience": 1.0}  # where they are not ours
+BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "batched": True}
+
+__all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]
+__all__ += ["decode_audio"]
+
+
+@dataclass
+class Segment:
+    """A segment under faster-whisper's names, numbered from 1; see `transept.Segment`."""
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+    words: list[Word] | None
+    temperature: float | None
+
+
+@dataclass
+class TranscriptionInfo:
+    """What is known before the first segment. all_language_probs: pairs, the likeliest first; None: not detected."""
+
+    language: str
+    language_probability: float
+    duration: float
+    duration_after_vad: float
+    all_language_probs: list[tuple[str, float]] | None
+    transcription_options: TranscriptionOptions
+    vad_options: VadOptions
+
+
+def available_models() -> list[str]:
+    """The names that WhisperModel knows."""
+    return sorted(published_checkpoints(discover()))
+
+
+def decode_audio(input_file: AudioInput, sampling_rate: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
+    """A recording's samples, [num_samples] float32 in [-1, 1], mono. sampling_rate: Hz. Raises MediaError."""
+    return load_audio(input_file, sampling_rate)
+
+
+class WhisperModel:
+    """A loaded model.
+
+    model_size_or_path: a name or a folder. compute_type: ``"int8"`` and its mixtures round weights to 8 bits; on a CPU
+    ``"float16"`` computes in float32. cpu_threads: 0 leaves the number to PyTorch. download_root: the folder that
+    models are kept in. local_files_only: never ask the hub. num_workers has no effect: one engine serves all threads.
+    model_kwargs: options of EngineConfig. Raises ParameterError for an unknown compute_type.
+    """
+
+    def __init__(
+        self,
+        model_size_or_path: str | Path,
+        device: str = "auto",
+        device_index: int = 0,
+        compute_type: str = "default",
+        cpu_threads: int = 0,
+        num_workers: int = 1,
+        download_root: str | None = None,
+        local_files_only: bool = False,
+        **model_kwargs: Any,
+    ) -> None:
+        if compute_type not in COMPUTE_TYPES:
+            raise ParameterError(f"there is no compute_type {compute_type!r}; known: {', '.join(COMPUTE_TYPES)}")
+        if not isinstance(device_index, int):
+            raise ParameterError("an engine runs on one device; give device_index as an integer")
+        chosen = dict(COMPUTE_TYPES[compute_type])
+        on_gpu = device == "cuda"
+        if chosen.get("dtype") == "float16" and not on_gpu:
+            del chosen["dtype"]  # left to the device
+        options: dict[str, Any] = {
+            "device": f"cuda:{device_index}" if on_gpu else device,
+            "num_threads": cpu_threads or None,
+            **chosen,
+            **({} if download_root is None else {"model_dir": download_root}),
+            **({"offline": True} if local_files_only else {}),
+            **model_kwargs,
+        }
+        self.transcriber = Transcriber(model_size_or_path, **options)
+
+    @property
+    def supported_languages(self) -> list[str]:
+        """Codes of the languages that the model knows."""
+        return self.transcriber.supported_languages
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether it knows more than one language."""
+        return len(self.supported_languages) > 1
+
+    def transcribe(
+        self, audio: AudioInput, language: str | None = None, task: str = "transcribe", **options: Any
+    ) -> tuple[Iterator[Segment], TranscriptionInfo]:
+        """Segments as they are found, and what is known before the first of them.
+
+        audio: a path, an open file, or samples at 16 kHz. options: faster-whisper's, and any of TranscriptionOptions.
+        length_penalty other than 1 is Google's formula here. Raises MediaError, and ParameterError for a bad option.
+        """
+        return _transcribe(self.transcriber, audio, {**DEFAULTS, "language": language, "task": task, **options})
+
+    def detect_language(
+        self,
+        audio: np.ndarray[Any, Any],
+        language_detection_segments: int = 1,
+        language_detection_threshold: float = 0.5,
+    ) -> tuple[str, float, list[tuple[str, float]]]:
+        """The language of samples at 16 kHz, its probability, and those of all languages, the likeliest first."""
+        language, probability, probabilities = self.transcriber.detect_language(
+            audio,
+            language_detection_segments=language_detection_segments,
+            language_detection_threshold=language_detection_threshold,
+        )
+        return language, probability, _ranked(probabilities)
+
+
+class BatchedInferencePipeline:
+    """A model whose recordings are cut where nobody speaks; their windows are decoded beside each other."""
+
+    def __init__(self, model: WhisperModel) -> None:
+        self.model = model
+
+    def transcribe(
+        self, audio: AudioInput, language: str | None = None, task: str = "transcribe", **options: Any
+    ) -> tuple[Iterator[Segment], TranscriptionInfo]:
+        """As `WhisperModel.transcribe`. batch_size has no effect: the engine's max_num_seqs bounds its batch.
+
+        vad_filter=False is refused without clip_timestamps: silence tells where windows may end.
+        """
+        options.pop("batch_size", None)
+        if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
+            raise ParameterError("batches are cut where nobody speaks; leave vad_filter on, or give clip_timestamps")
+        given = {**BATCHED_DEFAULTS, "language": language, "task": task, **options}
+        return _transcribe(self.model.transcriber, audio, given)
+
+
+def _transcribe(
+    transcriber: Transcriber, audio: AudioInput, options: dict[str, Any]
+) -> tuple[Iterator[Segment], TranscriptionInfo]:
+    given = {RENAMED.get(name, name): value for name, value in options.items()}
+    progress = bool(given.pop("log_progress", False))
+    if given.get("length_penalty") == 1:
+        given["length_penalty"] = None  # the mean, of which that is CTranslate2's name
+    vad_options = given.pop("vad_options", None)
+    if vad_options is not None:
+        given["vad_options"] = _vad_options(vad_options)
+    stream = transcriber.stream(audio, progress=progress, **given)
+    found = stream.info
+    info = TranscriptionInfo(
+        language=found.language,
+        language_probability=1.0 if found.language_probability is None else found.language_probability,
+        duration=found.duration,
+        duration_after_vad=found.duration_after_vad,
+        all_language_probs=_ranked(found.language_probabilities) or None,
+        transcription_options=found.options,
+        vad_options=found.options.vad_options,
+    )
+    return _segments(stream), info
+
+
+def _segments(stream: SegmentStream) -> Iterator[Segment]:
+    names = [each.name for each in dataclasses.fields(Segment)]
+    with stream:
+        for segment in stream:
+            values = {name: getattr(segment, name) for name in names}
+            yield Segment(**{**values, "id": segment.id + 1})
+
+
+def _vad_options(given: Any) -> Any:
+    """A dict, or faster-whisper's own dataclass, whose values that are defaults there are left to ours."""
+    if isinstance(given, Mapping | VadOptions):
+        return given
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        changed = {each.name: getattr(given, each.name) for each in dataclasses.fields(given)}
+        defaults = {each.name: each.default for each in dataclasses.fields(given)}
+        return {name: value for name, value in changed.items() if value != defaults[name]}
+    raise ParameterError(f"vad_parameters must be a dict or VadOptions, not {type(given).__name__}")
+
+
+def _ranked(probabilities: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(probabilities.items(), key=lambda each: -each[1])

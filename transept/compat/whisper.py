@@ -1,0 +1,143 @@
+"""openai-whisper's interface over Transept: ``from transept.compat import whisper`` in place of ``import whisper``.
+
+It has `load_model`, the model's `transcribe`, `transcribe`, `load_audio` and `available_models`, with their arguments
+and results. What works on a window of its own (`decode`, `log_mel_spectrogram`, `pad_or_trim`) is not here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transept.errors import ParameterError, TranseptError
+from transept.multimodal.audio import SAMPLE_RATE
+from transept.multimodal.audio import load_audio as read_audio
+from transept.registry.plugins import discover
+from transept.registry.published import published_checkpoints
+from transept.speech.options import APPEND_PUNCTUATIONS, FALLBACK_TEMPERATURES, PREPEND_PUNCTUATIONS
+from transept.speech.output.writers import clock
+from transept.speech.recording import AudioInput
+from transept.speech.segments import Segment
+from transept.speech.transcriber import Transcriber
+from transept.speech.transcript import Transcript
+
+RENAMED = {"sample_len": "max_new_tokens"}  # decoding options of openai-whisper, and ours
+WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes the prompts
+
+
+def available_models() -> list[str]:
+    """The names that `load_model` knows."""
+    return sorted(published_checkpoints(discover()))
+
+
+def load_audio(file: str | Path, sr: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
+    """A file's samples, [num_samples] float32 in [-1, 1], mono. sr: Hz. Raises MediaError."""
+    return read_audio(file, sr)
+
+
+def load_model(
+    name: str, device: str | None = None, download_root: str | None = None, in_memory: bool = False
+) -> Whisper:
+    """A model by its name, ``"base"``, or by the path of its folder.
+
+    device: None takes a GPU if there is one. download_root: the folder that models are kept in. in_memory has no
+    effect.
+    """
+    options = {} if download_root is None else {"model_dir": download_root}
+    return Whisper(Transcriber(name, device="auto" if device is None else str(device), **options))
+
+
+class Whisper:
+    """A loaded model. transcriber: what it runs on, with methods of its own."""
+
+    def __init__(self, transcriber: Transcriber) -> None:
+        self.transcriber = transcriber
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether it knows more than one language."""
+        return bool(self.transcriber.model.languages)
+
+    @property
+    def device(self) -> str:
+        """Where it runs."""
+        return str(self.transcriber.engine.config.device)
+
+    def transcribe(
+        self,
+        audio: AudioInput,
+        *,
+        verbose: bool | None = None,
+        temperature: float | Sequence[float] = FALLBACK_TEMPERATURES,
+        compression_ratio_threshold: float | None = 2.4,
+        logprob_threshold: float | None = -1.0,
+        no_speech_threshold: float | None = 0.6,
+        condition_on_previous_text: bool = True,
+        initial_prompt: str | None = None,
+        carry_initial_prompt: bool = False,
+        word_timestamps: bool = False,
+        prepend_punctuations: str = PREPEND_PUNCTUATIONS,
+        append_punctuations: str = APPEND_PUNCTUATIONS,
+        clip_timestamps: str | Sequence[float] = "0",
+        hallucination_silence_threshold: float | None = None,
+        **decode_options: Any,
+    ) -> dict[str, Any]:
+        """The text, the segments and the language of a recording, as openai-whisper's dict.
+
+        audio: a path, or samples at 16 kHz. verbose: True prints segments as they are found, False shows a bar.
+        decode_options: language, task, beam_size, best_of, patience and the other ones of openai-whisper's
+        DecodingOptions; any name of TranscriptionOptions, too.
+        Raises MediaError for audio that cannot be read, ParameterError for a bad option.
+        """
+        options = {
+            "best_of": None,  # one draw, as there
+            **{RENAMED.get(name, name): value for name, value in decode_options.items() if name not in WITHOUT_EFFECT},
+            "temperature": temperature,
+            "compression_ratio_threshold": compression_ratio_threshold,
+            "logprob_threshold": logprob_threshold,
+            "no_speech_threshold": no_speech_threshold,
+            "condition_on_previous_text": condition_on_previous_text,
+            "initial_prompt": initial_prompt,
+            "carry_initial_prompt": carry_initial_prompt,
+            "word_timestamps": word_timestamps,
+            "prepend_punctuations": prepend_punctuations,
+            "append_punctuations": append_punctuations,
+            "clip_timestamps": clip_timestamps,
+            "hallucination_silence_threshold": hallucination_silence_threshold,
+        }
+        told: Callable[[int, Segment], None] | None = _tell if verbose else None
+        progress = verbose is False
+        with closing(
+            self.transcriber.transcribe_many([audio], progress=progress, on_segment=told, **options)
+        ) as results:
+            result = next(results)
+        if isinstance(result, TranseptError):
+            raise result
+        return self._result(result)
+
+    def detect_language(self, mel: Any, tokenizer: Any = None) -> Any:
+        """Not here: it takes a spectrogram. Raises ParameterError, which says what takes a recording."""
+        raise ParameterError(
+            "spectrograms are not taken here; model.transcriber.detect_language(audio) takes recordings"
+        )
+
+    def _result(self, transcript: Transcript) -> dict[str, Any]:
+        tokens = [token for segment in transcript.segments for token in segment.tokens]
+        text = self.transcriber.model.tokenizer.decode(tokens)
+        segments = [segment.to_dict() for segment in transcript.segments]
+        return {"text": text, "segments": segments, "language": transcript.language}
+
+
+def transcribe(model: Whisper, audio: AudioInput, **options: Any) -> dict[str, Any]:
+    """``model.transcribe(audio, ...)``."""
+    return model.transcribe(audio, **options)
+
+
+def _tell(_: int, segment: Segment) -> None:
+    start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
+    print(f"[{start} --> {end}] {segment.text}", file=sys.stdout, flush=True)
