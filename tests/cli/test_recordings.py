@@ -64,7 +64,7 @@ def test_what_gives_nothing_is_told(tree: Path) -> None:
     assert missing == [
         Missing("empty", "no audio or video file is in this folder; --recursive looks into its folders, too"),
         Missing("talks/*.ogg", "there is no such file, and none that it matches as a pattern"),
-        Missing("nowhere.mp3", 'audio file "nowhere.mp3" cannot be read: No such file or directory'),
+        Missing("nowhere.mp3", 'audio file "nowhere.mp3" cannot be opened: No such file or directory'),
     ]
 
 

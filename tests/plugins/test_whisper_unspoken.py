@@ -49,7 +49,8 @@ def test_control_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint) -
 
 
 def test_language_names_are_openai_whispers() -> None:
-    assert LANGUAGE_NAMES == TO_LANGUAGE_CODE
+    other_codes = {"cmn", "fil", "iw", "jv", "nb"}  # which systems give, and openai-whisper does not know
+    assert {name: code for name, code in LANGUAGE_NAMES.items() if name not in other_codes} == TO_LANGUAGE_CODE
     assert set(LANGUAGE_NAMES.values()) == set(LANGUAGES)
 
 

@@ -574,9 +574,8 @@ def test_odd_transcripts_are_written_as_python_writes_them(visit):
         return Segment(index, 300, number(), number(), text(), [50364, 7], *(number() for _ in range(4)), listed)
 
     transcripts = [[segment(index, number % 2 == 0) for index in range(draw.randrange(5))] for number in range(60)]
-    for name, write in FORMATS.items():
-        if name == "tsv":
-            continue
+    for name in ("txt", "srt", "vtt", "json"):  # which the page offers
+        write = FORMATS[name]
         written = visit.page.evaluate(
             """async ([transcripts, name]) => {
               const { FORMATS } = await import(new URL('web/exports.js', document.baseURI));

@@ -128,7 +128,7 @@ def _of_argument(argument: str, recursive: bool, allow_urls: bool) -> Iterator[R
         try:
             os.stat(argument)
         except OSError as error:  # told before a model is loaded
-            yield Missing(argument, f'audio file "{argument}" cannot be read: {error.strerror}')
+            yield Missing(argument, f'audio file "{argument}" cannot be opened: {error.strerror}')
         else:
             yield Recording(argument)  # a pipe, a device
 
