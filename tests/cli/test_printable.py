@@ -112,7 +112,7 @@ def test_a_text_and_its_document_do_not_steer_the_terminal(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["transcribe", "talk.wav", "--model", f"./no{ATTACK}model"],
+        ["transcribe", __file__, "--model", f"./no{ATTACK}model"],
         ["transcribe", f"a/x{ATTACK}.wav", f"b/x{ATTACK}.wav", "-f", "srt"],
         ["transcribe", "talk.wav", f"--no{ATTACK}option"],
         [f"no{ATTACK}command"],

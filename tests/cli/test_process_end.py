@@ -52,5 +52,5 @@ def test_without_torch_python_ends_as_ever() -> None:
 
 def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
-    code, lines = end_of(["transcribe", "x.flac", "--model", missing])  # torch is loaded before the model is looked for
+    code, lines = end_of(["transcribe", __file__, "--model", missing])  # torch is loaded before the model is looked for
     assert (code, lines[-1]) == (1, "registered")
