@@ -122,7 +122,7 @@ def test_an_open_file_is_read_from_where_it_stands_and_must_give_bytes() -> None
     file = io.BytesIO(b"skipped" + encoded)
     file.seek(7)
     assert len(load_audio(file)) == RATE
-    with pytest.raises(MediaError, match='gives str, not bytes: open it with mode "rb"'):
+    with pytest.raises(MediaError, match='a file opened to read text; open it with "rb"'):
         load_audio(io.StringIO("text"))
 
 
