@@ -154,7 +154,7 @@ class _Documents:
     def __iter__(self) -> Iterator[str]:
         for file in self.files:
             try:
-                text = _read(file).decode("utf-8-sig")
+                text = read_text(file)
             except (OSError, UnicodeDecodeError, PromptError) as error:
                 self.num_unreadable += 1
                 reason = error.strerror if isinstance(error, OSError) else error
@@ -169,13 +169,16 @@ class _Documents:
                 yield each
 
 
-def _read(file: str) -> bytes:
-    """A file, or standard input. Raises PromptError for more than MAX_FILE_BYTES, which may have no end."""
+def read_text(file: str) -> str:
+    """The text of a file, or of standard input.
+
+    Raises OSError, UnicodeDecodeError, and PromptError for more than MAX_FILE_BYTES, which may have no end.
+    """
     with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as opened:
         data = opened.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise PromptError(f"it has more than {MAX_FILE_BYTES} bytes, and is read as a whole: split it")
-    return data
+    return data.decode("utf-8-sig")
 
 
 @dataclass

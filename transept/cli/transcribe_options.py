@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transept.errors import ParameterError, suggest
@@ -177,10 +177,15 @@ GROUPS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare all of `GROUPS`. What is not given is not in the parsed namespace."""
-    for title, about, options in GROUPS:
-        group = parser.add_argument_group(title, about)
-        for option in options:
-            _add_option(group, option)
+    for group in GROUPS:
+        add_group(parser, *group)
+
+
+def add_group(parser: argparse.ArgumentParser, title: str, about: str | None, options: Sequence[Option]) -> None:
+    """Declare the options of one group."""
+    group = parser.add_argument_group(title, about)
+    for option in options:
+        _add_option(group, option)
 
 
 def _add_option(group: argparse._ArgumentGroup, option: Option) -> None:
@@ -201,17 +206,9 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
         if arguments.json:
             parser.error("--print-confidence prints text; --json has the probabilities of words with --word-timestamps")
         arguments.word_timestamps = True
-    layout = subtitle_layout(arguments)
-    for name in layout:
-        option = "--" + name.replace("_", "-")
-        if not set(SUBTITLES) & set(arguments.output_format or ()):
-            parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
-        if not getattr(arguments, "word_timestamps", False):
-            parser.error(f"{option} needs the times of words; add --word-timestamps")
-        if layout[name] < 1:
-            parser.error(f"{option} must be at least 1")
-    if "max_line_count" in layout and "max_line_width" not in layout:
-        parser.error("--max-line-count counts lines of a width; add --max-line-width")
+    check_layout(parser, arguments)
+    if (layout := subtitle_layout(arguments)) and not getattr(arguments, "word_timestamps", False):
+        parser.error(f"--{next(iter(layout)).replace('_', '-')} needs the times of words; add --word-timestamps")
     for name in vars(arguments):
         if (
             name.startswith("vad_")
@@ -221,6 +218,19 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
             parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out, or --batched")
     if (batch_size := getattr(arguments, "batch_size", None)) is not None and batch_size < 1:
         parser.error(f"--batch-size must be at least 1, not {batch_size}")
+
+
+def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Leave with a usage error for a layout of subtitles without subtitles, or one that makes no sense."""
+    layout = subtitle_layout(arguments)
+    for name in layout:
+        option = "--" + name.replace("_", "-")
+        if not set(SUBTITLES) & set(arguments.output_format or ()):
+            parser.error(f"{option} lays out subtitles; write some with --output-format srt, vtt, lrc or ass")
+        if layout[name] < 1:
+            parser.error(f"{option} must be at least 1")
+    if "max_line_count" in layout and "max_line_width" not in layout:
+        parser.error("--max-line-count counts lines of a width; add --max-line-width")
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
-from transept.speech import recording
+from transept.speech import forced_alignment, recording
 from transept.speech.algorithms.language import ONLY_LANGUAGE, Language, recording_language
 from transept.speech.events import Found, Opened
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
@@ -135,6 +135,25 @@ class Transcriber:
         """
         return SegmentStream(self._events([audio], self._checked(options), progress))
 
+    @shows_options(TranscriptionOptions, without=("task", "word_timestamps"))
+    def align(self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Any) -> Transcript:
+        """Find when each word of a text that is known was said: forced alignment.
+
+        A segment of the result is a line of the text, or of a text of one line a sentence. The model hears the
+        recording first, as the options say, to find which part of the text belongs where; so it may be of any length,
+        and text that is not said takes the time of its neighbours. progress: see `transcribe`.
+        Raises MediaError for audio that cannot be read or in which nothing is heard, PromptError for no text.
+        """
+        limits = self.engine.config.limits
+        forced_alignment.check_text(text, limits)
+        checked = self._checked({**options, "task": "transcribe", "word_timestamps": True})
+        job = forced_alignment.align(self.model, audio, text, limits, checked)
+        with closing(self._run([job], progress)) as events:
+            *_, (_, result) = events
+        if isinstance(result, TranseptError):
+            raise result
+        return result
+
     @property
     def supported_languages(self) -> list[str]:
         """The codes of the languages that the model knows; ``["en"]`` for a model of one language."""
@@ -205,7 +224,9 @@ class Transcriber:
     ) -> Generator[tuple[int, Any], None, None]:
         """All that comes up, with the index of the recording; the bar follows it."""
         limits = self.engine.config.limits
-        jobs = (recording.transcribe(self.model, audio, limits, options) for audio in audios)
+        return self._run((recording.transcribe(self.model, audio, limits, options) for audio in audios), progress)
+
+    def _run(self, jobs: Iterable[Job], progress: bool | None) -> Generator[tuple[int, Any], None, None]:
         runner, max_jobs = self.engine.runner, min(MAX_RECORDINGS, self.engine.config.max_num_seqs)
         with (
             AudioProgress(progress) as bar,

@@ -1,0 +1,96 @@
+"""``transept align AUDIO TEXT``: when each word of a text that is known was said in a recording."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transept.cli.documents import read_text
+from transept.cli.engine_options import add_engine_options, engine_options
+from transept.cli.printable import printable, printable_name
+from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
+from transept.errors import PromptError
+
+if TYPE_CHECKING:
+    from transept.speech.transcript import Transcript
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept align``."""
+    about = "find when each word of a known text is said in a recording"
+    parser = commands.add_parser(
+        "align",
+        help=about,
+        usage="transept align [option ...] AUDIO TEXT",
+        description="Find when each word of a known text is said in a recording. Its lines, or of a text of one line "
+        "its sentences, become segments with times, on standard output, or with -f or -o in files.",
+        epilog="Exit code: 0 aligned, 1 not, 2 bad usage.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("audio", metavar="AUDIO", help="audio or video file")
+    parser.add_argument("text", metavar="TEXT", help="text file in UTF-8; - is standard input")
+    parser.add_argument(
+        "--model",
+        default="openai/whisper-base",
+        help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
+    )
+    add_engine_options(parser)
+    parser.add_argument("--language", metavar="NAME", help="language spoken, as code or name (default: detected)")
+    parser.add_argument("--batched", action="store_true", help="hear windows beside each other: faster")
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-f", "--output-format", type=formats, metavar="F,F,...", help="write files: srt, json, ass, ..."
+    )
+    output.add_argument("-o", "--output-dir", metavar="DIR", help="folder of those files (default: the present one)")
+    output.add_argument("--json", action="store_true", help="print a JSON object, in which each word has its times")
+    add_group(parser, "subtitles", None, SUBTITLE_LAYOUT)
+    parser.set_defaults(run=align, parser=parser)
+
+
+def align(arguments: argparse.Namespace) -> int:
+    """``transept align``."""
+    if arguments.output_dir is not None and arguments.output_format is None:
+        arguments.output_format = formats("all")
+    check_layout(arguments.parser, arguments)
+    try:
+        text = read_text(arguments.text)
+    except (OSError, UnicodeDecodeError, PromptError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        arguments.parser.error(f"cannot read {printable_name(arguments.text)}: {reason}")
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        from transept.speech.transcriber import Transcriber
+
+        transcriber = Transcriber(arguments.model, **engine_options(arguments))
+    options = {"language": arguments.language, "batched": arguments.batched}
+    transcript = transcriber.align(arguments.audio, text, progress=None, **options)
+    if arguments.json:
+        print(printable(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))
+    if arguments.output_format is not None:
+        _write(arguments, transcript)
+    elif not arguments.json:
+        _print(transcript)
+    return 0
+
+
+def _write(arguments: argparse.Namespace, transcript: Transcript) -> None:
+    folder = Path(arguments.output_dir or ".")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in arguments.output_format:
+            path = folder / f"{Path(arguments.audio).stem}.{name}"
+            transcript.write(path, **subtitle_layout(arguments))
+            print(f"wrote {printable_name(path)}", file=sys.stderr, flush=True)
+    except OSError as error:
+        arguments.parser.error(f"cannot write into {printable_name(folder)}: {error.strerror}")
+
+
+def _print(transcript: Transcript) -> None:
+    from transept.speech.output.writers import clock
+
+    for segment in transcript.segments:
+        start, end = (clock(round(1000 * seconds)) for seconds in (segment.start, segment.end))
+        print(printable(f"[{start} --> {end}] {segment.text}"), flush=True)

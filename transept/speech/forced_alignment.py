@@ -1,0 +1,189 @@
+"""Forced alignment: when each word of a text that is known was said in a recording.
+
+    transcribe ─▶ match the heard words with the known ones ─▶ windows, each with its part of the text ─┐
+      words of the known text, their times, in the lines or sentences of the text ◀─ cross-attention ◀──┘
+
+What the model hears by itself only says which part of the text belongs to which window. In a window the times are those
+of the known words: the model reads them, and its cross-attention says where in the sound it looks for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from transept.core.jobs import Gather, Offload
+from transept.core.request.limits import Limits
+from transept.errors import MediaError, ParameterError
+from transept.speech import recording
+from transept.speech.algorithms.decoding import compression_ratio
+from transept.speech.algorithms.window_words import add_words
+from transept.speech.options import TranscriptionOptions
+from transept.speech.recording import AudioInput
+from transept.speech.segments import Segment
+from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.matching import KnownWord, known_words, matching_places
+from transept.speech.timing.word_tokens import UNSPACED_LANGUAGES
+from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
+
+SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # between which words have no time
+MARGIN = 1.0  # seconds of silence that a window keeps before its first word and after its last one
+
+
+class _Part(NamedTuple):
+    """A window and what is known to be said in it. start, end: seconds. words: of the text."""
+
+    start: float
+    end: float
+    words: Sequence[KnownWord]
+
+
+def align(
+    model: SpeechModel, audio: AudioInput, text: str, limits: Limits, options: TranscriptionOptions
+) -> Generator[Any, Any, Transcript]:
+    """A job: the transcript of a text that is known. Its events are those of the transcription that finds its parts.
+
+    Each segment is a line of the text, or of a text of one line a sentence; its tokens are the text's. The options are
+    those of that transcription. Raises MediaError for audio that cannot be read, or in which nothing is heard.
+    """
+    rate = model.spec.sample_rate
+    waveform = yield Offload(partial(limits.load_audio, audio, rate))
+    heard: Transcript = yield from recording.transcribe(model, (waveform, rate), limits, options)
+    spoken = [segment for segment in heard.segments if segment.words]
+    if not spoken:
+        raise MediaError("nothing is heard in the recording, so the text cannot be found in it")
+    known = known_words(text, heard.language)
+    features = yield Offload(partial(model.features, waveform))
+    jobs = (
+        _timed(model, features, text, part, heard.language, options)
+        for part in _parts(text, known, spoken, heard.language, model.chunk_frames(options) / model.fps, heard.duration)
+    )
+    timed = yield Gather(jobs)
+    pieces = [piece for pieces in timed for piece in pieces]
+    if rate == SAMPLE_RATE:  # of voice activity
+        spans = yield Offload(partial(speech_spans, waveform, SPEECH))
+        pieces = [(unit, _within_speech(segment, spans)) for unit, segment in pieces]
+    segments = _joined(pieces)
+    info = TranscriptionInfo(**{each.name: getattr(heard, each.name) for each in dataclasses.fields(TranscriptionInfo)})
+    return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
+
+
+def check_text(text: str, limits: Limits) -> None:
+    """Raise PromptError for what is no text or too long, ParameterError for one without words."""
+    limits.check_text(text)
+    if not text.strip():
+        raise ParameterError("the text to align has no words")
+
+
+def _parts(
+    text: str,
+    known: Sequence[KnownWord],
+    spoken: Sequence[Segment],
+    language: str,
+    longest: float,
+    duration: float,
+) -> list[_Part]:
+    """Windows of neighbouring segments that were heard, as long as the model hears, each with its words of the text."""
+    said = [word.word.strip() for segment in spoken for word in segment.words or ()]
+    # Where there are no blanks between words, single characters are what is matched.
+    heard = [list(word) if language in UNSPACED_LANGUAGES else [word] for word in said]
+    first_of_word = [0, *itertools.accumulate(map(len, heard))]
+    places = matching_places([text[word.start : word.end] for word in known], [each for word in heard for each in word])
+    groups: list[list[Segment]] = []
+    for segment in spoken:
+        if groups and segment.end - groups[-1][0].start <= longest - 2 * MARGIN:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    parts = []
+    num_words, begin, cut = 0, 0, 0.0
+    for index, group in enumerate(groups):
+        num_words += sum(len(segment.words or ()) for segment in group)
+        end = places[first_of_word[num_words]]
+        following = groups[index + 1][0].start if index + 1 < len(groups) else duration
+        start, cut = max(cut, group[0].start - MARGIN), (group[-1].end + following) / 2
+        stop = min(cut if index + 1 < len(groups) else duration, group[-1].end + MARGIN, start + longest)
+        parts.append(_Part(start, stop, known[begin:end]))
+        begin = end
+    return [part for part in parts if part.words]
+
+
+def _timed(
+    model: SpeechModel, features: Any, text: str, part: _Part, language: str, options: TranscriptionOptions
+) -> Generator[Any, Any, list[tuple[int, Segment]]]:
+    """A job: what of the text's lines or sentences is said in a window, each with its number."""
+    first, last = round(part.start * model.fps), round(part.end * model.fps)
+    pieces = []
+    for unit, words in itertools.groupby(part.words, lambda word: word.unit):
+        own = list(words)
+        said = re.sub(r"\s+", " ", text[own[0].start : own[-1].end])
+        pieces.append((unit, model.tokenizer.encode_prompt(said)))
+    untimed = [
+        Segment(
+            id=0,
+            seek=first,
+            start=part.start,
+            end=part.end,
+            text=model.tokenizer.decode(tokens),
+            tokens=tokens,
+            temperature=0.0,
+            avg_logprob=0.0,
+            compression_ratio=0.0,
+            no_speech_prob=0.0,
+        )
+        for _, tokens in pieces
+    ]
+    timed = yield from add_words(
+        model,
+        features[:, first:last].contiguous(),
+        untimed,
+        options,
+        language=language,
+        time_offset=first / model.fps,
+        last_speech=part.start,
+    )
+    return [(unit, segment) for (unit, _), segment in zip(pieces, timed, strict=True)]
+
+
+def _within_speech(segment: Segment, spans: Sequence[Span]) -> Segment:
+    """The segment without the pauses that attention gives to the words beside them, as it knows no silence."""
+    words = []
+    for word in segment.words or ():
+        begin, end = round(word.start * SAMPLE_RATE), round(word.end * SAMPLE_RATE)
+        spoken = max(spans, key=lambda span: min(span.end, end) - max(span.start, begin), default=Span(begin, end))
+        if spoken.start < end and begin < spoken.end:
+            start, stop = max(spoken.start, begin) / SAMPLE_RATE, min(spoken.end, end) / SAMPLE_RATE
+            word = dataclasses.replace(word, start=round(start, 2), end=round(stop, 2))
+        words.append(word)
+    if not words:
+        return segment
+    return dataclasses.replace(segment, start=words[0].start, end=words[-1].end, words=words)
+
+
+def _joined(pieces: Sequence[tuple[int, Segment]]) -> list[Segment]:
+    """The segments of the units, those that reach over windows joined, with their number and what is known of each."""
+    segments: list[Segment] = []
+    for _, own in itertools.groupby(pieces, lambda piece: piece[0]):
+        parts = [segment for _, segment in own]
+        words = [word for part in parts for word in part.words or ()]
+        said = "".join(part.text for part in parts)
+        logprobs = [math.log(max(word.probability, 1e-10)) for word in words]
+        segments.append(
+            dataclasses.replace(
+                parts[0],
+                id=len(segments),
+                end=parts[-1].end,
+                text=said,
+                tokens=[token for part in parts for token in part.tokens],
+                words=words,
+                avg_logprob=sum(logprobs) / len(logprobs) if logprobs else 0.0,
+                compression_ratio=compression_ratio(said),
+            )
+        )
+    return segments
