@@ -80,6 +80,8 @@ def test_a_text_of_one_line_is_cut_into_sentences(transcriber: Transcriber, prom
 
 
 def test_what_cannot_be_aligned(transcriber: Transcriber, speech_dir: Path) -> None:
+    with pytest.raises(ParameterError, match="must be text, not None"):
+        transcriber.align(b"", None)
     with pytest.raises(ParameterError, match="no words"):
         transcriber.align(b"", " \n ")
     with pytest.raises(PromptError, match="surrogate"):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from transept.core.jobs import Gather, Offload
 from transept.core.request.limits import Limits
-from transept.errors import MediaError, ParameterError
+from transept.errors import MediaError, ParameterError, shown
 from transept.speech import recording
 from transept.speech.algorithms.decoding import compression_ratio
 from transept.speech.algorithms.window_words import add_words
@@ -74,8 +74,10 @@ def align(
     return Transcript.of(info, "".join(segment.text for segment in segments).strip(), segments)
 
 
-def check_text(text: str, limits: Limits) -> None:
-    """Raise PromptError for what is no text or too long, ParameterError for one without words."""
+def check_text(text: Any, limits: Limits) -> None:
+    """Raise PromptError for what is no Unicode or too long, ParameterError for what is no text or has no words."""
+    if not isinstance(text, str):
+        raise ParameterError(f"the text to align must be text, not {shown(text)}")
     limits.check_text(text)
     if not text.strip():
         raise ParameterError("the text to align has no words")

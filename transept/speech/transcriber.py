@@ -142,7 +142,7 @@ class Transcriber:
         A segment of the result is a line of the text, or of a text of one line a sentence. The model hears the
         recording first, as the options say, to find which part of the text belongs where; so it may be of any length,
         and text that is not said takes the time of its neighbours. progress: see `transcribe`.
-        Raises MediaError for audio that cannot be read or in which nothing is heard, PromptError for no text.
+        Raises MediaError for audio that cannot be read or in which nothing is heard, ParameterError for no text.
         """
         limits = self.engine.config.limits
         forced_alignment.check_text(text, limits)
