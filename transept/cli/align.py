@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.documents import read_text
-from transept.cli.engine_options import add_engine_options, engine_options
+from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.printable import printable, printable_name
+from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
 from transept.errors import PromptError
 
@@ -35,8 +36,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("text", metavar="TEXT", help="text file in UTF-8; - is standard input")
     parser.add_argument(
         "--model",
-        default="openai/whisper-base",
-        help="checkpoint directory, package:NAME/folder, or hub name (default: %(default)s)",
+        default=DEFAULT_MODEL,
+        help=f"{MODEL} (default: %(default)s)",
     )
     add_engine_options(parser)
     parser.add_argument("--language", metavar="NAME", help="language spoken, as code or name (default: detected)")

@@ -70,6 +70,7 @@ CONFIG = [
         activation_function=["nope", None, 3],
         architectures=["BartForConditionalGeneration", 3],
         model_type=[["bart"]],
+        num_labels=[2**31],
         scale_embedding=["yes"],
     ),
     *rows(

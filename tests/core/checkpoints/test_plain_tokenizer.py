@@ -132,3 +132,11 @@ def test_files_that_stand_beside_a_tokenizer_config(name):
 def test_cleaning_up_is_refused(pair):
     with pytest.raises(ValueError, match=r"needs a tokenizer_config\.json"):
         pair[0].decode([1], clean_up_tokenization_spaces=True)
+
+
+def test_special_ids_are_those_that_are_skipped(pair):
+    ours, _ = pair
+    special = set(ours.all_special_ids)
+    assert ours.convert_tokens_to_ids("<|endoftext|>") in special
+    for token in {*range(0, 50_000, 997), *special}:
+        assert (ours.decode([token], skip_special_tokens=True) == "") == (token in special)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
+MAX_LABELS = 100_000  # of a classifier, which transformers makes two tables of
 MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
 
 
@@ -61,6 +62,11 @@ def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
     model_type = checkpoint.config_dict.get("model_type")
     if not isinstance(model_type, str | None):
         raise CheckpointError(f'"{checkpoint.config_file}": model_type must be a string, not {model_type!r}')
+    num_labels = checkpoint.config_dict.get("num_labels")
+    if isinstance(num_labels, int) and num_labels > MAX_LABELS:
+        raise CheckpointError(
+            f'"{checkpoint.config_file}": num_labels is {num_labels}, at most {MAX_LABELS} is possible'
+        )
     try:
         if model_type in CONFIG_MAPPING:
             return AutoConfig.from_pretrained(checkpoint.path, local_files_only=True, trust_remote_code=False)

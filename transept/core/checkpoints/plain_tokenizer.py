@@ -63,6 +63,11 @@ class PlainTokenizer:
         """The id of a token, or None where there is no such token."""
         return self._tokenizer.token_to_id(token)
 
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of the tokens that ``skip_special_tokens`` leaves out."""
+        return [number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]
+
     def get_vocab(self) -> dict[str, int]:
         """Token -> id, added tokens included."""
         return dict(self._tokenizer.get_vocab())
