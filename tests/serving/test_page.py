@@ -627,15 +627,17 @@ def test_all_is_there_after_a_reload_and_can_be_deleted(visit, clip, speech_dir,
     expect(visit.page.locator("#reader")).to_be_hidden()
 
 
-def test_what_was_under_way_is_offered_again_after_a_reload(visit, long_recording, clip, hours):
-    visit.add(hours, long_recording, clip)
+def test_what_was_under_way_is_offered_again_after_a_reload(visit, long_recording, clip, hours, tmp_path):
+    more_hours = shutil.copy(hours, tmp_path / "more.flac")
+    visit.add(hours, more_hours, long_recording, clip)  # two are under way at once, so the last two wait
     visit.expect_state(hours.name, "^Transcribing")
     visit.reload()
-    for file in (hours, long_recording, clip):
+    for file in (hours, more_hours, long_recording, clip):
         visit.expect_state(file.name, "^Stopped when the page was reloaded")
-    visit.page.get_by_role("button", name=f"Remove {hours.name}").click()
-    if visit.page.get_by_role("button", name="Delete", exact=True).is_visible():
-        visit.page.get_by_role("button", name="Delete", exact=True).click()
+    for file in (hours, more_hours):
+        visit.page.get_by_role("button", name=f"Remove {file.name}").click()
+        if visit.page.get_by_role("button", name="Delete", exact=True).is_visible():
+            visit.page.get_by_role("button", name="Delete", exact=True).click()
     visit.page.get_by_role("button", name="Continue").click()
     for file in (long_recording, clip):
         visit.expect_state(file.name, "^Done")
