@@ -1,6 +1,7 @@
 """A program written for faster-whisper, run with it and with Transept: the same text at the same times."""
 
 import dataclasses
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -83,6 +84,31 @@ def test_languages_are_detected(base_dir: Path, clip: Path) -> None:
     _, info = model.transcribe(samples)
     assert info.language == "en"
     assert info.all_language_probs[0] == ("en", info.language_probability)
+
+
+def test_no_samples_are_silence(base_dir: Path) -> None:
+    model = ours.WhisperModel(base_dir, device="cpu")
+    nothing = np.zeros(0, np.float32)
+    assert not list(model.transcribe(nothing)[0])
+    assert not list(ours.BatchedInferencePipeline(model).transcribe(nothing)[0])
+    assert model.detect_language(nothing)[0] in model.supported_languages
+
+
+def test_models_are_found_and_copied(tiny_en_dir: Path, tmp_path: Path) -> None:
+    assert ours.download_model(str(tiny_en_dir)) == str(tiny_en_dir)
+    copied = ours.download_model(str(tiny_en_dir), output_dir=str(tmp_path / "model"), local_files_only=True)
+    assert copied == str(tmp_path / "model")
+    assert {file.name for file in Path(copied).iterdir()} == {file.name for file in tiny_en_dir.iterdir()}
+
+
+def test_only_batches_have_a_size() -> None:
+    """As in faster-whisper, where programs choose between the two."""
+    parameters = [
+        set(inspect.signature(each.transcribe).parameters)
+        for each in (ours.BatchedInferencePipeline, ours.WhisperModel)
+    ]
+    assert parameters[0] - parameters[1] == {"batch_size"}
+    assert parameters[1] <= parameters[0]
 
 
 def test_what_has_no_counterpart_is_refused(tiny_en_dir: Path) -> None:

@@ -7,6 +7,7 @@ info that is known before the first of them. What has no counterpart is a Parame
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio
 from transept.registry.plugins import discover
@@ -41,7 +43,7 @@ DEFAULTS = {"beam_size": 5, "patience": 1.0}  # where they are not ours
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "batched": True}
 
 __all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]
-__all__ += ["decode_audio"]
+__all__ += ["decode_audio", "download_model"]
 
 
 @dataclass
@@ -77,6 +79,18 @@ class TranscriptionInfo:
 def available_models() -> list[str]:
     """The names that WhisperModel knows."""
     return sorted(published_checkpoints(discover()))
+
+
+def download_model(
+    size_or_id: str, output_dir: str | None = None, local_files_only: bool = False, cache_dir: str | None = None
+) -> str:
+    """The folder of a model, fetched if it is not on this machine.
+
+    output_dir: a folder that gets its files, made if it is not there. local_files_only, cache_dir: as local_files_only
+    and download_root of WhisperModel. Raises CheckpointError, as for a name that nobody knows.
+    """
+    found = locate(size_or_id, model_dir=cache_dir, offline=local_files_only)
+    return str(found if output_dir is None else shutil.copytree(found, output_dir, dirs_exist_ok=True))
 
 
 def decode_audio(input_file: AudioInput, sampling_rate: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
@@ -151,7 +165,7 @@ class WhisperModel:
     ) -> tuple[str, float, list[tuple[str, float]]]:
         """The language of samples at 16 kHz, its probability, and those of all languages, the likeliest first."""
         language, probability, probabilities = self.transcriber.detect_language(
-            audio,
+            _heard(audio),
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
         )
@@ -165,13 +179,18 @@ class BatchedInferencePipeline:
         self.model = model
 
     def transcribe(
-        self, audio: AudioInput, language: str | None = None, task: str = "transcribe", **options: Any
+        self,
+        audio: AudioInput,
+        language: str | None = None,
+        task: str = "transcribe",
+        *,
+        batch_size: int = 8,
+        **options: Any,
     ) -> tuple[Iterator[Segment], TranscriptionInfo]:
         """As `WhisperModel.transcribe`. batch_size has no effect: the engine's max_num_seqs bounds its batch.
 
         vad_filter=False is refused without clip_timestamps: silence tells where windows may end.
         """
-        options.pop("batch_size", None)
         if options.pop("vad_filter", True) is False and not options.get("clip_timestamps"):
             raise ParameterError("batches are cut where nobody speaks; leave vad_filter on, or give clip_timestamps")
         given = {**BATCHED_DEFAULTS, "language": language, "task": task, **options}
@@ -188,7 +207,7 @@ def _transcribe(
     vad_options = given.pop("vad_options", None)
     if vad_options is not None:
         given["vad_options"] = _vad_options(vad_options)
-    stream = transcriber.stream(audio, progress=progress, **given)
+    stream = transcriber.stream(_heard(audio), progress=progress, **given)
     found = stream.info
     info = TranscriptionInfo(
         language=found.language,
@@ -200,6 +219,11 @@ def _transcribe(
         vad_options=found.options.vad_options,
     )
     return _segments(stream), info
+
+
+def _heard(audio: AudioInput) -> AudioInput:
+    """An array of no samples, in which nothing is said, is refused elsewhere; here it stands for silence."""
+    return np.zeros(1, np.float32) if isinstance(audio, np.ndarray) and not audio.size else audio
 
 
 def _segments(stream: SegmentStream) -> Iterator[Segment]:
