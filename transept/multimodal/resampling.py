@@ -65,11 +65,11 @@ def swresample_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int)
     """
     import av
 
-    resampler = av.AudioResampler(format="flt", layout="mono", rate=sample_rate)
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=sample_rate)
 
     def frames() -> Iterator[av.AudioFrame | None]:
         for block in blocks:
-            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block)[None], format="flt", layout="mono")
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block)[None], format="fltp", layout="mono")
             frame.sample_rate = int(rate)
             yield frame
         yield None  # the end
