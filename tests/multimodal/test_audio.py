@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import av
 import librosa
 import numpy as np
 import pytest
@@ -152,15 +153,44 @@ def test_a_pipe_is_read(tmp_path, decoder):
 # --- rates and channels
 
 
-@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000, 96_000])
-@pytest.mark.parametrize("as_file", [True, False], ids=["file", "waveform"])
-def test_resampling_is_that_of_librosa(rate, as_file):
+RATES = [8_000, 22_050, 44_100, 48_000, 96_000]
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_waveforms_are_resampled_as_by_librosa(rate):
     written = noise(rate * 7 + 13)  # of several blocks, not a whole number of output samples
     expected = librosa.resample(written, orig_sr=rate, target_sr=SAMPLE_RATE, res_type="soxr_hq")
-    samples = load_audio(sound_file(written, rate, "WAV", "FLOAT") if as_file else (written, rate))
+    samples = load_audio((written, rate))
     assert abs(len(samples) - len(expected)) <= 1  # librosa appends a zero to round up
     shared = min(len(samples), len(expected)) - 1
     np.testing.assert_allclose(samples[:shared], expected[:shared], rtol=0, atol=1e-6)
+
+
+def as_peers_hear(encoded: bytes) -> np.ndarray:
+    """As openai-whisper and faster-whisper have FFmpeg decode: to 16-bit mono at 16 kHz."""
+    resampler = av.AudioResampler(format="s16", layout="mono", rate=SAMPLE_RATE)
+    with av.open(io.BytesIO(encoded)) as container:
+        frames = [*container.decode(audio=0), None]
+    return np.concatenate([part.to_ndarray()[0] for frame in frames for part in resampler.resample(frame)]) / 32768
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        *(functools.partial(lambda rate, x: sound_file(x.T, rate, "WAV", "FLOAT"), rate) for rate in RATES),
+        lambda x: sound_file(x.T, 48_000, "FLAC", "PCM_24"),
+        lambda x: sound_file(x.T, 44_100, "MP3"),
+        lambda x: media_file("ipod", "aac", x, 44_100, "stereo"),
+        lambda x: media_file("webm", "libopus", x, 48_000, "stereo"),
+    ],
+    ids=[*map(str, RATES), "flac", "mp3", "m4a", "webm"],
+)
+def test_files_are_heard_as_peers_hear_them(encode):
+    encoded = encode(noise(200_013, 2))
+    expected = as_peers_hear(encoded)
+    samples = load_audio(encoded)
+    assert len(samples) == len(expected)
+    np.testing.assert_allclose(samples, expected, rtol=0, atol=0.52 / 32768)  # half of what they round to
 
 
 def test_another_rate_may_be_asked_for():
@@ -305,7 +335,7 @@ def test_files_that_are_not_there(tmp_path):
     [
         (b"", "empty"),
         (sound_file(np.zeros(0), SAMPLE_RATE), "no audio"),
-        (sound_file(np.zeros(1), 48_000), "no audio"),  # not one sample at 16 kHz
+        ((np.zeros(1), 48_000), "no audio"),  # not one sample at 16 kHz
         (b"Not audio, but a text. " * 100, "cannot be decoded, by libsndfile .* or by FFmpeg"),
         (np.random.default_rng(0).bytes(20_000), "cannot be decoded"),
         (b"\0" * 10_000, "cannot be decoded"),

@@ -146,16 +146,27 @@ def test_a_minute_of_noise_says_little(transcriber: Transcriber, clip: Path, mod
     assert all(0.0 <= segment.start <= segment.end <= 60.0 for segment in result.segments)
 
 
-def test_the_command_line_does_the_good_files_and_names_the_bad_ones(clip: Path, tmp_path: Path) -> None:
+def test_the_command_line_does_the_good_files_and_names_the_bad_ones(
+    clip: Path, waveform: np.ndarray, tmp_path: Path
+) -> None:
     good = tmp_path / "совещание 会議.flac"
     good.write_bytes(clip.read_bytes())
-    empty, text = tmp_path / "empty.mp3", tmp_path / "text.mp3"
+    empty, text, damaged = (tmp_path / name for name in ("empty.mp3", "text.mp3", "damaged.mp3"))
     empty.write_bytes(b"")
     text.write_text("not music\n" * 1000)
-    command = [sys.executable, "-m", "transept", "transcribe", empty, good, text, "--model", MODEL]
+    soundfile.write(damaged, waveform, RATE)
+    encoded = bytearray(damaged.read_bytes())
+    encoded[10_000:11_000] = np.random.default_rng(0).bytes(1_000)
+    damaged.write_bytes(encoded)
+    half = half_of(write_m4a(tmp_path / "clip.m4a", waveform))
+    command = [sys.executable, "-m", "transept", "transcribe", empty, good, text, damaged, half, "--model", MODEL]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
-    assert done.stdout.count(SENTENCE) == 1
-    for bad in (empty, text):
+    assert done.stdout.count(SENTENCE) >= 1
+    for bad in (empty, text, half):
         assert f"transept: {bad}: " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert f"{damaged}" in done.stderr
+    named = ("transept: ", f"{good}: 3.3 s", f"{damaged}: 3.", f'audio file "{damaged}" is damaged: ')
+    ours = (*named, "5 recordings: 2 transcribed, 3 failed")
+    others = [line for line in done.stderr.splitlines() if not line.startswith(ours) and " times real time" not in line]
+    assert others == []  # no decoder's words, and no traceback

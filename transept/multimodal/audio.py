@@ -3,7 +3,7 @@
 Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, ...),
 FFmpeg through PyAV the rest (mp3, m4a, mp4, webm, mkv, ...); neither needs a program installed. Nothing here cuts
 audio, and nothing here opens a URL but an AudioUrl's. How much is taken in is bounded (`audio_limits`). PyAV loads with
-the first file that is not libsndfile's.
+the first file that is not libsndfile's, or not at the wanted rate.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import soundfile
-import soxr
 
 from transept.errors import MediaError
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES, AudioLimits
 from transept.multimodal.audio_url import AudioUrl
-from transept.multimodal.waveforms import EXPECTED, NO_SAMPLES, Waveform, channels_of, is_array, mono
+from transept.multimodal.resampling import joined, soxr_blocks, swresample_blocks
+from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_array
 
 SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
 
-LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
 HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
 BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float32
 
@@ -61,8 +60,9 @@ def load_audio(
         samples as float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. What goes beyond
         one is given up there, so that memory is bounded, too.
     Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Mono
-    is the mean of the channels; resampling is soxr's high quality, as in librosa.resample. Of a truncated or damaged
-    file, what can be decoded; of several audio tracks, the one that FFmpeg deems best.
+    is the mean of the channels. Files are resampled by FFmpeg, as for openai-whisper and faster-whisper, waveforms by
+    soxr's high quality, as in librosa.resample. Of a truncated or damaged file, what can be decoded; of several audio
+    tracks, the one that FFmpeg deems best.
     Raises MediaError when there is nothing to decode, for what is beyond a limit, and for samples or sample rates that
     cannot be meant; ParameterError for what is no limit.
     """
@@ -135,7 +135,7 @@ def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> 
         rate = float(rate)
     except OverflowError:
         rate = math.inf
-    return _resample([channels], rate, sample_rate, "the waveform", limits)
+    return joined([channels], rate, sample_rate, "the waveform", limits, soxr_blocks)
 
 
 def _from_array(data: Any, sample_rate: int, limits: AudioLimits) -> Waveform:
@@ -146,7 +146,7 @@ def _from_array(data: Any, sample_rate: int, limits: AudioLimits) -> Waveform:
             f"an array of {channels.dtype} alone does not say its sample rate: pass (waveform, sample_rate), or floats "
             f"in [-1, 1] at {SAMPLE_RATE} Hz"
         )
-    return _resample([channels], SAMPLE_RATE, sample_rate, "the waveform", limits)
+    return joined([channels], SAMPLE_RATE, sample_rate, "the waveform", limits, soxr_blocks)
 
 
 def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
@@ -185,7 +185,7 @@ def _decode(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) ->
 
 def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) -> Waveform:
     with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
-        return _resample(_sound_blocks(sound), sound.samplerate, sample_rate, name, limits)
+        return joined(_sound_blocks(sound), sound.samplerate, sample_rate, name, limits, swresample_blocks)
 
 
 class _ForLibsndfile:
@@ -239,7 +239,7 @@ def _samples(container: Any, name: str, sample_rate: int, limits: AudioLimits, r
         raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
     frames = itertools.chain([first], decoded)
     rate = first.sample_rate
-    return _resample(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits)
+    return joined(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits, swresample_blocks)
 
 
 def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
@@ -279,28 +279,6 @@ def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.N
             while block := queue.read(BLOCK_SAMPLES // 8, partial=frame is None):
                 for packed in packer.resample(block):
                     yield packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
-
-
-def _resample(
-    blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str, limits: AudioLimits
-) -> Waveform:
-    """Join blocks [channels, num_samples] of one signal, made mono at `sample_rate` on the way."""
-    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise MediaError(
-            f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
-            f"{HIGHEST_RATE} Hz"
-        )
-    blocks = map(mono, limits.counted(blocks, rate, sample_rate, name))
-    samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
-    if rate == sample_rate:
-        for block in blocks:
-            samples += np.ascontiguousarray(block).data
-    else:
-        resampler = soxr.ResampleStream(rate, sample_rate, num_channels=1, dtype="float32", quality="HQ")
-        for block in blocks:
-            samples += resampler.resample_chunk(np.ascontiguousarray(block)).data
-        samples += resampler.resample_chunk(NO_SAMPLES, last=True).data
-    return np.frombuffer(samples, np.float32)
 
 
 def _checked(waveform: Waveform, name: str) -> Waveform:

@@ -1,0 +1,79 @@
+"""Blocks of samples at any rate to one mono waveform at the rate that is wanted.
+
+`transept.multimodal.audio` calls `joined`. Files are resampled by FFmpeg's swresample, which is what openai-whisper and
+faster-whisper hear them through: from the same file their samples are ours, rounded to 16 bits. Samples that a program
+holds are resampled by soxr, as librosa does it. Nothing here decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import soxr
+
+from transept.errors import MediaError
+from transept.multimodal.audio_limits import AudioLimits
+from transept.multimodal.waveforms import NO_SAMPLES, Waveform, mono
+
+LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
+
+# (mono blocks, their rate in Hz, the wanted one) -> mono blocks at the wanted one
+Resampler: TypeAlias = Callable[[Iterable[Waveform], float, int], Iterator[Waveform]]
+
+
+def joined(
+    blocks: Iterable[npt.NDArray[Any]],
+    rate: float,
+    sample_rate: int,
+    name: str,
+    limits: AudioLimits,
+    resampler: Resampler,
+) -> Waveform:
+    """Join blocks [channels, num_samples] of one signal, made mono at `sample_rate` on the way: float32 [num_samples].
+
+    rate: of the blocks, in Hz. Raises MediaError for one that no recording has, and for what is beyond the limits.
+    """
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise MediaError(
+            f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
+            f"{HIGHEST_RATE} Hz"
+        )
+    mixed: Iterable[Waveform] = map(mono, limits.counted(blocks, rate, sample_rate, name))
+    if rate != sample_rate:
+        mixed = resampler(mixed, rate, sample_rate)
+    samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
+    for block in mixed:
+        samples += np.ascontiguousarray(block).data
+    return np.frombuffer(samples, np.float32)
+
+
+def soxr_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:
+    """Resampled by soxr's high quality, as by librosa.resample."""
+    resampler = soxr.ResampleStream(rate, sample_rate, num_channels=1, dtype="float32", quality="HQ")
+    for block in blocks:
+        yield resampler.resample_chunk(np.ascontiguousarray(block))
+    yield resampler.resample_chunk(NO_SAMPLES, last=True)
+
+
+def swresample_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:
+    """Resampled by FFmpeg with its defaults; in floats, where openai-whisper and faster-whisper round to 16 bits.
+
+    rate: a whole number of Hz, as those of files are.
+    """
+    import av
+
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=sample_rate)
+
+    def frames() -> Iterator[av.AudioFrame | None]:
+        for block in blocks:
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(block)[None], format="fltp", layout="mono")
+            frame.sample_rate = int(rate)
+            yield frame
+        yield None  # the end
+
+    for frame in frames():
+        for resampled in resampler.resample(frame):
+            yield resampled.to_ndarray()[0]
