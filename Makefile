@@ -75,8 +75,10 @@ $(VENV)/.torch: constraints.txt
 	$(INSTALL) torch
 	touch $@
 
+# Of Resemblyzer nothing but its weights is used, by examples/transept-voices: what it asks for would be compiled.
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
+	$(if $(filter dev,$*),$(INSTALL) --no-deps resemblyzer==0.1.4)
 	touch $@
 
 # Two parts of the rule above, for `make --jobs 2`; it leaves what it finds done. pip brings a compiler where there is none.

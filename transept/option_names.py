@@ -70,16 +70,15 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     },
 }
 
-NO_SPEAKERS = "Speakers are not told apart."
+SPEAKERS = "A diarizer finds by itself how many speakers there are: diarize."
 PROGRESS = "progress=True shows a bar, and a terminal of the command has one."
 ANSWERS: Mapping[str, str] = {  # to names for which there is none of ours
     "align_model": "The model times words by itself: word_timestamps.",
     "batch_size": "Windows share the engine's batch, which max_num_seqs bounds where the model is loaded.",
-    "diarize": NO_SPEAKERS,
     "hf_token": "A token is read from the environment: HF_TOKEN.",
     "log_progress": PROGRESS,
-    "max_speakers": NO_SPEAKERS,
-    "min_speakers": NO_SPEAKERS,
+    "max_speakers": SPEAKERS,
+    "min_speakers": SPEAKERS,
     "num_workers": "One engine serves all calls and threads at once.",
     "print_progress": PROGRESS,
     "stream": "Transcriber.stream gives each segment as it is found.",

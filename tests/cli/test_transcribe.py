@@ -13,7 +13,9 @@ import termios
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from command_line import Command
 from speech.openai_reference import openai_model, openai_result
 from speech.recordings import clip
@@ -193,6 +195,34 @@ def test_segments_of_several_files_come_file_by_file(command: Command, clips: li
     assert lines[-1].endswith("]  He might even have been made amiable himself.")
     assert len(lines) >= 4
     assert all(line.startswith("[00:0") for line in lines[1:-2])
+
+
+def test_the_channels_of_a_call_are_its_speakers(command: Command, speech_dir: Path, tmp_path: Path) -> None:
+    sides = [
+        clip(speech_dir / name) for name in ("librivox/austen-0930.flac", "prompts-en/queue-periodic-announce.flac")
+    ]
+    longest = max(map(len, sides))
+    call = tmp_path / "call.flac"
+    soundfile.write(call, np.stack([np.pad(each, (0, longest - len(each))) for each in sides], 1), 16_000)
+    arguments = ("transcribe", call, "--model", MODEL, "--channel", "each")
+    done = command(*arguments)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stdout.splitlines())
+    assert lines[0] == "left: He might even have been made amiable himself."
+    assert lines[1].startswith("right: ")
+    assert "currently busy" in " ".join(lines)
+    confident = command(*arguments, "--verbose", "--print-confidence", "-f", "txt,vtt", "-o", tmp_path)
+    assert sorted(line.partition("]")[2] for line in confident.stdout.splitlines()) == [f" {line}" for line in lines]
+    assert sorted((tmp_path / "call.txt").read_text().splitlines()) == lines
+    assert "<v left>He might" in (tmp_path / "call.vtt").read_text()
+    several = command("transcribe", call, speech_dir / "librivox" / "austen-0930.flac", *arguments[2:])
+    assert several.returncode == 1
+    assert several.stdout.splitlines()[0] == f"{call}:"
+    assert "austen-0930.flac" in several.stderr
+    assert "has one channel" in several.stderr
+    right = command(*arguments[:-1], "right", "--detect-language")
+    assert right.returncode == 2
+    assert "one language" in right.stderr
 
 
 def test_a_file_that_cannot_be_written_does_not_stop_the_others(

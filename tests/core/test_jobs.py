@@ -122,6 +122,58 @@ def test_gather_gives_results_and_findings_in_the_jobs_order(engine: Engine, exp
     assert events == [*WORDS, "all", [expected[word] for word in WORDS]]
 
 
+def test_gather_merges_events_as_they_come(engine: Engine) -> None:
+    def child(steps: int):
+        for step in range(steps):
+            yield Submit([Request(WORDS[0], SamplingParams(temperature=0.0, max_tokens=1))])
+            yield step
+        return steps
+
+    def inner():
+        return (yield Gather([child(1), tells("told")]))
+
+    def parent():
+        results = yield Gather(
+            [child(3), inner(), child(2)], merge=lambda number, event: [(number, event)] * (event != 1)
+        )
+        yield "all"
+        return results
+
+    events = [event for _, event in engine.runner.run([parent()], max_jobs=1)]
+    *merged, after, results = events
+    assert after == "all"
+    assert results == [3, [1, ("told",)], 2]
+    assert sorted(merged, key=str) == sorted([(0, 0), (0, 2), (1, 0), (1, "told"), (2, 0)], key=str)
+    assert merged.index((2, 0)) < merged.index((0, 2)), "nobody waits for an older job"
+    assert merged.index((1, 0)) < merged.index((1, "told")), "what a job gathers without merging keeps its order"
+
+
+def test_what_a_merge_raises_comes_once_all_jobs_have_ended(engine: Engine) -> None:
+    ended = []
+
+    def child(name: str, steps: int):
+        for step in range(steps):
+            yield Submit([Request(WORDS[0], SamplingParams(temperature=0.0, max_tokens=1))])
+            yield step
+        ended.append(name)
+
+    def merge(number: int, event: int):
+        if event == 1:
+            raise ValueError("no ones")
+        return [event]
+
+    def parent():
+        try:
+            yield Gather([child("a", 2), child("b", 4)], merge=merge)
+        except ValueError as error:
+            yield str(error)
+        return (yield Gather([tells("later")]))  # which nothing merges
+
+    events = [event for _, event in engine.runner.run([parent()], max_jobs=1)]
+    assert ended == ["a", "b"]
+    assert events == [0, 0, "no ones", "later", [("later",)]]
+
+
 def test_gather_of_jobs_that_ask_nothing(engine: Engine) -> None:
     def child(value: int):
         yield value

@@ -15,12 +15,12 @@ BROKEN = {
     "transept-misspelt": (
         "misspelt",
         "0.1",
-        'PluginError: unknown hook "register_model"; the hook is "register_models"',
+        'PluginError: unknown hook "register_model"; the hooks are "register_models" and "diarize"',
     ),
     "transept-unmarked": (
         "unmarked",
         "0.1",
-        "PluginError: no register_models hook: define register_models() and mark it with @hookimpl",
+        "PluginError: no hook: define register_models(), or diarize(), and mark it with @hookimpl",
     ),
     "transept-raises": (
         "raises",
@@ -76,6 +76,7 @@ def test_broken_plugin_is_reported_in_one_line(listed: dict[str, dict[str, Any]]
         "version": version,
         "status": "failed",
         "architectures": [],
+        "diarizes": False,
         "error": error,
     }
 
@@ -87,6 +88,7 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
         "version": "1.2",
         "status": "ok",
         "architectures": ["GoodModel", "GoodForConditionalGeneration"],
+        "diarizes": False,
         "error": None,
     }
     working = {distribution for distribution, plugin in listed.items() if plugin["status"] == "ok"}

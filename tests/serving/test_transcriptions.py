@@ -18,6 +18,7 @@ from speech.recordings import RATE, joined
 from transept import Transcriber, Transcript
 
 CLIP = "austen-0870.flac"
+LEFT, RIGHT = "librivox/austen-0890.flac", "prompts-en/vm-mailboxfull.flac"
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,38 @@ def test_a_stream_grows_to_the_whole_text(
     assert done.usage.seconds == pytest.approx(expected.duration)
 
 
+@pytest.fixture(scope="module")
+def call(speech_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two people on a channel each, who speak at once."""
+    clips = [soundfile.read(speech_dir / name, dtype="float32")[0] for name in (LEFT, RIGHT)]
+    path = tmp_path_factory.mktemp("call") / "call.flac"
+    soundfile.write(path, np.stack([np.pad(each, (0, max(map(len, clips)) - len(each))) for each in clips], 1), RATE)
+    return path
+
+
+def test_speakers_are_the_channels_of_a_call(
+    client: openai.OpenAI, transcriber: Transcriber, call: Path, tmp_path: Path
+) -> None:
+    fields = {"extra_body": {"channel": "each", "word_timestamps": "true"}}
+    expected = transcriber.transcribe(call, channel="each", word_timestamps=True)
+    spoken = [(each.speaker, each.start, each.text) for each in expected.segments]
+    assert {speaker for speaker, _, _ in spoken} == {"left", "right"}
+    diarized = transcribe(client, call, response_format="diarized_json", **fields)
+    assert [(each.speaker, each.start, each.text) for each in diarized.segments] == spoken
+    assert diarized.text == expected.text
+    verbose = transcribe(client, call, response_format="verbose_json", timestamp_granularities=["word"], **fields)
+    words = [(each.speaker, word.start) for each in expected.segments for word in each.words or ()]
+    assert [(each.speaker, each.start) for each in verbose.words] == words
+    for name in ("text", "vtt"):
+        expected.write(tmp_path / f"call.{name}", {"text": "txt"}.get(name))
+        assert transcribe(client, call, response_format=name, **fields) == (tmp_path / f"call.{name}").read_text()
+    events = list(transcribe(client, call, stream=True, **fields))
+    assert [
+        (each.speaker, each.start, each.text) for each in events if each.type == "transcript.text.segment"
+    ] == spoken
+    assert "".join(each.delta for each in events if each.type == "transcript.text.delta") == expected.text
+
+
 def test_a_stream_tells_its_progress_and_the_words(server: Any, clip: Path, expected: Transcript) -> None:
     fields = {"model": "tiny.en", "stream": "true", "progress": "true", "timestamp_granularities[]": "word"}
     request = {"files": {"file": clip.read_bytes()}, "data": fields, "timeout": 120}
@@ -260,6 +293,10 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),
         ({"extra_body": {"max_line_width": "20"}, "response_format": "srt"}, 400, "max_line_width", "word_timestamps"),
         ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
+        ({"extra_body": {"channel": "centre"}}, 400, "channel", "mix, left, right, each"),
+        ({"extra_body": {"channel": "each"}}, 400, "file", "has one channel"),
+        ({"extra_body": {"diarize": "true"}}, 400, "diarize", "none is installed"),
+        ({"response_format": "diarized_json"}, 400, "diarize", "none is installed"),
         ({"languages": ["en", "de"]}, 400, "languages", "one language"),
     ],
 )

@@ -1,5 +1,6 @@
 """Files that transcripts are written to, byte for byte against openai-whisper's writers."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -198,3 +199,111 @@ def test_a_layout_of_words_needs_words(tmp_path: Path, layout: dict[str, Any]) -
 def test_a_bad_layout_is_an_error(tmp_path: Path, layout: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         one_segment().write(tmp_path / "talk.srt", **layout)
+
+
+def two_speakers(*, words: bool) -> Transcript:
+    """Somebody whose name has marks that mean something in a format, and somebody without a name."""
+    said = [
+        Segment(0, 0, 0.0, 1.5, " Hello, you.", [1], 0.0, -0.2, 1.1, 0.01, speaker="A & <B>, C"),
+        Segment(1, 0, 1.0, 2.5, " Oh, hi.", [1], 0.0, -0.2, 1.1, 0.01, speaker="right"),
+        Segment(2, 0, 3.0, 4.0, " Who?", [1], 0.0, -0.2, 1.1, 0.01),
+    ]
+    if words:
+        said = [
+            dataclasses.replace(
+                each,
+                words=[
+                    Word(each.start + 0.5 * index, each.start + 0.5 * index + 0.5, f" {word}", 0.9)
+                    for index, word in enumerate(each.text.split())
+                ],
+            )
+            for each in said
+        ]
+    return Transcript.of(info(4.0), "Hello, you. Oh, hi. Who?", said)
+
+
+def written(transcript: Transcript, name: str, **layout: Any) -> str:
+    file = io.StringIO()
+    transcript.write(file, name, **layout)
+    return file.getvalue()
+
+
+TXT = """A & <B>, C: Hello, you.
+right: Oh, hi.
+Who?
+"""
+SRT = """1
+00:00:00,000 --> 00:00:01,500
+A & <B>, C: Hello, you.
+
+2
+00:00:01,000 --> 00:00:02,500
+right: Oh, hi.
+
+3
+00:00:03,000 --> 00:00:04,000
+Who?
+
+"""
+VTT = """WEBVTT
+
+00:00.000 --> 00:01.500
+<v A &amp; &lt;B&gt;, C>Hello, you.
+
+00:01.000 --> 00:02.500
+<v right>Oh, hi.
+
+00:03.000 --> 00:04.000
+Who?
+
+"""
+TSV = """start\tend\tspeaker\ttext
+0\t1500\tA & <B>, C\tHello, you.
+1000\t2500\tright\tOh, hi.
+3000\t4000\t\tWho?
+"""
+CSV = """start,end,speaker,text
+0,1500,"A & <B>, C","Hello, you."
+1000,2500,right,"Oh, hi."
+3000,4000,,Who?
+"""
+LRC = """[00:00.00]A & <B>, C: Hello, you.
+[00:01.00]right: Oh, hi.
+[00:03.00]Who?
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("txt", TXT), ("srt", SRT), ("vtt", VTT), ("tsv", TSV), ("csv", CSV), ("lrc", LRC)]
+)
+def test_speakers_are_in_every_format(name: str, expected: str) -> None:
+    assert written(two_speakers(words=False), name) == expected
+
+
+def test_speakers_are_in_json_where_there_are_any() -> None:
+    segments = json.loads(written(two_speakers(words=False), "json"))["segments"]
+    assert [each.get("speaker") for each in segments] == ["A & <B>, C", "right", None]
+    assert "speaker" not in segments[2]
+
+
+def test_karaoke_has_speakers_in_their_field_and_to_read() -> None:
+    for words in (False, True):
+        lines = [line for line in written(two_speakers(words=words), "ass").splitlines() if line.startswith("Dialogue")]
+        fields = [line.split(",", 9) for line in lines]
+        assert [each[4] for each in fields] == ["A & <B>; C", "right", ""]
+        assert [each[9].partition("{")[0].partition("Hello")[0] for each in fields[:1]] == ["A & <B>, C: "]
+        assert fields[1][9].startswith("right: ")
+
+
+def test_a_subtitle_that_is_filled_up_has_one_speaker() -> None:
+    layout = {"max_line_width": 15, "max_line_count": 2}
+    cues = written(two_speakers(words=True), "srt", **layout).split("\n\n")[:-1]
+    assert [cue.split("\n")[2:] for cue in cues] == [["A & <B>, C: Hello,", "you."], ["right: Oh, hi."], ["Who?"]]
+    narrow = written(two_speakers(words=True), "srt", max_line_width=9, max_line_count=2).split("\n\n")[:-1]
+    assert [cue.split("\n")[2:] for cue in narrow][1] == ["right: Oh,", "hi."], "the name counts"
+
+
+def test_each_subtitle_of_highlighted_words_has_its_speaker() -> None:
+    cues = written(two_speakers(words=True), "vtt", highlight_words=True).split("\n\n")[1:-1]
+    texts = [cue.split("\n")[1] for cue in cues]
+    assert texts[2:4] == ["<v right><u>Oh,</u> hi.", "<v right>Oh, <u>hi.</u>"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from transept.cli.printable import printable
+from transept.speech.segments import has_speakers
 
 if TYPE_CHECKING:
     from transept.speech.segments import Segment
@@ -24,10 +25,17 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def printable_text(segments: Sequence[Segment], *, confidence: bool) -> str:
-    """What segments say, for standard output. confidence: how sure each word is, too."""
+    """What segments say, for standard output; with speakers each on a line. confidence: how sure each word is, too."""
+    if has_speakers(segments):
+        return "\n".join(_line(segment, confidence=confidence) for segment in segments)
     if confidence:
         return confident_text(segments, colours=has_colours(sys.stdout))
     return printable("".join(segment.text for segment in segments))
+
+
+def _line(segment: Segment, *, confidence: bool) -> str:
+    text = confident_text([segment], colours=has_colours(sys.stdout)) if confidence else printable(segment.text)
+    return printable(segment.attribution) + text.strip()
 
 
 def confident_text(segments: Sequence[Segment], *, colours: bool) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transept.cli.tally import Tally, TranscriptionTask
     from transept.speech.transcriber import Transcriber
 
-OPTIONS = ("language_detection_segments", "language_detection_threshold")
+OPTIONS = ("channel", "language_detection_segments", "language_detection_threshold")
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

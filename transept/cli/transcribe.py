@@ -34,6 +34,7 @@ from transept.cli.transcribe_options import (
     transcription_options,
 )
 from transept.errors import ParameterError, TranseptError
+from transept.speech.segments import has_speakers
 
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -293,6 +294,8 @@ def _print(arguments: argparse.Namespace, file: str, result: Transcript | Transe
     if arguments.json:
         print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and not arguments.verbose:
-        text = printable_text(result.segments, confidence=True).strip() if arguments.print_confidence else None
-        text = printable(result.text) if text is None else text
-        print(f"{printable_name(file)}: {text}" if several else text, flush=True)
+        by_segment, text = has_speakers(result.segments), printable(result.text)
+        if by_segment or arguments.print_confidence:
+            text = printable_text(result.segments, confidence=arguments.print_confidence).strip()
+        name = printable_name(file) + (":\n" if by_segment else ": ") if several else ""
+        print(name + text, flush=True)

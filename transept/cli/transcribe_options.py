@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from transept.errors import ParameterError, suggest
 
 TASKS = ("transcribe", "translate")
+CHANNELS = ("mix", "left", "right", "each")
 ALL = ("txt", "srt", "vtt", "tsv", "json")  # what openai-whisper calls all
 FORMATS = (*ALL, "lrc", "csv", "ass")
 SUBTITLES = ("srt", "vtt", "lrc", "ass")
@@ -56,6 +57,13 @@ def task(text: str) -> str:
     return text
 
 
+def channel(text: str) -> str:
+    """One of `CHANNELS`."""
+    if text not in CHANNELS:
+        raise argparse.ArgumentTypeError(f'there is no channel "{text}".{suggest(text, CHANNELS)}')
+    return text
+
+
 def token_ids(text: str) -> tuple[int, ...]:
     """``-1`` or ``50,60``; none for ``None``."""
     return () if text == "None" else tuple(int(token) for token in text.split(",") if token)
@@ -89,6 +97,13 @@ SPEECH = (
     ),
 )
 RECORDING = (
+    Option("diarize", bool, "", "tell speakers apart, by an installed plugin that does"),
+    Option(
+        "channel",
+        channel,
+        "WHICH",
+        "left, right, or each: all by themselves, as speakers of one transcript (default: mix, of all)",
+    ),
     Option("batched", bool, "", "decode windows beside each other, without the silence between them: faster"),
     Option("vad", bool, "", "leave out silence first (--batched always does)"),
     Option("vad_threshold", float, "P", "probability from which sound is speech (default: 0.5)"),

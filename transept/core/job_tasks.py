@@ -6,7 +6,7 @@ Used by `transept.core.job_runner.JobRunner` alone, in the thread that drives th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,6 +44,8 @@ class Task:
     offloaded: Future[Any] | None = None
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
+    merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
+    merge_failure: Exception | None = None  # what that raised
     held: list[Any] = field(default_factory=list)  # events that came while an older sibling was at work
     ended: bool = False
     result: Any = None
@@ -224,7 +226,7 @@ class JobTasks:
         if isinstance(event, Gather):
             if task.depth >= MAX_DEPTH:
                 raise ParameterError(f"jobs gather jobs at most {MAX_DEPTH} deep")
-            task.waiting_children = iter(event.jobs)
+            task.waiting_children, task.merge = iter(event.jobs), event.merge
             self._parents.append(task)
             return True
         if isinstance(event, Offload):
@@ -312,15 +314,19 @@ class JobTasks:
         """Answer a `Gather` when all its jobs have ended."""
         if parent.waiting_children is None and all(child.ended for child in parent.children):
             results = [child.result for child in parent.children]
-            parent.children = []
-            self._advance(parent, results)
+            failure, parent.merge_failure = parent.merge_failure, None
+            parent.children, parent.merge = [], None
+            self._advance(parent, results, failure)
 
     def _release(self, task: Task) -> None:
-        """Pass a task's events on, unless an older sibling of it or of its parents is at work."""
+        """Pass a task's events on, merged, or unless an older sibling of it or of its parents is at work."""
         parent = task.parent
         if parent is None:
             for event in task.held:
                 task.channel.post(task.index, event)
+        elif parent.merge is not None:
+            self._merge(parent, task)
+            self._release(parent)
         elif all(sibling.ended for sibling in parent.children[: parent.children.index(task)]):
             parent.held += task.held
             self._release(parent)
@@ -328,10 +334,20 @@ class JobTasks:
             return
         task.held = []
 
+    def _merge(self, parent: Task, task: Task) -> None:
+        """Take a task's events in, as its parent's Gather merges them; after a failure they are dropped."""
+        assert parent.merge is not None
+        number = parent.children.index(task)
+        try:
+            for event in task.held if parent.merge_failure is None else ():
+                parent.held += parent.merge(number, event)
+        except Exception as failure:
+            parent.merge_failure = failure
+
     def _close_children(self, task: Task) -> None:
         for child in task.children:
             self._drop(child)
-        task.children, task.waiting_children = [], None
+        task.children, task.waiting_children, task.merge, task.merge_failure = [], None, None, None
         if task in self._parents:
             self._parents.remove(task)
 

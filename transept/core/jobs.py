@@ -68,14 +68,19 @@ class Gather:
 
     jobs: read no further than there is room, so each may make its features when it starts. Their events are passed on
     in the jobs' order. When one raises, the waiting job gets that error and the others are closed.
+    merge: called with the number of a job, from 0, and each event of it as it comes; the events that it returns are
+        passed on at once, in place of that one. What it raises, the waiting job gets once all jobs have ended.
     """
 
     jobs: Iterable[Job]
+    merge: Callable[[int, Any], Iterable[Any]] | None = None
 
     def __post_init__(self) -> None:
         jobs: Any = self.jobs
         if not isinstance(jobs, Iterable):
             raise ParameterError(f"Gather takes jobs, a list or what yields them, not {shown(jobs)}")
+        if not (self.merge is None or callable(self.merge)):
+            raise ParameterError(f"Gather merges events with a function (number, event), not {shown(self.merge)}")
 
 
 def check_job(job: Any) -> None:

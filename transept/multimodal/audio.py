@@ -21,8 +21,9 @@ import numpy.typing as npt
 import soundfile
 
 from transept.errors import MediaError
-from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES, AudioLimits
+from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES
 from transept.multimodal.audio_url import AudioUrl
+from transept.multimodal.channels import EACH, MIX, Intake, one_channel
 from transept.multimodal.resampling import joined, soxr_blocks, swresample_blocks
 from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_array
 
@@ -43,30 +44,45 @@ def load_audio(
     data: Any,
     sample_rate: int = SAMPLE_RATE,
     *,
+    channel: str = MIX,
     max_audio_seconds: float | None = MAX_SECONDS,
     max_audio_bytes: int | None = MAX_BYTES,
     max_stream_bytes: int | None = MAX_STREAM_BYTES,
     max_decoded_bytes: int | None = MAX_DECODED_BYTES,
 ) -> Waveform:
-    """Decode, mix to mono and resample.
+    """Decode, mix to mono or take one channel, and resample.
 
     data: a path; an AudioUrl; the bytes of a file; a file or pipe opened to read bytes, from where it stands; an array
         or tensor of floats at 16 kHz; or ``(waveform, sample_rate)``, the waveform an array, tensor or list, floats in
         [-1, 1] or PCM as int16, int32 or uint8. Both are mono [num_samples] or have channels on either side: the
         shorter axis is the channels ([2, 2] counts as [channels, samples]).
     sample_rate: of the result, in Hz.
+    channel: ``"mix"``, the mean of all; ``"left"``, the first; ``"right"``, the second.
     max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
         bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its
         samples as float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. What goes beyond
         one is given up there, so that memory is bounded, too.
-    Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Mono
-    is the mean of the channels. Files are resampled by FFmpeg, as for openai-whisper and faster-whisper, waveforms by
-    soxr's high quality, as in librosa.resample. Of a truncated or damaged file, what can be decoded; of several audio
-    tracks, the one that FFmpeg deems best.
+    Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Files
+    are resampled by FFmpeg, as for openai-whisper and faster-whisper, waveforms by soxr's high quality, as in
+    librosa.resample. Of a truncated or damaged file, what can be decoded; of several audio tracks, the one that FFmpeg
+    deems best.
     Raises MediaError when there is nothing to decode, for what is beyond a limit, and for samples or sample rates that
-    cannot be meant; ParameterError for what is no limit.
+    cannot be meant, and for a channel that is not there; ParameterError for what is no limit or no channel.
     """
-    limits = AudioLimits(max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes)
+    limits = (max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes)
+    return _load(data, sample_rate, Intake(*limits, channel=one_channel(channel)))[0]
+
+
+def load_channels(data: Any, sample_rate: int = SAMPLE_RATE, **limits: Any) -> list[Waveform]:
+    """The channels of a recording, two or more, each as `load_audio` gives one, in their order.
+
+    limits: the keywords of `load_audio`. Raises what that does, and MediaError for a recording of one channel.
+    """
+    return _load(data, sample_rate, Intake(**limits, channel=EACH))
+
+
+def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
+    """What is wanted of a recording, as `load_audio` takes it: one waveform, or one a channel."""
     if isinstance(data, tuple):
         return _checked(_from_pair(data, sample_rate, limits), "the waveform")
     if is_array(data):
@@ -99,7 +115,7 @@ def load_audio(
             raise MediaError(f"{name} cannot be read: {error.strerror or error}. Copy it to a file first") from None
 
 
-def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: AudioLimits) -> Waveform:
+def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: Intake) -> list[Waveform]:
     """The bytes of a file -> mono at the wanted rate."""
     try:
         num_bytes, file = memoryview(data).nbytes, io.BytesIO(data)
@@ -110,7 +126,7 @@ def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: 
     return _checked(_decode(file, name, sample_rate, limits), name)
 
 
-def _from_url(data: AudioUrl, sample_rate: int, limits: AudioLimits) -> Waveform:
+def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform]:
     """What FFmpeg fetches -> mono at the wanted rate. Raises MediaError for one that breaks off, too."""
     import av
 
@@ -123,7 +139,7 @@ def _from_url(data: AudioUrl, sample_rate: int, limits: AudioLimits) -> Waveform
         raise MediaError(f"{name} cannot be read: {reason}") from None
 
 
-def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> Waveform:
+def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: Intake) -> list[Waveform]:
     """``(waveform, sample_rate)`` as `load_audio` takes it -> mono at the wanted rate."""
     if len(data) != 2:
         raise MediaError(f"audio came as a tuple of {len(data)}: {EXPECTED}")
@@ -138,7 +154,7 @@ def _from_pair(data: tuple[Any, ...], sample_rate: int, limits: AudioLimits) -> 
     return joined([channels], rate, sample_rate, "the waveform", limits, soxr_blocks)
 
 
-def _from_array(data: Any, sample_rate: int, limits: AudioLimits) -> Waveform:
+def _from_array(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
     """A bare array or tensor of floats at SAMPLE_RATE -> mono at the wanted rate."""
     channels = channels_of(data)
     if channels.dtype.kind != "f":
@@ -157,7 +173,7 @@ def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
         raise MediaError(f"{name} cannot be opened: {reason}. Pass the path of a local file") from None
 
 
-def _decode(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) -> Waveform:
+def _decode(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list[Waveform]:
     """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty.
 
     MPEG audio is always FFmpeg's, with the same samples to 1e-6: the libmpg123 in libsndfile writes what it thinks of a
@@ -171,9 +187,9 @@ def _decode(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) ->
     if head == b"ID3" or (head[0] == 0xFF and head[1:2] >= b"\xe0"):  # 11 bits that begin a frame
         return _decode_with_ffmpeg(file, name, sample_rate, limits, "MPEG audio is left to FFmpeg")
     try:
-        waveform = _decode_with_libsndfile(file, name, sample_rate, limits)
-        if waveform.size:
-            return waveform
+        waveforms = _decode_with_libsndfile(file, name, sample_rate, limits)
+        if waveforms[0].size:
+            return waveforms
         reason = "no samples"  # as in a recording that broke off before its header was completed
     except soundfile.LibsndfileError as error:
         reason = error.error_string.rstrip(".")
@@ -183,7 +199,7 @@ def _decode(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) ->
     return _decode_with_ffmpeg(file, name, sample_rate, limits, reason)
 
 
-def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits) -> Waveform:
+def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list[Waveform]:
     with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
         return joined(_sound_blocks(sound), sound.samplerate, sample_rate, name, limits, swresample_blocks)
 
@@ -212,7 +228,7 @@ def _sound_blocks(sound: Any) -> Iterator[npt.NDArray[np.float32]]:
         yield block.T
 
 
-def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: AudioLimits, reason: str) -> Waveform:
+def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: Intake, reason: str) -> list[Waveform]:
     """reason: why libsndfile could not read the file."""
     import av
 
@@ -227,7 +243,7 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: Aud
         ) from None
 
 
-def _samples(container: Any, name: str, sample_rate: int, limits: AudioLimits, reason: str) -> Waveform:
+def _samples(container: Any, name: str, sample_rate: int, limits: Intake, reason: str) -> list[Waveform]:
     """The best audio stream of an open container. reason: why it is FFmpeg that reads it."""
     stream = container.streams.best("audio")
     if stream is None or stream.codec_context is None:
@@ -281,11 +297,12 @@ def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.N
                     yield packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
 
 
-def _checked(waveform: Waveform, name: str) -> Waveform:
-    """The waveform, unless it is empty or its samples are not audio."""
-    if not waveform.size:
+def _checked(waveforms: list[Waveform], name: str) -> list[Waveform]:
+    """The waveforms, unless they are empty or their samples are not audio."""
+    if not all(waveform.size for waveform in waveforms):
         raise MediaError(f"{name} holds no audio: it is empty, or shorter than one sample")
-    peak = max(float(waveform.max()), -float(waveform.min()))  # both are NaN when a sample is
+    # All are NaN when a sample is.
+    peak = max(max(float(waveform.max()), -float(waveform.min())) for waveform in waveforms)
     if not np.isfinite(peak):
         raise MediaError(f"{name} has samples that are not finite (NaN or infinity): mend or drop them")
     if peak > HIGHEST_PEAK:
@@ -293,4 +310,4 @@ def _checked(waveform: Waveform, name: str) -> Waveform:
             f"{name} has float samples up to {peak:g}, but full scale is 1.0: divide them by the full scale of the PCM "
             "they came from (32768 for 16 bits), or pass integers"
         )
-    return waveform
+    return waveforms

@@ -1,4 +1,4 @@
-"""Blocks of samples at any rate to one mono waveform at the rate that is wanted.
+"""Blocks of samples at any rate to mono waveforms at the rate that is wanted.
 
 `transept.multimodal.audio` calls `joined`. Files are resampled by FFmpeg's swresample, which is what openai-whisper and
 faster-whisper hear them through: from the same file their samples are ours, rounded to 16 bits. Samples that a program
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import soxr
 
 from transept.errors import MediaError
-from transept.multimodal.audio_limits import AudioLimits
-from transept.multimodal.waveforms import NO_SAMPLES, Waveform, mono
+from transept.multimodal.channels import Intake, joined_streams
+from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
 
@@ -29,25 +29,23 @@ def joined(
     rate: float,
     sample_rate: int,
     name: str,
-    limits: AudioLimits,
+    limits: Intake,
     resampler: Resampler,
-) -> Waveform:
-    """Join blocks [channels, num_samples] of one signal, made mono at `sample_rate` on the way: float32 [num_samples].
+) -> list[Waveform]:
+    """Join blocks [channels, num_samples] of one signal, resampled on the way, to what is wanted of its channels.
 
-    rate: of the blocks, in Hz. Raises MediaError for one that no recording has, and for what is beyond the limits.
+    rate: of the blocks, in Hz. Each of the waveforms is float32 [num_samples], at `sample_rate`. Raises MediaError for
+    a rate that no recording has, for what is beyond the limits, and for a channel that is not there.
     """
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise MediaError(
             f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
             f"{HIGHEST_RATE} Hz"
         )
-    mixed: Iterable[Waveform] = map(mono, limits.counted(blocks, rate, sample_rate, name))
+    streams = limits.streams(blocks, rate, sample_rate, name)
     if rate != sample_rate:
-        mixed = resampler(mixed, rate, sample_rate)
-    samples = bytearray()  # grows where it lies, so that hours of audio are never held twice
-    for block in mixed:
-        samples += np.ascontiguousarray(block).data
-    return np.frombuffer(samples, np.float32)
+        streams = [resampler(stream, rate, sample_rate) for stream in streams]
+    return joined_streams(streams)
 
 
 def soxr_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import pluggy
 
 from transept.registry.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 PROJECT_NAME = "transept"  # pluggy's project name
 ENTRY_POINT_GROUP = "transept.plugins"
@@ -16,3 +23,15 @@ hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
 @hookspec
 def register_models() -> list[ModelSpec]:  # type: ignore[empty-body]
     """The model families that this plugin runs. Called once; keep heavy imports out of it."""
+
+
+@hookspec
+def diarize(  # type: ignore[empty-body]
+    waveform: npt.NDArray[np.float32], sample_rate: int
+) -> Sequence[tuple[float, float, str]]:
+    """Who speaks when in a recording: its turns, (start, end, speaker), in any order; turns may overlap.
+
+    waveform: float32 [num_samples], mono, of any length, to be left as it is. sample_rate: of it, in Hz, the speech
+    model's. start, end: seconds. speaker: a name on one line, such as ``"speaker 1"``; the same voice has the same one.
+    Called for each recording, in threads beside the engine, and for several recordings at once.
+    """

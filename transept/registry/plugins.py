@@ -10,7 +10,7 @@ import importlib.metadata
 import logging
 import os
 import traceback
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +33,8 @@ class PluginReport:
     name, distribution, version: the entry point's name and the installed distribution that brought it.
     status: ``"ok"``; ``"failed"``, then `error` says why in one line and `traceback` where; or ``"disabled"``.
     models: the model families that it runs; empty unless the status is ``"ok"``.
+    diarize: its hook of that name, to be called with keywords, which returns a list with what the plugin returned; None
+        where it has none.
     """
 
     name: str
@@ -42,6 +44,7 @@ class PluginReport:
     error: str | None = None
     traceback: str | None = None
     models: tuple[ModelSpec, ...] = ()
+    diarize: Callable[..., list[Any]] | None = None
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -98,17 +101,19 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
     if not disabled.isdisjoint({name, distribution_name}):
         return PluginReport(name, distribution_name, version, "disabled")
     try:
-        models = _load(entry_point)
+        models, diarize = _load(entry_point)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # not only Exception: a plugin may call sys.exit(), a Rust extension may panic
         trace = traceback.format_exc()
         return PluginReport(name, distribution_name, version, "failed", error=_one_line(error), traceback=trace)
-    return PluginReport(name, distribution_name, version, "ok", models=models)
+    return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize)
 
 
-def _load(entry_point: importlib.metadata.EntryPoint) -> tuple[ModelSpec, ...]:
-    """Import, register and check one plugin, and ask it for its models.
+def _load(
+    entry_point: importlib.metadata.EntryPoint,
+) -> tuple[tuple[ModelSpec, ...], Callable[..., list[Any]] | None]:
+    """Import, register and check one plugin, and ask it for its models and its diarizer.
 
     Every entry point has a plugin manager to itself. So a plugin that fails is forgotten with its manager, without a
     half-registered hook left behind; two distributions may use the same plugin name; and whose model it is, is known.
@@ -118,12 +123,13 @@ def _load(entry_point: importlib.metadata.EntryPoint) -> tuple[ModelSpec, ...]:
     plugin = entry_point.load()
     manager.register(plugin, name=entry_point.name)
     _check_hooks(manager, plugin)
+    diarize = manager.hook.diarize if manager.hook.diarize.get_hookimpls() else None
     returned = manager.hook.register_models()
-    if not returned:  # pluggy drops None
+    if not returned and manager.hook.register_models.get_hookimpls():  # pluggy drops None
         raise PluginError("register_models returned None, not a list of ModelSpec")
     models = tuple(spec for specs in returned for spec in _checked_list(specs))
     _check_claims(models)
-    return models
+    return models, diarize
 
 
 def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
@@ -133,9 +139,9 @@ def _check_hooks(manager: pluggy.PluginManager, plugin: Any) -> None:
     except pluggy.PluginValidationError:
         hooks = manager.get_hookcallers(plugin) or []
         unknown = ", ".join(f'"{hook.name}"' for hook in hooks if not hook.has_spec())
-        raise PluginError(f'unknown hook {unknown}; the hook is "register_models"') from None
-    if not manager.hook.register_models.get_hookimpls():
-        raise PluginError("no register_models hook: define register_models() and mark it with @hookimpl")
+        raise PluginError(f'unknown hook {unknown}; the hooks are "register_models" and "diarize"') from None
+    if not (manager.hook.register_models.get_hookimpls() or manager.hook.diarize.get_hookimpls()):
+        raise PluginError("no hook: define register_models(), or diarize(), and mark it with @hookimpl")
 
 
 def _checked_list(specs: Any) -> list[ModelSpec]:

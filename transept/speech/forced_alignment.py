@@ -53,8 +53,8 @@ def align(
     those of that transcription. Raises MediaError for audio that cannot be read, or in which nothing is heard.
     """
     rate = model.spec.sample_rate
-    waveform = yield Offload(partial(limits.load_audio, audio, rate))
-    heard: Transcript = yield from recording.transcribe(model, (waveform, rate), limits, options)
+    waveform = yield Offload(partial(limits.load_audio, audio, rate, options.channel))
+    heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options)
     spoken = [segment for segment in heard.segments if segment.words]
     if not spoken:
         raise MediaError("nothing is heard in the recording, so the text cannot be found in it")

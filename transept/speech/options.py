@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 from transept.core.request.limits import LONE_SURROGATE
-from transept.errors import ParameterError
+from transept.errors import ParameterError, shown
+from transept.multimodal.channels import CHANNELS, EACH, MIX
 from transept.option_names import finite, made_of, refuses_unknown
 from transept.speech.option_values import (
     LEAST_INCREMENT,
@@ -47,6 +48,7 @@ _FLAGS = (
     "word_timestamps",
     "token_logprobs",
     "multilingual",
+    "diarize",
     "batched",
     "vad",
 )
@@ -111,6 +113,13 @@ class TranscriptionOptions:
     clip_timestamps: start, end, start, end, ... in seconds, as text ``"0,10"``, or as dicts
         ``[{"start": 0, "end": 10}]``: only these stretches are transcribed; the last end may be left out.
 
+    Speakers:
+
+    channel: ``"mix"``, the mean of a recording's channels; ``"left"`` or ``"right"``, the first or the second; or
+        ``"each"``: all of them by themselves, in one transcript in which each segment's speaker is its channel.
+    diarize: a plugin's diarizer tells who speaks when, which becomes each segment's speaker; segments are cut where it
+        changes, between words, which are timed for that.
+
     The way through the recording:
 
     batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
@@ -157,6 +166,8 @@ class TranscriptionOptions:
     multilingual: bool = False
     language_detection_segments: int = 1
     language_detection_threshold: float = 0.5
+    channel: str = MIX
+    diarize: bool = False
     chunk_length: float | None = None
     batched: bool = False
     vad: bool = False
@@ -187,6 +198,13 @@ class TranscriptionOptions:
             points.append(length)
         return list(zip(points[::2], points[1::2], strict=True))
 
+    def refuse_speakers(self) -> None:
+        """Raise ParameterError where speakers are to be told apart, for calls that make no transcript."""
+        if self.channel == EACH or self.diarize:
+            raise ParameterError(
+                'channel="each" and diarize are for transcripts; channel="left" or "right" is one here'
+            )
+
     def __post_init__(self) -> None:
         freeze = object.__setattr__
         freeze(self, "language", language_or_none(self.language))
@@ -200,6 +218,8 @@ class TranscriptionOptions:
             freeze(self, "initial_prompt", token_ids("initial_prompt", self.initial_prompt, lowest=0))
         if self.task not in TASKS:
             raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
+        if self.channel not in CHANNELS:
+            raise ParameterError(f"channel must be one of {', '.join(CHANNELS)}, not {shown(self.channel)}")
         self._check_types()
         self._check_ranges()
         self._check_contradictions()
@@ -275,6 +295,8 @@ class TranscriptionOptions:
             raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
         if self.hallucination_silence_threshold is not None and not self.word_timestamps:
             raise ParameterError("hallucination_silence_threshold looks at words; set word_timestamps=True, too")
+        if self.diarize and self.channel == EACH:
+            raise ParameterError('channel="each" tells speakers apart by their channels; leave diarize=True out')
         if self.multilingual and self.language is not None:
             raise ParameterError(
                 f"multilingual detects the language of every window, so language={self.language!r} has no meaning"

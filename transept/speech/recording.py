@@ -25,6 +25,7 @@ from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
 from transept.speech.events import Opened
 from transept.speech.options import TranscriptionOptions
+from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -32,6 +33,8 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
+
+    from transept.multimodal.waveforms import Waveform
 
 # path, contents, open file, samples at 16 kHz (an array or a tensor), (waveform, rate)
 AudioInput: TypeAlias = "str | Path | bytes | BinaryIO | npt.NDArray[Any] | Tensor | tuple[Any, int]"
@@ -45,8 +48,16 @@ def transcribe(
     Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a rate of which
     batched mode cannot find the silence.
     """
+    load = Offload(partial(limits.load_audio, audio, model.spec.sample_rate, options.channel))
+    # As an argument alone: a name here would keep it in memory.
+    return (yield from transcribe_waveform(model, NO_SAMPLES if has_no_samples(audio) else (yield load), options))
+
+
+def transcribe_waveform(
+    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions
+) -> Generator[Any, Any, Transcript]:
+    """The same of a recording that has been read. waveform: float32 [num_samples], at the model's rate."""
     rate = model.spec.sample_rate
-    waveform = NO_SAMPLES if _has_no_samples(audio) else (yield Offload(partial(limits.load_audio, audio, rate)))
     duration = len(waveform) / rate
     yield Opened(duration)
     if options.suppress_numerals or options.suppress_regex is not None:
@@ -71,8 +82,12 @@ def transcribe(
         info = _info(language, duration, kept_seconds, options)
         yield info
         segments = yield from sequential.decode_windows(model, features, language.code, in_speech, timeline)
-    text = model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
-    return Transcript.of(info, text, segments)
+    return Transcript.of(info, text_of(model, segments), segments)
+
+
+def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
+    """All that is said, without leading or trailing blanks."""
+    return model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
 
 
 def _info(
@@ -93,7 +108,7 @@ def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: Tran
     return torch.cat([torch.nn.functional.pad(one, (0, chunk - one.shape[1])) for one in each], dim=1)
 
 
-def _has_no_samples(audio: AudioInput) -> bool:
+def has_no_samples(audio: AudioInput) -> bool:
     """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
     waveform = audio[0] if isinstance(audio, tuple) and len(audio) == 2 else audio if is_array(audio) else None
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,9 @@ class Segment:
         over the tokens and the end of the text, compression_ratio what zlib makes of the text,
         no_speech_prob the probability that nobody speaks.
     words: with word_timestamps. token_logprobs: with that option, the log probability of each of the tokens; 0 for
-        those of a prefix, which are given. language: the code, where each window's language is detected (multilingual).
+        those of a prefix, which are given. language: the code, where each window's language is detected (multilingual)
+        or the channels of a recording differ in it. speaker: the channel (channel="each") or the diarizer's name for
+        who speaks; None where speakers are not told apart, or nobody was found to speak.
     """
 
     id: int
@@ -48,11 +51,22 @@ class Segment:
     words: list[Word] | None = None
     token_logprobs: list[float] | None = None
     language: str | None = None
+    speaker: str | None = None
+
+    @property
+    def attribution(self) -> str:
+        """What stands before the text where it is read: ``"left: "``; empty without a speaker."""
+        return "" if self.speaker is None else f"{self.speaker}: "
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists under openai-whisper's names; without what there is not of the last three fields."""
+        """Plain dicts and lists under openai-whisper's names; without what there is not of the last four fields."""
         fields = dataclasses.asdict(self)
-        for name in ("words", "token_logprobs", "language"):
+        for name in ("words", "token_logprobs", "language", "speaker"):
             if fields[name] is None:
                 del fields[name]
         return fields
+
+
+def has_speakers(segments: Iterable[Segment]) -> bool:
+    """Whether it is known of any of them who speaks."""
+    return any(segment.speaker is not None for segment in segments)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import MutableMapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -17,6 +18,8 @@ from transept.core.request.preprocess import content_key
 from transept.core.request.prompts import TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
+from transept.registry.diarizers import Diarizer, find_diarizer
+from transept.registry.plugins import discover
 from transept.registry.spec import resolve
 from transept.speech.options import TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
@@ -77,7 +80,12 @@ class SpeechModel:
         )
 
     def check(self, options: TranscriptionOptions) -> None:
-        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have."""
+        """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have.
+
+        And for diarize where no plugin tells speakers apart.
+        """
+        if options.diarize:
+            _ = self.diarizer
         language, timestamps = self.language_code(options.language), not options.without_timestamps
         self.tokenizer.opening_tokens(language, options.task, timestamps=timestamps)
         if options.word_timestamps and not self.alignment_heads:
@@ -96,6 +104,11 @@ class SpeechModel:
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
+
+    @cached_property
+    def diarizer(self) -> Diarizer:
+        """Tells speakers apart. Raises ParameterError where no plugin does, or two do."""
+        return find_diarizer(discover())
 
     def chunk_frames(self, options: TranscriptionOptions) -> int:
         """Frames of a window at most, as the options ask."""

@@ -22,7 +22,7 @@ from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
-from transept.speech import forced_alignment, recording
+from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import ONLY_LANGUAGE, Language, recording_language
 from transept.speech.events import Found, Opened
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
@@ -135,7 +135,7 @@ class Transcriber:
         """
         return SegmentStream(self._events([audio], self._checked(options), progress))
 
-    @shows_options(TranscriptionOptions, without=("task", "word_timestamps"))
+    @shows_options(TranscriptionOptions, without=("task", "word_timestamps", "diarize"))
     def align(self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Any) -> Transcript:
         """Find when each word of a text that is known was said: forced alignment.
 
@@ -147,6 +147,7 @@ class Transcriber:
         limits = self.engine.config.limits
         forced_alignment.check_text(text, limits)
         checked = self._checked({**options, "task": "transcribe", "word_timestamps": True})
+        checked.refuse_speakers()
         job = forced_alignment.align(self.model, audio, text, limits, checked)
         with closing(self._run([job], progress)) as events:
             *_, (_, result) = events
@@ -168,12 +169,13 @@ class Transcriber:
         Raises MediaError for audio that cannot be read, ParameterError for a model that knows one language only.
         """
         checked = self._checked({**options, "language": None})
+        checked.refuse_speakers()
         if not self.model.languages:
             raise ParameterError("this model knows one language only, so there is nothing to detect")
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
-            waveform = self.engine.config.limits.load_audio(audio, rate)
+            waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel)
             window = rate * self.model.window_frames // self.model.fps  # samples
             return self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
 
@@ -192,7 +194,7 @@ class Transcriber:
         Its events are an Opened, a TranscriptionInfo, then Founds.
         Raises ParameterError at once for a bad option.
         """
-        return recording.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
+        return conversation.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
 
     def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
         where = "Transcriber(model, NAME=...), where the model is loaded"
@@ -224,7 +226,7 @@ class Transcriber:
     ) -> Generator[tuple[int, Any], None, None]:
         """All that comes up, with the index of the recording; the bar follows it."""
         limits = self.engine.config.limits
-        return self._run((recording.transcribe(self.model, audio, limits, options) for audio in audios), progress)
+        return self._run((conversation.transcribe(self.model, audio, limits, options) for audio in audios), progress)
 
     def _run(self, jobs: Iterable[Job], progress: bool | None) -> Generator[tuple[int, Any], None, None]:
         runner, max_jobs = self.engine.runner, min(MAX_RECORDINGS, self.engine.config.max_num_seqs)

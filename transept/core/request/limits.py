@@ -61,11 +61,17 @@ class Limits:
         """The keywords of `load_audio`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(AudioLimits)}
 
-    def load_audio(self, data: Any, sample_rate: int) -> Waveform:
+    def load_audio(self, data: Any, sample_rate: int, channel: str = "mix") -> Waveform:
         """`transept.multimodal.audio.load_audio` within these limits. Raises MediaError for what is beyond them."""
         from transept.multimodal.audio import load_audio
 
-        return load_audio(data, sample_rate, **self.audio())
+        return load_audio(data, sample_rate, channel=channel, **self.audio())
+
+    def load_channels(self, data: Any, sample_rate: int) -> list[Waveform]:
+        """`transept.multimodal.audio.load_channels` within these limits. Raises MediaError as `load_audio`."""
+        from transept.multimodal.audio import load_channels
+
+        return load_channels(data, sample_rate, **self.audio())
 
     def check_text(self, text: str, what: str = "the text") -> None:
         """Raise PromptError for more than max_text_characters, and for what is no Unicode. what: begins the message."""

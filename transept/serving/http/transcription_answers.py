@@ -22,13 +22,31 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     if not granularities or "segment" in granularities:
         answer["segments"] = [segment.to_dict() for segment in transcript.segments]
     if "word" in granularities:
-        words = [word for segment in transcript.segments for word in segment.words or ()]
-        answer["words"] = [{**_word(word), "word": word.word.strip()} for word in words]
+        answer["words"] = [
+            {
+                **_word(word),
+                "word": word.word.strip(),
+                **({} if segment.speaker is None else {"speaker": segment.speaker}),
+            }
+            for segment in transcript.segments
+            for word in segment.words or ()
+        ]
     answer["language_probability"] = transcript.language_probability
     answer["language_probabilities"] = transcript.language_probabilities
     answer["duration_after_vad"] = transcript.duration_after_vad
     answer["usage"] = usage(transcript)
     return answer
+
+
+def diarized_answer(transcript: Transcript) -> dict[str, Any]:
+    """OpenAI's diarized JSON: the text, and segments with their speakers."""
+    return {
+        "task": transcript.options.task,
+        "duration": transcript.duration,
+        "text": transcript.text,
+        "segments": [segment_event(segment, segment.id) for segment in transcript.segments],
+        "usage": usage(transcript),
+    }
 
 
 def info_fields(info: TranscriptionInfo) -> dict[str, Any]:
@@ -49,7 +67,7 @@ def segment_event(segment: Segment, number: int) -> dict[str, Any]:
         "start": segment.start,
         "end": segment.end,
         "text": segment.text,
-        "speaker": "",
+        "speaker": segment.speaker or "",
         "seek": segment.seek,
         "tokens": segment.tokens,
         "temperature": segment.temperature,

@@ -14,6 +14,7 @@ from starlette.datastructures import FormData
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transept.errors import ParameterError, shown, suggest
+from transept.multimodal.channels import EACH
 from transept.option_names import elsewhere
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
@@ -22,6 +23,7 @@ from transept.serving.http import forms
 from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
 from transept.serving.http.transcription_answers import (
+    diarized_answer,
     info_fields,
     segment_event,
     segment_logprobs,
@@ -33,6 +35,7 @@ from transept.speech.events import Found, Opened
 from transept.speech.options import FALLBACK_TEMPERATURES, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS
+from transept.speech.segments import has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
@@ -41,6 +44,7 @@ router = APIRouter(tags=["speech"])
 MEDIA_TYPES = {
     "json": "application/json",
     "verbose_json": "application/json",
+    "diarized_json": "application/json",
     "text": "text/plain",
     "srt": "application/x-subrip",
     "vtt": "text/vtt",
@@ -60,8 +64,8 @@ LAYOUT = tuple(field.name for field in dataclasses.fields(SubtitleLayout))
 OPTIONS = tuple(TranscriptionOptions.names())
 FIELDS = (*OWN_FIELDS, *OPTIONS, *LAYOUT)
 REFUSED = {
-    "known_speaker_names": "this server does not tell speakers apart",
-    "known_speaker_references": "this server does not tell speakers apart",
+    "known_speaker_names": "this server gives speakers no names of yours",
+    "known_speaker_references": "this server gives speakers no names of yours",
 }
 
 
@@ -143,7 +147,9 @@ def _asked(form: FormData, task: str) -> Asked:
         raise api_error(error, laid_out) from error
     response_format = forms.choice(form, "response_format", MEDIA_TYPES, "json")
     stream = forms.truth(form, "stream")
-    if stream and response_format not in ("json", "verbose_json", "text"):
+    if response_format == "diarized_json" and options.get("channel") != EACH:
+        options["diarize"] = True
+    if stream and response_format not in ("json", "verbose_json", "diarized_json", "text"):
         raise ApiError(
             400, f"a stream has events, not {response_format}; leave stream out", param="stream", code="invalid_value"
         )
@@ -225,7 +231,9 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
     """The answer, once all is done."""
     transcript: Transcript = await last(events)
     if asked.response_format == "text":
-        return PlainTextResponse(transcript.text + "\n")
+        told_apart = has_speakers(transcript.segments)
+        text = FORMATS["txt"](transcript.segments, transcript.language, asked.layout)
+        return PlainTextResponse(text if told_apart else transcript.text + "\n")
     if asked.response_format in FILES:
         try:
             text = FORMATS[asked.response_format](transcript.segments, transcript.language, asked.layout)
@@ -237,6 +245,8 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
         if asked.logprobs:
             answer["logprobs"] = [each for segment in transcript.segments for each in segment_logprobs(model, segment)]
         return JSONResponse(answer)
+    if asked.response_format == "diarized_json":
+        return JSONResponse(diarized_answer(transcript))
     return JSONResponse(verbose_answer(model, transcript, asked.granularities))
 
 

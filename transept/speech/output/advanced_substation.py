@@ -35,10 +35,13 @@ def karaoke(segments: Sequence[Segment], layout: SubtitleLayout) -> str:
     """
     if not has_words(segments):
         cues = make_cues(segments, layout)
-        return HEAD + "".join(_line(round(cue.start / 10), round(cue.end / 10), _escaped(cue.text)) for cue in cues)
+        return HEAD + "".join(
+            _line(round(cue.start / 10), round(cue.end / 10), cue.speaker, _escaped(cue.text)) for cue in cues
+        )
     subtitles = fill_subtitles(segments, layout)
     return HEAD + "".join(
-        _line(_hundredths(words[0].start), _hundredths(words[-1].end), _syllables(words)) for words in subtitles
+        _line(_hundredths(words[0].start), _hundredths(words[-1].end), speaker, _syllables(words))
+        for words, speaker in subtitles
     )
 
 
@@ -55,8 +58,10 @@ def _syllables(words: Sequence[Word]) -> str:
     return "".join(parts)
 
 
-def _line(start: int, end: int, text: str) -> str:
-    return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,,0,0,0,,{text}\n"
+def _line(start: int, end: int, speaker: str | None, text: str) -> str:
+    """speaker: stands in the field that editors show, and before the text, as players show that alone."""
+    name, read = ("", "") if speaker is None else (speaker.replace(",", ";"), _escaped(f"{speaker}: "))
+    return f"Dialogue: 0,{_clock(start)},{_clock(end)},Default,{name},0,0,0,,{read}{text}\n"
 
 
 def _escaped(text: str) -> str:

@@ -57,11 +57,17 @@ class SubtitleLayout:
 
 @dataclass(frozen=True)
 class Cue:
-    """One subtitle. start, end: milliseconds from the begin of the recording."""
+    """One subtitle. start, end: milliseconds from the begin of the recording. speaker: None where nobody knows."""
 
     start: int
     end: int
     text: str
+    speaker: str | None = None
+
+    @property
+    def attributed(self) -> str:
+        """The text as it is read, after its speaker's name."""
+        return self.text if self.speaker is None else f"{self.speaker}: {self.text}"
 
 
 def make_cues(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[Cue]:
@@ -74,13 +80,14 @@ def make_cues(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[C
         _refuse_layout_without_words(layout)
         for segment in segments:
             text = segment.text.strip().replace("-->", "->")  # the arrow between two times must stay the only one
-            yield Cue(_milliseconds(segment.start), _milliseconds(segment.end), text)
+            yield Cue(_milliseconds(segment.start), _milliseconds(segment.end), text, segment.speaker)
         return
-    for words in fill_subtitles(segments, layout):
+    for words, speaker in fill_subtitles(segments, layout):
         if layout.highlight_words:
-            yield from _highlighted(words)
+            yield from _highlighted(words, speaker)
         else:
-            yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), "".join(each.word for each in words))
+            text = "".join(each.word for each in words)
+            yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), text, speaker)
 
 
 def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
@@ -97,16 +104,22 @@ def has_words(segments: Sequence[Segment]) -> bool:
     return all(segment.words is not None for segment in segments)
 
 
-def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[list[Word]]:
-    """The words of each subtitle; the text of a word that begins a line has no leading blank but a line feed."""
+def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[tuple[list[Word], str | None]]:
+    """The words of each subtitle, and its speaker.
+
+    The text of a word that begins a line has no leading blank but a line feed. A speaker's name counts as part of the
+    first line.
+    """
     width = layout.max_line_width or UNBOUNDED
     subtitle: list[Word] = []
+    speaker: str | None = None
     length = 0  # characters of the present line
     lines = 1
     last_start = next((word.start for segment in segments for word in segment.words or ()), 0.0)
-    for word, begins_group in _grouped(segments, layout.max_words_per_line or UNBOUNDED):
+    for segment, word, begins_group in _grouped(segments, layout.max_words_per_line or UNBOUNDED):
         pause = layout.fills_up and word.start - last_start > CUE_PAUSE
-        next_group = begins_group and bool(subtitle) and not layout.fills_up
+        # A group begins with each segment, so nothing but that can begin with another speaker.
+        next_group = begins_group and bool(subtitle) and not (layout.fills_up and segment.speaker == speaker)
         text = word.word
         if length and length + len(text) <= width and not pause and not next_group:
             length += len(text)
@@ -115,35 +128,38 @@ def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Itera
             new_length = len(text)
             full = layout.max_line_count is not None and (pause or lines >= layout.max_line_count)
             if next_group or (subtitle and full):
-                yield subtitle
+                yield subtitle, speaker
                 subtitle, lines = [], 1
             elif length:
                 lines += 1
                 text = "\n" + text
+            if not subtitle:
+                speaker = segment.speaker
+                new_length += len(segment.attribution)
             length = new_length
         subtitle.append(dataclasses.replace(word, word=text))
         last_start = word.start
     if subtitle:
-        yield subtitle
+        yield subtitle, speaker
 
 
-def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Word, bool]]:
-    """All words, each with whether it begins a group: a segment, or a run of so many words within one."""
+def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Segment, Word, bool]]:
+    """All words, each with its segment and whether it begins a group: a segment, or a run of so many words in one."""
     for segment in segments:
         for index, word in enumerate(segment.words or ()):
-            yield word, index % size == 0
+            yield segment, word, index % size == 0
 
 
-def _highlighted(words: Sequence[Word]) -> Iterator[Cue]:
+def _highlighted(words: Sequence[Word], speaker: str | None) -> Iterator[Cue]:
     """The same subtitle again and again, each word underlined in its time, none between words."""
     texts = [word.word for word in words]
     done = _milliseconds(words[0].start)
     for index, word in enumerate(words):
         start, end = _milliseconds(word.start), _milliseconds(word.end)
         if start != done:
-            yield Cue(done, start, "".join(texts))
+            yield Cue(done, start, "".join(texts), speaker)
         underlined = re.sub(r"^(\s*)(.*)$", r"\1<u>\2</u>", texts[index])
-        yield Cue(start, end, "".join([*texts[:index], underlined, *texts[index + 1 :]]))
+        yield Cue(start, end, "".join([*texts[:index], underlined, *texts[index + 1 :]]), speaker)
         done = end
 
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import html
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from transept.errors import ParameterError, suggest
 from transept.speech.output.advanced_substation import karaoke
-from transept.speech.output.subtitles import SubtitleLayout, make_cues
-from transept.speech.segments import Segment
+from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
+from transept.speech.segments import Segment, has_speakers
 
 
 def write_transcript(
@@ -69,43 +70,58 @@ def _format_of(file: str | Path | IO[Any]) -> str:
 
 
 def _plain_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
-    return "".join(f"{segment.text.strip()}\n" for segment in segments)
+    return "".join(f"{segment.attribution}{segment.text.strip()}\n" for segment in segments)
 
 
 def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     return "".join(
         f"{number}\n{clock(cue.start, hours=True, point=',')} --> {clock(cue.end, hours=True, point=',')}\n"
-        f"{cue.text}\n\n"
+        f"{cue.attributed}\n\n"
         for number, cue in enumerate(make_cues(segments, layout), 1)
     )
 
 
 def _web_video_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     cues = make_cues(segments, layout)
-    return "WEBVTT\n\n" + "".join(f"{clock(cue.start)} --> {clock(cue.end)}\n{cue.text}\n\n" for cue in cues)
+    return "WEBVTT\n\n" + "".join(
+        f"{clock(cue.start)} --> {clock(cue.end)}\n{_voice(cue)}{cue.text}\n\n" for cue in cues
+    )
+
+
+def _voice(cue: Cue) -> str:
+    """WebVTT's voice span, which lasts to the end of its cue."""
+    return "" if cue.speaker is None else f"<v {html.escape(cue.speaker, quote=False)}>"
 
 
 def _table(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
-    rows = ["start\tend\ttext\n"]  # times in whole milliseconds
-    for segment in segments:
-        text = segment.text.strip().replace("\t", " ")
-        rows.append(f"{round(1000 * segment.start)}\t{round(1000 * segment.end)}\t{text}\n")
-    return "".join(rows)
+    rows = _rows(segments)
+    return "".join("\t".join(field.replace("\t", " ") for field in row) + "\n" for row in rows)
 
 
 def _comma_separated(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     written = io.StringIO()
-    rows = csv.writer(written, lineterminator="\n")
-    rows.writerow(("start", "end", "text"))  # times in whole milliseconds, as in whisper.cpp
-    rows.writerows((round(1000 * each.start), round(1000 * each.end), each.text.strip()) for each in segments)
+    csv.writer(written, lineterminator="\n").writerows(_rows(segments))
     return written.getvalue()
+
+
+def _rows(segments: Sequence[Segment]) -> Iterator[tuple[str, ...]]:
+    """A table's head and its rows, times in whole milliseconds; with the speakers where there are any.
+
+    The fields and their order are those of whisper.cpp.
+    """
+    with_speakers = has_speakers(segments)
+    yield ("start", "end", "speaker", "text") if with_speakers else ("start", "end", "text")
+    for segment in segments:
+        times = (str(round(1000 * segment.start)), str(round(1000 * segment.end)))
+        speaker = (segment.speaker or "",) if with_speakers else ()
+        yield (*times, *speaker, segment.text.strip())
 
 
 def _lyrics(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
     lines = []
     for cue in make_cues(segments, dataclasses.replace(layout, highlight_words=False)):
         seconds, hundredths = divmod(round(cue.start / 10), 100)
-        text = " ".join(cue.text.split())  # a line feed would end the line
+        text = " ".join(cue.attributed.split())  # a line feed would end the line
         lines.append(f"[{seconds // 60:02d}:{seconds % 60:02d}.{hundredths:02d}]{text}\n")
     return "".join(lines)
 

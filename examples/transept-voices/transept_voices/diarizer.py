@@ -1,0 +1,126 @@
+"""Who speaks when: stretches of speech, an embedding of each, clusters of embeddings, turns.
+
+waveform ─▶ spans of speech (silero-vad) ─▶ stretches of 1.6 s ─▶ embeddings ─▶ clusters, one a voice ─▶ turns
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import librosa
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.ndimage import median_filter
+from sklearn.cluster import AgglomerativeClustering
+
+from transept_voices.encoder import FRAMES, HOP, RATE, embeddings, spectrogram
+
+STEP = 40  # frames between the begins of stretches; 0.4 s
+SHORTEST_SURE = 80  # frames; what is heard of less is no voice of its own
+FEWEST_STRETCHES = 4  # of a voice; 1.6 s and three steps
+LONGEST_SPAN = 60.0  # seconds
+LONGEST_PAUSE = 0.5  # seconds within one turn
+LOUDNESS = 10 ** (-30 / 20)  # root mean square to which quiet speech is raised; the encoder was trained so
+SAME_VOICE = 0.38  # mean cosine distance within which clusters are one voice
+MOST_CLUSTERED = 3000  # stretches; of longer recordings so many stand for all, so that memory is bounded
+
+_one_at_a_time = threading.Lock()  # the voice activity network remembers what it heard last
+
+
+class Stretch(NamedTuple):
+    """What is embedded. span: number of its span of speech. begin, end: in frames of the recording."""
+
+    span: int
+    begin: int
+    end: int
+
+
+def turns_of(waveform: npt.NDArray[np.float32], sample_rate: int) -> list[tuple[float, float, str]]:
+    """(start, end, speaker) in order of time, as Transept's hook `diarize` asks for them.
+
+    waveform: float32 [num_samples], mono.
+    """
+    if sample_rate != RATE:
+        waveform = librosa.resample(waveform, orig_sr=sample_rate, target_sr=RATE, res_type="soxr_hq")
+    spans = _speech(waveform)
+    if not spans:
+        return []
+    stretches, mels = _stretches(waveform, spans)
+    sure = np.array([len(each) >= SHORTEST_SURE for each in mels])
+    voices = _voices(embeddings(mels), sure)
+    return _turns(spans, stretches, voices)
+
+
+def _speech(waveform: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
+    """The spans in which someone speaks, (start, end) in samples."""
+    threads = torch.get_num_threads()
+    import silero_vad
+
+    torch.set_num_threads(threads)  # importing silero_vad sets one
+    with _one_at_a_time:
+        found = silero_vad.get_speech_timestamps(
+            torch.from_numpy(waveform),
+            silero_vad.load_silero_vad(),
+            sampling_rate=RATE,
+            max_speech_duration_s=LONGEST_SPAN,
+            min_speech_duration_ms=100,
+        )
+    return [(span["start"], span["end"]) for span in found]
+
+
+def _stretches(
+    waveform: npt.NDArray[np.float32], spans: Sequence[tuple[int, int]]
+) -> tuple[list[Stretch], list[npt.NDArray[np.float32]]]:
+    """What to embed, with its mel spectrogram; none reaches over a pause."""
+    energy = sum(float(np.square(waveform[start:end], dtype=np.float64).sum()) for start, end in spans)
+    loudness = (energy / sum(end - start for start, end in spans)) ** 0.5
+    gain = np.float32(max(1.0, LOUDNESS / max(loudness, 1e-6)))
+    stretches, mels = [], []
+    for number, (start, end) in enumerate(spans):
+        of_span = spectrogram(waveform[start:end] * gain)
+        for begin in range(0, max(1, len(of_span) - FRAMES + 1), STEP):
+            own = of_span[begin : begin + FRAMES]
+            stretches.append(Stretch(number, start // HOP + begin, start // HOP + begin + len(own)))
+            mels.append(own)
+    return stretches, mels
+
+
+def _voices(points: npt.NDArray[np.float32], sure: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """The number of each stretch's voice. points: [stretches, size]. sure: whether a stretch may be a voice's own."""
+    clustered = points[sure] if sure.any() else points
+    clustered = clustered[:: 1 + len(clustered) // MOST_CLUSTERED]
+    if len(clustered) < 2:
+        return np.zeros(len(points), np.intp)
+    clusters = AgglomerativeClustering(
+        n_clusters=None, metric="cosine", linkage="average", distance_threshold=SAME_VOICE
+    ).fit_predict(clustered)
+    sizes = np.bincount(clusters)
+    kept = np.flatnonzero(sizes >= min(FEWEST_STRETCHES, sizes.max()))
+    centres = np.stack([clustered[clusters == cluster].mean(axis=0) for cluster in kept])
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    return (points @ centres.T).argmax(axis=1)
+
+
+def _turns(
+    spans: Sequence[tuple[int, int]], stretches: Sequence[Stretch], voices: npt.NDArray[np.intp]
+) -> list[tuple[float, float, str]]:
+    """Within a span each stretch owns what is nearer to its middle than to those of its neighbours."""
+    names: dict[int, str] = {}
+    turns: list[tuple[float, float, str]] = []
+    owners = np.array([stretch.span for stretch in stretches])
+    for number, (start, end) in enumerate(spans):
+        own = np.flatnonzero(owners == number)
+        smoothed = median_filter(voices[own], size=3, mode="nearest") if len(own) > 2 else voices[own]
+        middles = np.array([(stretches[index].begin + stretches[index].end) / 2 for index in own]) * HOP
+        cuts = [start, *((middles[1:] + middles[:-1]) / 2), end]
+        for index, voice in enumerate(smoothed):
+            name = names.setdefault(int(voice), f"speaker {len(names) + 1}")
+            begin, until = float(cuts[index] / RATE), float(cuts[index + 1] / RATE)
+            if turns and turns[-1][2] == name and begin - turns[-1][1] < LONGEST_PAUSE:
+                turns[-1] = (turns[-1][0], until, name)
+            else:
+                turns.append((begin, until, name))
+    return turns

@@ -1,0 +1,86 @@
+"""Channels of recordings: one of them, or each, as if it had been a recording of its own."""
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from media_files import SPEECH, media_file, sound_file
+
+from transept.errors import MediaError, ParameterError
+from transept.multimodal.audio import BLOCK_SAMPLES, SAMPLE_RATE, load_audio, load_channels
+from transept.multimodal.channels import channel_names
+
+READER = soundfile.read(SPEECH / "librivox" / "austen-0870.flac", dtype="float32")[0]
+PROMPT = soundfile.read(SPEECH / "prompts-en" / "vm-whichbox.flac", dtype="float32")[0]
+LENGTH = min(len(READER), len(PROMPT))
+STEREO = np.stack([READER[:LENGTH], PROMPT[:LENGTH]])  # [channels, samples]
+CODED = media_file("matroska", "pcm_f32le", STEREO, SAMPLE_RATE, "stereo")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [sound_file(STEREO.T, SAMPLE_RATE, subtype="FLOAT"), CODED, (STEREO, SAMPLE_RATE), torch.from_numpy(STEREO.T)],
+    ids=["libsndfile", "ffmpeg", "array", "tensor"],
+)
+def test_a_channel_is_what_was_written_to_it(data):
+    np.testing.assert_array_equal(load_audio(data, channel="left"), STEREO[0])
+    np.testing.assert_array_equal(load_audio(data, channel="right"), STEREO[1])
+    np.testing.assert_array_equal(load_audio(data), load_audio(data, channel="mix"))
+    np.testing.assert_allclose(load_audio(data), STEREO.mean(axis=0), atol=1e-7)
+    np.testing.assert_array_equal(load_channels(data), STEREO)
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_U8"])
+def test_a_channel_at_another_rate_is_that_of_a_mono_file(rate, subtype):
+    """Longer than a block, so that each channel's resampler goes on where it was."""
+    long = np.tile(STEREO, 1 + 2 * BLOCK_SAMPLES // STEREO.shape[1])
+    alone = [load_audio(sound_file(channel, rate, subtype=subtype)) for channel in long]
+    both = sound_file(long.T, rate, subtype=subtype)
+    for channel, loaded in zip(alone, load_channels(both), strict=True):
+        np.testing.assert_allclose(loaded, channel, atol=1e-6)
+    np.testing.assert_allclose(load_audio(both, channel="right"), alone[1], atol=1e-6)
+
+
+def test_a_recording_of_many_channels_gives_each():
+    many = np.random.default_rng(0).uniform(-0.5, 0.5, (5, 4000)).astype(np.float32)
+    np.testing.assert_array_equal(load_channels((many, SAMPLE_RATE)), many)
+    np.testing.assert_array_equal(load_audio((many, SAMPLE_RATE), channel="right"), many[1])
+    assert channel_names(5) == ["channel 1", "channel 2", "channel 3", "channel 4", "channel 5"]
+    assert channel_names(2) == ["left", "right"]
+
+
+def test_a_pipe_is_read_once():
+    class Pipe(io.BytesIO):
+        def seek(self, *_):
+            raise OSError
+
+    np.testing.assert_array_equal(load_channels(Pipe(CODED)), STEREO)
+
+
+def test_a_channel_that_is_not_there_is_told(tmp_path):
+    path = tmp_path / "mono.wav"
+    path.write_bytes(sound_file(READER, SAMPLE_RATE))
+    with pytest.raises(MediaError, match=r'"mono|mono.wav" has one channel, so there are none to tell apart'):
+        load_channels(path)
+    with pytest.raises(MediaError, match=r'mono.wav" has one channel, so there is no right one'):
+        load_audio(path, channel="right")
+    with pytest.raises(MediaError, match="the waveform has one channel"):
+        load_channels(READER)
+    np.testing.assert_array_equal(load_audio(READER, channel="left"), READER)  # the first
+    with pytest.raises(MediaError, match="holds no audio"):
+        load_channels(sound_file(np.zeros((0, 2)), SAMPLE_RATE))
+
+
+@pytest.mark.parametrize("channel", ["each", "middle", None, 0])
+def test_what_is_no_channel_is_refused(channel):
+    with pytest.raises(ParameterError, match='channel must be "mix", "left" or "right" here'):
+        load_audio(READER, channel=channel)
+
+
+def test_limits_are_of_the_whole_recording():
+    with pytest.raises(MediaError, match="max_decoded_bytes"):
+        load_channels((STEREO, SAMPLE_RATE), max_decoded_bytes=LENGTH * 4)
+    assert len(load_channels((STEREO, SAMPLE_RATE), max_decoded_bytes=2 * LENGTH * 4)) == 2

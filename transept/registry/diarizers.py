@@ -1,0 +1,80 @@
+"""Diarizer: what a plugin says of who speaks when, checked. Called by `transept.speech`; knows no diarizer by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from transept.errors import ParameterError, PluginError, TranseptError, message_of, shown
+from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class Turn(NamedTuple):
+    """A stretch in which someone speaks. start, end: seconds from the recording's beginning."""
+
+    start: float
+    end: float
+    speaker: str
+
+
+@dataclass(frozen=True)
+class Diarizer:
+    """The diarizer of a plugin."""
+
+    plugin: PluginReport
+
+    def __call__(self, waveform: npt.NDArray[np.float32], sample_rate: int) -> list[Turn]:
+        """The turns of a recording, in order of time. The arguments are those of the hook `diarize`.
+
+        Raises PluginError for what the plugin raises, and for what are no turns.
+        """
+        assert self.plugin.diarize is not None
+        named = f"the diarizer of {self.plugin.name} ({self.plugin.distribution} {self.plugin.version})"
+        try:
+            returned = self.plugin.diarize(waveform=waveform, sample_rate=sample_rate)
+            turns = [_checked(turn) for turns in returned for turn in turns]  # of one hook; pluggy drops None
+        except TranseptError as error:
+            raise PluginError(f"{named}: {error}") from error
+        except Exception as error:
+            raise PluginError(f"{named} failed: {type(error).__name__}: {message_of(error)}") from error
+        return sorted(turns)
+
+
+def find_diarizer(plugins: Plugins) -> Diarizer:
+    """The diarizer that is installed. Raises ParameterError where there is none, or more than one."""
+    found = [report for report in plugins.reports if report.diarize is not None]
+    if len(found) > 1:
+        names = " and ".join(f"{report.name} ({report.distribution})" for report in found)
+        raise ParameterError(
+            f"{len(found)} plugins tell speakers apart: {names}; leave one out with "
+            f"{DISABLE_VARIABLE}={found[-1].distribution}"
+        )
+    if not found:
+        failed = "".join(f" {report.name} failed to load: {report.error}." for report in plugins.with_status("failed"))
+        raise ParameterError(
+            f"diarize needs a plugin that tells speakers apart, and none is installed.{failed} Transept's repository "
+            "has one: `transept plugins install ./examples/transept-voices`"
+        )
+    return Diarizer(found[0])
+
+
+def _checked(turn: Any) -> Turn:
+    """Raises PluginError for what is no turn."""
+    try:
+        start, end, speaker = turn
+    except (TypeError, ValueError):
+        raise PluginError(f"a turn is (start, end, speaker), not {shown(turn)}") from None
+    for time in (start, end):
+        if isinstance(time, bool) or not isinstance(time, Real) or not math.isfinite(time):
+            raise PluginError(f"a turn starts and ends at numbers of seconds, not {shown(turn)}")
+    if not 0 <= start <= end:
+        raise PluginError(f"a turn ends after its start, and starts at 0 at the earliest, unlike {shown(turn)}")
+    if not (isinstance(speaker, str) and speaker.strip() and speaker.isprintable()):
+        raise PluginError(f"a turn's speaker is a name on one line, not {shown(turn)}")
+    return Turn(float(start), float(end), speaker.strip().replace("-->", "->"))  # which stands between times in files
