@@ -10,6 +10,7 @@ from typing import Any
 import faster_whisper
 import numpy as np
 import pytest
+import soundfile
 
 from transept.compat import faster_whisper as ours
 from transept.errors import ParameterError
@@ -84,6 +85,15 @@ def test_languages_are_detected(base_dir: Path, clip: Path) -> None:
     _, info = model.transcribe(samples)
     assert info.language == "en"
     assert info.all_language_probs[0] == ("en", info.language_probability)
+
+
+def test_the_channels_of_a_call_are_split(clip: Path, tmp_path: Path) -> None:
+    samples = ours.decode_audio(str(clip))
+    call = tmp_path / "call.wav"
+    soundfile.write(call, np.stack([samples, samples[::-1]], 1), 16_000, "FLOAT")
+    split = ours.decode_audio(str(call), split_stereo=True)
+    for channel, expected in zip(split, faster_whisper.decode_audio(str(call), split_stereo=True), strict=True):
+        assert np.allclose(channel, expected, atol=1e-4)
 
 
 def test_no_samples_are_silence(base_dir: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
-from transept.multimodal.audio import SAMPLE_RATE, load_audio
+from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
 from transept.speech.options import TranscriptionOptions
@@ -93,8 +93,13 @@ def download_model(
     return str(found if output_dir is None else shutil.copytree(found, output_dir, dirs_exist_ok=True))
 
 
-def decode_audio(input_file: AudioInput, sampling_rate: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
-    """A recording's samples, [num_samples] float32 in [-1, 1], mono. sampling_rate: Hz. Raises MediaError."""
+def decode_audio(input_file: AudioInput, sampling_rate: int = SAMPLE_RATE, split_stereo: bool = False) -> Any:
+    """A recording's samples, [num_samples] float32 in [-1, 1], mono; with split_stereo those of its two channels.
+
+    sampling_rate: Hz. Raises MediaError, as for a recording of one channel that is to be split.
+    """
+    if split_stereo:
+        return tuple(load_channels(input_file, sampling_rate)[:2])
     return load_audio(input_file, sampling_rate)
 
 
