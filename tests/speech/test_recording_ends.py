@@ -24,6 +24,10 @@ def test_a_sentence_said_again_after_the_end_is_left_out(before: list[Segment]) 
     assert within([*before, again], 30.3, before="" if before else FIRST.text) == before
 
 
+def test_what_begins_after_the_end_is_left_out() -> None:
+    assert within([FIRST, segment(60.0, 88.9, " Thank you.")], 59.9, before="") == [FIRST]
+
+
 def test_a_sentence_that_is_said_twice_is_kept_twice() -> None:
     again = segment(29.8, 31.0, FIRST.text)  # as openai-whisper has it
     assert within([FIRST, again], 30.3, before="") == [FIRST, again]

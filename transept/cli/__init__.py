@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from transept.cli import align, env, generate, models, plugins, serve, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
-from transept.cli.printable import PrintableFormatter, printable
+from transept.cli.printable import PrintableFormatter, tell
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParameterError as error:
         arguments.parser.error(in_flags(str(error), arguments.parser))
     except TranseptError as error:
-        print(printable(f"transept: {type(error).__name__}: {error}"), file=sys.stderr)
+        tell(f"transept: {type(error).__name__}: {error}")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is not None:
             raise
         # of standard output: a full disk, say
-        print(printable(f"transept: cannot write the output: {error.strerror or error}"), file=sys.stderr)
+        tell(f"transept: cannot write the output: {error.strerror or error}")
         with contextlib.suppress(OSError):  # no second error where the interpreter flushes at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1

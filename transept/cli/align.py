@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from transept.cli.documents import read_text
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
-from transept.cli.printable import printable, printable_name
+from transept.cli.printable import printable, printable_name, tell
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
 from transept.errors import PromptError
@@ -84,7 +84,7 @@ def _write(arguments: argparse.Namespace, transcript: Transcript) -> None:
         for name in arguments.output_format:
             path = folder / f"{Path(arguments.audio).stem}.{name}"
             transcript.write(path, **subtitle_layout(arguments))
-            print(f"wrote {printable_name(path)}", file=sys.stderr, flush=True)
+            tell(f"wrote {printable_name(path)}")
     except OSError as error:
         arguments.parser.error(f"cannot write into {printable_name(folder)}: {error.strerror}")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
-from transept.cli.printable import printable, printable_name
+from transept.cli.printable import printable, printable_name, tell
 from transept.errors import PromptError, TranseptError
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
             if not document.blank_line:
                 num_failed += 1
                 name = printable_name(document.name)
-                print(printable(f"transept: {name}: {update.result}"), file=sys.stderr, flush=True)
+                tell(f"transept: {name}: {update.result}")
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens
-    print(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s", file=sys.stderr)
+    tell(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s")
     return 1 if num_failed or documents.num_unreadable else 0
 
 
@@ -161,7 +161,7 @@ class _Documents:
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
                 message = printable(f"transept: {printable_name(file)}: cannot read it: {reason}")
-                print(message, file=sys.stderr, flush=True)
+                tell(message)
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transept.cli.printable import printable
+from transept.cli.printable import printable, tell
 from transept.errors import TranseptError
 
 MEGABYTE = 1_000_000
@@ -88,7 +88,7 @@ def download(arguments: argparse.Namespace) -> int:
             print(printable(path), flush=True)
         except TranseptError as error:
             num_failed += 1
-            print(printable(f"transept: {error}"), file=sys.stderr, flush=True)
+            tell(f"transept: {error}")
     return 1 if num_failed else 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 
 # C0 but for tab and line feed, DEL, C1; line and paragraph separators, overrides and isolates of direction; surrogates,
 # which stand for bytes of a file name that are no characters.
@@ -23,6 +24,12 @@ def printable(text: object) -> str:
 def printable_name(name: object) -> str:
     """A file's name, printable and on one line."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def tell(text: object) -> None:
+    """Write a line to standard error, printable and in one piece: other threads write there, too."""
+    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.flush()
 
 
 class PrintableFormatter(logging.Formatter):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from transept.cli.manifest import Manifest
-from transept.cli.printable import printable, printable_name
+from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Recording
 
 FAILURES_NAMED = 10  # at the end; each was told when it failed
@@ -54,7 +53,7 @@ class Tally:
         """Tell of a failure."""
         self.failed.append(file)
         shown = reason.replace(file, printable_name(file))
-        print(printable(f"transept: {printable_name(file)}: {shown}"), file=sys.stderr, flush=True)
+        tell(f"transept: {printable_name(file)}: {shown}")
         if self.manifest is not None:
             self.manifest.add(file, "failed", error=reason, seconds=seconds)
 

@@ -19,7 +19,7 @@ from transept.cli import language_detection
 from transept.cli.confidence import printable_text
 from transept.cli.engine_options import MODEL, add_engine_options, engine_options
 from transept.cli.manifest import Manifest
-from transept.cli.printable import printable, printable_name
+from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import STDIN, Recording, find_recordings
 from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
 from transept.cli.segment_printer import SegmentPrinter, beside_progress_bar
@@ -159,10 +159,10 @@ def transcribe(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             if several:
                 again = "" if arguments.output_format is None else "; the same with --skip-existing goes on from here"
-                print(f"interrupted: {tally.summary(total)}{again}", file=sys.stderr, flush=True)
+                tell(f"interrupted: {tally.summary(total)}{again}")
             raise
         if (several or tally.num_skipped) and not detects_only:
-            print(tally.summary(total), file=sys.stderr)
+            tell(tally.summary(total))
     return 1 if tally.failed else 0
 
 
@@ -245,7 +245,7 @@ def _run(
     end = time.perf_counter()
     work, total = end - begin, end - arguments.begin
     speed = f", {tally.seconds_of_audio / work:.1f} times real time" if tally.seconds_of_audio else ""
-    print(f"{tally.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all", file=sys.stderr)
+    tell(f"{tally.seconds_of_audio:.1f} s of audio in {work:.1f} s{speed}; {total:.1f} s in all")
 
 
 def _tell(file: str, info: TranscriptionInfo) -> None:
@@ -255,7 +255,7 @@ def _tell(file: str, info: TranscriptionInfo) -> None:
         length += f", {info.duration_after_vad:.1f} s without its silence"
     sure = "" if info.language_probability is None else f", detected with probability {info.language_probability:.2f}"
     with beside_progress_bar():
-        print(f"{printable_name(file)}: {length}; language {info.language}{sure}", file=sys.stderr, flush=True)
+        tell(f"{printable_name(file)}: {length}; language {info.language}{sure}")
 
 
 def _audios(tasks: Sequence[TranscriptionTask], pcm_rate: int | None) -> Iterator[Any]:
@@ -284,7 +284,7 @@ def _keep(
     tally.done(task, seconds, result.duration)
     if task.paths:
         written = ", ".join(map(printable_name, task.paths))
-        print(f"{printable_name(file)}: wrote {written}", file=sys.stderr, flush=True)
+        tell(f"{printable_name(file)}: wrote {written}")
 
 
 def _print(arguments: argparse.Namespace, file: str, result: Transcript | TranseptError | None, several: bool) -> None:

@@ -170,7 +170,7 @@ class WhisperModel:
     ) -> tuple[str, float, list[tuple[str, float]]]:
         """The language of samples at 16 kHz, its probability, and those of all languages, the likeliest first."""
         language, probability, probabilities = self.transcriber.detect_language(
-            _heard(audio),
+            audio if audio.size else np.zeros(1, np.float32),  # which is silence to it
             language_detection_segments=language_detection_segments,
             language_detection_threshold=language_detection_threshold,
         )
@@ -212,7 +212,7 @@ def _transcribe(
     vad_options = given.pop("vad_options", None)
     if vad_options is not None:
         given["vad_options"] = _vad_options(vad_options)
-    stream = transcriber.stream(_heard(audio), progress=progress, **given)
+    stream = transcriber.stream(audio, progress=progress, **given)
     found = stream.info
     info = TranscriptionInfo(
         language=found.language,
@@ -224,11 +224,6 @@ def _transcribe(
         vad_options=found.options.vad_options,
     )
     return _segments(stream), info
-
-
-def _heard(audio: AudioInput) -> AudioInput:
-    """An array of no samples, in which nothing is said, is refused elsewhere; here it stands for silence."""
-    return np.zeros(1, np.float32) if isinstance(audio, np.ndarray) and not audio.size else audio
 
 
 def _segments(stream: SegmentStream) -> Iterator[Segment]:

@@ -125,18 +125,18 @@ def within(segments: Sequence[Segment], end: float, *, before: str) -> list[Segm
     """The segments, none of which reaches INVENTED_SECONDS past the recording's end, in seconds.
 
     In the few tenths of a second that the last window may have left, models at times say the last sentence once more,
-    as if it went on for seconds. before: the text before the first segment; what repeats the text before it is left
-    out, any other ends with the recording.
+    as if it went on for seconds. before: the text before the first segment; what repeats the text before it, or
+    begins after the end, is left out; any other ends with the recording.
     """
     kept: list[Segment] = []
     for segment in segments:
         if segment.end > end + INVENTED_SECONDS:
-            if segment.text.strip() == before.strip():
+            if segment.start >= end or segment.text.strip() == before.strip():
                 continue
             words = segment.words and [
                 dataclasses.replace(word, start=min(word.start, end), end=min(word.end, end)) for word in segment.words
             ]
-            segment = dataclasses.replace(segment, start=min(segment.start, end), end=end, words=words)
+            segment = dataclasses.replace(segment, end=end, words=words)
         before = segment.text
         kept.append(segment)
     return kept
