@@ -1,7 +1,7 @@
 """From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
 
-Sequential mode calls `cut_segments` and, once times and words are settled, `cleared` and `within`; batched mode, whose
-windows are cut between sentences, begins with `whole_segment`.
+Sequential mode calls `cut_segments` and, once times and words are settled, `cleared`; batched mode, whose windows are
+cut between sentences, begins with `whole_segment`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from itertools import pairwise
 from transept.speech.algorithms.decoding import DecodedWindow
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
-
-INVENTED_SECONDS = 1.0  # what ends less than this after the recording is as openai-whisper has it
 
 
 @dataclass(frozen=True)
@@ -119,24 +117,3 @@ def cleared(segments: Sequence[Segment]) -> list[Segment]:
         else segment
         for segment in segments
     ]
-
-
-def within(segments: Sequence[Segment], end: float, *, before: str) -> list[Segment]:
-    """The segments, none of which reaches INVENTED_SECONDS past the recording's end, in seconds.
-
-    In the few tenths of a second that the last window may have left, models at times say the last sentence once more,
-    as if it went on for seconds. before: the text before the first segment; what repeats the text before it, or
-    begins after the end, is left out; any other ends with the recording.
-    """
-    kept: list[Segment] = []
-    for segment in segments:
-        if segment.end > end + INVENTED_SECONDS:
-            if segment.start >= end or segment.text.strip() == before.strip():
-                continue
-            words = segment.words and [
-                dataclasses.replace(word, start=min(word.start, end), end=min(word.end, end)) for word in segment.words
-            ]
-            segment = dataclasses.replace(segment, end=end, words=words)
-        before = segment.text
-        kept.append(segment)
-    return kept

@@ -2,8 +2,7 @@
 
 openai-whisper's algorithm (``transcribe.py``), with its results on the same weights. `transept.speech.recording` calls
 `decode_windows`. Where openai-whisper goes astray this does not: a window without any sound is not decoded, a clip ends
-with the recording at the latest, what is said again after its end is left out, and no window begins where the last
-one did.
+with the recording at the latest, and no window begins where the last one did.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from transept.speech.algorithms.decoding import decode_window
 from transept.speech.algorithms.hallucination import last_word_end, skip_hallucinations
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import EarlierText
-from transept.speech.algorithms.segmentation import CutWindow, Window, cleared, cut_segments, within
+from transept.speech.algorithms.segmentation import CutWindow, Window, cleared, cut_segments
 from transept.speech.algorithms.window_words import add_words
 from transept.speech.events import Found
 from transept.speech.options import TranscriptionOptions
@@ -41,7 +40,6 @@ def decode_windows(
     for start, end in options.clips(num_frames, model.fps):
         while start < end:
             kept, start = yield from walk.window(Window(start, min(walk.chunk, end - start)))
-            kept = within(kept, num_frames / model.fps, before=segments[-1].text if segments else "")
             found = [
                 timeline.restored(dataclasses.replace(segment, id=index))
                 for index, segment in enumerate(kept, len(segments))
