@@ -9,10 +9,12 @@ import pytest
 
 from transept.cli import main, transcribe
 from transept.cli.parser import Parser
-from transept.cli.transcribe_options import formats, speech_engine, transcription_options
+from transept.cli.transcribe_options import CHANNELS, FORMATS, formats, speech_engine, transcription_options
 from transept.errors import ParameterError
+from transept.multimodal import channels
 from transept.speech import options
 from transept.speech.options import TranscriptionOptions
+from transept.speech.output import writers
 from transept.speech.vad.spans import VadOptions
 
 
@@ -20,6 +22,12 @@ def parsed(*arguments: str) -> argparse.Namespace:
     parser = Parser()
     transcribe.add_parser(parser.add_subparsers())
     return parser.parse_args(["transcribe", "talk.flac", *arguments])
+
+
+def test_names_that_the_command_lists_by_itself_are_the_librarys() -> None:
+    """It knows them without NumPy, which `--help` need not wait for."""
+    assert channels.CHANNELS == CHANNELS
+    assert set(writers.FORMATS) == set(FORMATS)
 
 
 def test_every_option_of_a_transcription_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:

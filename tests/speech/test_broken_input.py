@@ -162,7 +162,7 @@ def test_the_command_line_does_the_good_files_and_names_the_bad_ones(
     command = [sys.executable, "-m", "transept", "transcribe", empty, good, text, damaged, half, "--model", MODEL]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
-    assert done.stdout.count(SENTENCE) >= 1
+    assert f"{good}: {SENTENCE}\n" in done.stdout
     for bad in (empty, text, half):
         assert f"transept: {bad}: " in done.stderr
     assert f"{damaged}" in done.stderr

@@ -13,7 +13,8 @@ import pytest
 import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from speech.recordings import RATE, clip
+from idle import assert_idle
+from recordings import RATE, clip
 
 from transept import Segment, Transcriber, Transcript
 from transept.errors import MediaError, ParameterError, PluginError
@@ -37,9 +38,7 @@ def transcriber(tiny_en_dir: Path) -> Transcriber:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(transcriber: Transcriber) -> Iterator[None]:
     yield
-    engine = transcriber.engine
-    assert not engine.has_unfinished_requests
-    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
+    assert_idle(transcriber)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from idle import assert_idle
 
 import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionInfo, TranscriptionOptions
@@ -43,13 +44,6 @@ def said(segments: list[Segment]) -> Any:
         )
         for segment in segments
     ]
-
-
-def assert_idle(transcriber: Transcriber) -> None:
-    engine = transcriber.engine
-    assert not engine.has_unfinished_requests
-    engine.block_manager.check_integrity()
-    assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
 
 
 @pytest.fixture(scope="module")

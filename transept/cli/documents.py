@@ -160,8 +160,7 @@ class _Documents:
                 reason = error.strerror if isinstance(error, OSError) else error
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
-                message = printable(f"transept: {printable_name(file)}: cannot read it: {reason}")
-                tell(message)
+                tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
             for number, each in enumerate(map(str.strip, lines if self.by_line else [text]), 1):

@@ -93,7 +93,9 @@ def download_model(
     return str(found if output_dir is None else shutil.copytree(found, output_dir, dirs_exist_ok=True))
 
 
-def decode_audio(input_file: AudioInput, sampling_rate: int = SAMPLE_RATE, split_stereo: bool = False) -> Any:
+def decode_audio(
+    input_file: AudioInput, sampling_rate: int = SAMPLE_RATE, split_stereo: bool = False
+) -> np.ndarray[Any, Any] | tuple[np.ndarray[Any, Any], ...]:
     """A recording's samples, [num_samples] float32 in [-1, 1], mono; with split_stereo those of its two channels.
 
     sampling_rate: Hz. Raises MediaError, as for a recording of one channel that is to be split.

@@ -12,7 +12,6 @@ from transept.registry.hookspecs import ENTRY_POINT_GROUP
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
 from transept.registry.spec import ModelSpec
 
-DIARIZES = "tells speakers apart"
 HOW_TO_INSTALL = (
     "More model families come as plugins: `transept plugins install` one, a distribution with an entry point in "
     f'"{ENTRY_POINT_GROUP}", or write it: `transept plugins new`. See `transept plugins check`.'
@@ -99,5 +98,5 @@ def _origin(report: PluginReport) -> str:
 
 
 def _detail(report: PluginReport) -> str:
-    detail = report.error or ", ".join([*report.architectures, *([DIARIZES] if report.diarize else [])])
+    detail = report.error or report.provides
     return f" ({detail})" if detail else ""

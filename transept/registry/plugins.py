@@ -51,6 +51,11 @@ class PluginReport:
         """Every architecture that the plugin runs, in the order of its declaration."""
         return tuple(architecture for spec in self.models for architecture in spec.architectures)
 
+    @property
+    def provides(self) -> str:
+        """What the plugin is for, in words: its architectures, and whether it tells speakers apart."""
+        return ", ".join([*self.architectures, *(["tells speakers apart"] if self.diarize else [])])
+
 
 @dataclass(frozen=True)
 class Plugins:

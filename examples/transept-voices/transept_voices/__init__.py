@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-if (
-    importlib.util.find_spec("resemblyzer") is None
-):  # told by `transept plugins check`, and where speakers are asked for
+# Told by `transept plugins check`, and where speakers are asked for.
+if importlib.util.find_spec("resemblyzer") is None:
     raise ImportError("the weights are in the package Resemblyzer: pip install --no-deps resemblyzer")
 
 

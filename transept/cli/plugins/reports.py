@@ -8,7 +8,6 @@ import json
 import sys
 
 from transept.cli.printable import printable
-from transept.registry.lookup import DIARIZES
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
 
 
@@ -88,7 +87,7 @@ def as_text(plugins: Plugins) -> str:
         return "No plugins are installed."
     rows = [("PLUGIN", "DISTRIBUTION", "STATUS", "ARCHITECTURES OR ERROR")]
     for report in plugins.reports:
-        detail = report.error or ", ".join([*report.architectures, *([DIARIZES] if report.diarize else [])])
+        detail = report.error or report.provides
         rows.append((report.name, _distribution(report), report.status, detail))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]).rstrip() for row in rows]
