@@ -68,3 +68,23 @@ def openai_model(directory: Path) -> Whisper:
 def openai_result(model: Whisper, waveform: Any, **options: Any) -> dict[str, Any]:
     """What openai-whisper's transcribe() returns in float32. waveform: float32 [samples] at 16 kHz."""
     return whisper.transcribe(model, waveform, fp16=False, **options)
+
+
+def before_the_end(segments: list[dict[str, Any]], seconds: float, clips: Any = ()) -> list[dict[str, Any]]:
+    """openai-whisper's segments without what it hears after the sound's end, where ours differ from its.
+
+    seconds: of the whole recording. clips: its clip_timestamps, as numbers.
+    """
+    ends = [*clips[1::2], seconds]
+    kept = []
+    for segment in segments:
+        begin = segment["seek"] / 100
+        last = round(min(next(end for end in ends if round(100 * end) > segment["seek"]), seconds), 2)
+        beyond = segment["end"] > last + 1.0
+        if beyond and segment["start"] >= last:
+            continue
+        room = last - segment["start"] if beyond else last - begin
+        if (beyond or last - begin < 2.0) and len(segment["text"].strip()) > max(15, 40 * room):
+            continue
+        kept.append(segment | ({"end": last} if beyond else {}))
+    return kept

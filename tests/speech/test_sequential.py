@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from openai_reference import openai_model, openai_result
+from openai_reference import before_the_end, openai_model, openai_result
 from recordings import RATE, joined
 from whisper.model import Whisper
 
@@ -55,12 +55,17 @@ def noisy(prompts: np.ndarray) -> np.ndarray:
 
 
 def both(case: Case, waveform: np.ndarray, **options: Any) -> tuple[Transcript, dict[str, Any]]:
-    """Ours and openai-whisper's, with the same options."""
+    """Ours and openai-whisper's, with the same options, without what that hears after the end."""
     ours = case.transcriber.transcribe((waveform, RATE), **options)
     engine = case.transcriber.engine
     assert not engine.has_unfinished_requests
     assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
-    return ours, openai_result(case.reference, waveform, **options)
+    theirs = openai_result(case.reference, waveform, **options)
+    clips = options.get("clip_timestamps", ())
+    clips = [float(clip) for clip in (clips.split(",") if isinstance(clips, str) else clips)]
+    segments = before_the_end(theirs["segments"], len(waveform) / RATE, clips)
+    assert len(segments) == len(theirs["segments"])  # some only end earlier
+    return ours, theirs | {"segments": segments}
 
 
 def assert_same(ours: Transcript, theirs: dict[str, Any]) -> None:

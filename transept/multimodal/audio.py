@@ -81,6 +81,18 @@ def load_channels(data: Any, sample_rate: int = SAMPLE_RATE, **limits: Any) -> l
     return _load(data, sample_rate, Intake(**limits, channel=EACH))
 
 
+def audio_name(data: Any) -> str:
+    """How messages name a recording that is given as to `load_audio`."""
+    if isinstance(data, AudioUrl):
+        return f'audio from "{data.url}"'
+    if isinstance(data, bytes | bytearray | memoryview):
+        return f"audio data of {memoryview(data).nbytes} bytes"
+    if hasattr(data, "read"):
+        own = getattr(data, "name", None)
+        return f'audio from "{own}"' if isinstance(own, str) else f"audio from an open {type(data).__name__}"
+    return f'audio file "{os.fspath(data)}"' if isinstance(data, str | os.PathLike) else "the waveform"
+
+
 def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
     """What is wanted of a recording, as `load_audio` takes it: one waveform, or one a channel."""
     if isinstance(data, tuple):
@@ -94,8 +106,7 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
     if isinstance(data, io.TextIOBase):
         raise MediaError('audio came as a file opened to read text; open it with "rb"')
     if hasattr(data, "read"):
-        own = getattr(data, "name", None)
-        name = f'audio from "{own}"' if isinstance(own, str) else f"audio from an open {type(data).__name__}"
+        name = audio_name(data)
         return _checked(_decode(limits.read(data, name), name, sample_rate, limits), name)
     if not isinstance(data, str | os.PathLike):
         raise MediaError(
@@ -103,7 +114,7 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
             f"read bytes, an array of floats at {SAMPLE_RATE} Hz, or (waveform, sample_rate)"
         )
     try:
-        name = f'audio file "{os.fspath(data)}"'
+        name = audio_name(data)
     except TypeError as error:
         raise MediaError(f"audio of type {type(data).__name__} names no file: {error}") from None
     with _open(data, name) as file:
@@ -118,10 +129,9 @@ def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
 def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: Intake) -> list[Waveform]:
     """The bytes of a file -> mono at the wanted rate."""
     try:
-        num_bytes, file = memoryview(data).nbytes, io.BytesIO(data)
+        name, num_bytes, file = audio_name(data), memoryview(data).nbytes, io.BytesIO(data)
     except (BufferError, ValueError) as error:  # not contiguous, released
         raise MediaError(f"audio data in a {type(data).__name__} cannot be read: {error}. Pass bytes") from None
-    name = f"audio data of {num_bytes} bytes"
     limits.check_size(num_bytes, name)
     return _checked(_decode(file, name, sample_rate, limits), name)
 
@@ -130,7 +140,7 @@ def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform
     """What FFmpeg fetches -> mono at the wanted rate. Raises MediaError for one that breaks off, too."""
     import av
 
-    name = f'audio from "{data.url}"'
+    name = audio_name(data)
     try:
         with av.open(data.url, metadata_errors="replace", **data.opening()) as container:
             return _checked(_samples(container, name, sample_rate, limits, "a URL is left to FFmpeg"), name)

@@ -4,11 +4,13 @@
     diarize:  load ─▶ turns of speakers ─▶ `recording`, with words ─▶ segments cut where the speaker changes
 
 `transept.speech.transcriber` runs these jobs; without speakers to tell apart they are those of `recording`.
+The log is told of speech that no segment covers.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
@@ -20,6 +22,7 @@ import numpy as np
 from transept.core.jobs import Gather, Offload
 from transept.core.request.limits import Limits
 from transept.errors import MediaError
+from transept.multimodal.audio import audio_name
 from transept.multimodal.channels import EACH, MIX, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
@@ -35,6 +38,8 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
 
+logger = logging.getLogger(__name__)
+
 
 def transcribe(
     model: SpeechModel, audio: AudioInput, limits: Limits, options: TranscriptionOptions
@@ -45,10 +50,21 @@ def transcribe(
     on all; PluginError for a diarizer that fails.
     """
     if options.channel == EACH and not recording.has_no_samples(audio):
-        return (yield from _each_channel(model, audio, limits, options))
-    if options.diarize:
-        return (yield from _diarized(model, audio, limits, options))
-    return (yield from recording.transcribe(model, audio, limits, options))
+        transcript = yield from _each_channel(model, audio, limits, options)
+    elif options.diarize:
+        transcript = yield from _diarized(model, audio, limits, options)
+    else:
+        transcript = yield from recording.transcribe(model, audio, limits, options)
+    if transcript.missed_speech:
+        _warn(audio, transcript)
+    return transcript
+
+
+def _warn(audio: AudioInput, transcript: Transcript) -> None:
+    """Tell the log of speech that no segment covers."""
+    missed = ", ".join(f"{begin:.1f} to {end:.1f} s" for begin, end in transcript.missed_speech)
+    hint = "" if transcript.options.multilingual else "; multilingual=True (--multilingual) hears such speech again"
+    logger.warning("%s: somebody speaks and no segment says what: %s%s", audio_name(audio), missed, hint)
 
 
 def _each_channel(
@@ -64,7 +80,8 @@ def _each_channel(
     of_one = dataclasses.replace(options, channel=MIX)
     transcripts = yield Gather([_channel(model, waveforms, of_one) for _ in waveforms], merge=interleaving)
     segments = interleaving.segments(transcripts)
-    return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments)
+    missed = sorted(stretch for transcript in transcripts for stretch in transcript.missed_speech)
+    return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments, missed)
 
 
 def _channel(

@@ -69,7 +69,7 @@ def transcribe_waveform(
         num_kept = sum(span.end - span.start for window in windows for span in window.kept)
         info = _info(language, duration, num_kept / rate, options)
         yield info
-        segments = yield from batched.decode_windows(model, windows, language.code, options)
+        heard = yield from batched.decode_windows(model, windows, language.code, options)
     else:
         timeline, in_speech = Timeline([], rate), options
         if options.vad:
@@ -77,12 +77,11 @@ def transcribe_waveform(
             in_speech = dataclasses.replace(options, clip_timestamps=())  # nothing but them is left
         features = yield Offload(partial(model.features, waveform))  # [channels, frames]
         kept_seconds = len(waveform) / rate
-        del waveform  # hours of it would stay in memory, with their features
         language = yield from recording_language(model, features, options)
         info = _info(language, duration, kept_seconds, options)
         yield info
-        segments = yield from sequential.decode_windows(model, features, language.code, in_speech, timeline)
-    return Transcript.of(info, text_of(model, segments), segments)
+        heard = yield from sequential.decode_windows(model, waveform, features, language.code, in_speech, timeline)
+    return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech)
 
 
 def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +36,9 @@ class TranscriptionInfo:
 class Transcript:
     """A whole recording.
 
-    text: all of it, without leading or trailing blanks. segments: in order of time. The rest: see TranscriptionInfo.
+    text: all of it, without leading or trailing blanks. segments: in order of time. missed_speech: stretches (begin,
+    end), in seconds, of more than three seconds in which somebody speaks and no segment says what; empty for families
+    that take sound at another rate than 16 kHz. The rest: see TranscriptionInfo.
     """
 
     text: str
@@ -46,12 +49,19 @@ class Transcript:
     duration_after_vad: float
     segments: list[Segment]
     options: TranscriptionOptions
+    missed_speech: list[tuple[float, float]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, info: TranscriptionInfo, text: str, segments: list[Segment]) -> Transcript:
+    def of(
+        cls,
+        info: TranscriptionInfo,
+        text: str,
+        segments: list[Segment],
+        missed_speech: Iterable[tuple[float, float]] = (),
+    ) -> Transcript:
         """The transcript of a recording of which so much was known before."""
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
-        return cls(text=text, segments=segments, **known)
+        return cls(text=text, segments=segments, missed_speech=list(missed_speech), **known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""
@@ -63,6 +73,7 @@ class Transcript:
             "language_probabilities": self.language_probabilities,
             "duration": self.duration,
             "duration_after_vad": self.duration_after_vad,
+            "missed_speech": [list(stretch) for stretch in self.missed_speech],
         }
 
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:

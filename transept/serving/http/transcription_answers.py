@@ -34,6 +34,7 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     answer["language_probability"] = transcript.language_probability
     answer["language_probabilities"] = transcript.language_probabilities
     answer["duration_after_vad"] = transcript.duration_after_vad
+    answer["missed_speech"] = [list(stretch) for stretch in transcript.missed_speech]
     answer["usage"] = usage(transcript)
     return answer
 

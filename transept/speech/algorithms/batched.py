@@ -8,19 +8,21 @@ A window is decoded without timestamps: a model that writes them sometimes ends 
 only a next window that begins there can mend. Where its words lie is found afterwards, from cross-attention, and it is
 cut into segments between sentences. Where no word begins for long although someone speaks, the model has left something
 out, as it does with a sentence that it has just read: then the window is decoded again, in two parts, without the text
-before it.
+before it. What no segment covers after that is heard once more by itself: where the language changes within a window,
+models follow one of the two.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections import deque
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs import Gather
+from transept.speech.algorithms.coverage import Heard, uncovered
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import EarlierText
@@ -45,8 +47,8 @@ LONGEST_WORD = 1.5  # seconds; in 36 minutes of speech it was 1.0, with a senten
 
 def decode_windows(
     model: SpeechModel, windows: Sequence[SpokenWindow], language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of a recording, in order of time. language: code.
+) -> Generator[Any, Any, Heard]:
+    """A job: what is said in a recording. language: code.
 
     With condition_on_previous_text a recording of many windows is decoded in chains: each window of a chain has the
     text of those before it as prompt, and the chains run beside each other.
@@ -55,52 +57,77 @@ def decode_windows(
     if options.condition_on_previous_text:
         size = max(1, min(math.ceil(len(windows) / FEWEST_CHAINS), LONGEST_CHAIN))
     chains = (windows[first : first + size] for first in range(0, len(windows), size))
-    found = yield Gather(_chain(model, chain, language, options) for chain in chains)
-    segments = [segment for of_chain in found for segment in of_chain]
-    return [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)]
+    heard = yield Gather(_chain(model, chain, language, options) for chain in chains)
+    segments = [segment for of_chain in heard for segment in of_chain.segments]
+    missed = [stretch for of_chain in heard for stretch in of_chain.missed_speech]
+    return Heard([dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed)
 
 
 def _chain(
     model: SpeechModel, windows: Sequence[SpokenWindow], language: str, options: TranscriptionOptions
-) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of windows of which each has the text before it as prompt."""
-    untimed = dataclasses.replace(options, without_timestamps=True)
+) -> Generator[Any, Any, Heard]:
+    """A job: what is said in windows of which each has the text before it as prompt."""
     earlier = EarlierText(model, options)
-    segments: list[Segment] = []
-    waiting = deque((window, True) for window in windows)
-    while waiting:
-        window, whole = waiting.popleft()
-        features = model.window_features(window.sound())
-        if options.multilingual:
-            language = (yield from window_language(model, features)).code
-        previous = earlier.prompt() if whole else []
-        decoded = yield from decode_window(
-            model, features, untimed, language=language, previous_tokens=previous, prefix=window.prefix
-        )
-        found: list[Segment] = []
-        if decoded.text and not decoded.is_silent(options):
-            timings = yield from _timings(model, features, decoded, language, options)
-            if whole and (parts := _parts(window, timings)):
-                waiting.extendleft((part, False) for part in reversed(parts))
-                continue
-            segment = whole_segment(
-                model,
-                decoded,
-                seek=window.kept[0].start * model.fps // SAMPLE_RATE,
-                start=0.0,
-                end=features.shape[1] / model.fps,
-                language=language if options.multilingual else None,
-            )
-            found = [
-                window.timeline.restored(each)
-                for each in _cut_between_sentences(model, window, segment, timings, options)
-            ]
-            if not options.word_timestamps:
-                found = [dataclasses.replace(each, words=None) for each in found]
-            earlier.add(found, decoded.temperature)
-        segments += found
+    heard = Heard()
+    for window in windows:
+        previous = earlier.prompt()
+        whole = yield from _decoded(model, window, language, options, previous)
+        decoded = [whole]
+        if parts := _parts(window, whole.timings):
+            decoded = []
+            for part in parts:
+                decoded.append((yield from _decoded(model, part, language, options, [])))
+        for one in decoded:
+            if one.segments:
+                earlier.add(one.segments, one.temperature)
+        found = [segment for one in decoded for segment in one.segments]
+        for stretch in uncovered(window.stretches, found):
+            rest = window.part(stretch)
+            if rest.spans != window.spans or previous:  # else it was heard just so
+                again = yield from _decoded(model, rest, language, options, [])
+                found = sorted([*found, *again.segments], key=lambda segment: segment.start)
+        heard.segments.extend(found)
+        heard.missed_speech.extend(uncovered(window.stretches, found))
         yield Found(found, window.kept[-1].end / SAMPLE_RATE)
-    return segments
+    return heard
+
+
+@dataclass(frozen=True)
+class _DecodedSpeech:
+    """What a window says. segments: in the recording's time. timings: of its words, in the window's."""
+
+    segments: list[Segment] = field(default_factory=list)
+    timings: list[WordTiming] = field(default_factory=list)
+    temperature: float = 0.0
+
+
+def _decoded(
+    model: SpeechModel, window: SpokenWindow, language: str, options: TranscriptionOptions, previous: list[int]
+) -> Generator[Any, Any, _DecodedSpeech]:
+    """A job: what one window says. language: the recording's. previous: tokens of the text before it."""
+    features = model.window_features(window.sound())
+    if options.multilingual:
+        language = (yield from window_language(model, features)).code
+    untimed = dataclasses.replace(options, without_timestamps=True)
+    decoded = yield from decode_window(
+        model, features, untimed, language=language, previous_tokens=previous, prefix=window.prefix
+    )
+    if not decoded.text or decoded.is_silent(options):
+        return _DecodedSpeech()
+    timings = yield from _timings(model, features, decoded, language, options)
+    segment = whole_segment(
+        model,
+        decoded,
+        seek=window.kept[0].start * model.fps // SAMPLE_RATE,
+        start=0.0,
+        end=features.shape[1] / model.fps,
+        language=language if options.multilingual else None,
+    )
+    cut = _cut_between_sentences(model, window, segment, timings, options)
+    found = [window.timeline.restored(each) for each in cut]
+    if not options.word_timestamps:
+        found = [dataclasses.replace(each, words=None) for each in found]
+    return _DecodedSpeech(found, timings, decoded.temperature)
 
 
 def _timings(
@@ -122,10 +149,7 @@ def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow
         times = [first, *(time for time in begins if first <= time <= last), last]
         if timings and len(window.spans) > 1 and max(b - a for a, b in pairwise(times)) > LONGEST_WORD:
             cut = index or 1
-            return [
-                dataclasses.replace(window, spans=window.spans[:cut], kept=window.kept[:cut]),
-                dataclasses.replace(window, spans=window.spans[cut:], kept=window.kept[cut:], prefix=None),
-            ]
+            return [window.of(slice(cut)), window.of(slice(cut, None))]
     return []
 
 

@@ -1,7 +1,7 @@
 """From a window's tokens to segments: the model's timestamps cut it, and say where the next window may begin.
 
-Sequential mode calls `cut_segments` and, once times and words are settled, `cleared`; batched mode, whose windows are
-cut between sentences, begins with `whole_segment`.
+Sequential mode calls `cut_segments` and, once times and words are settled, `cleared` and `audible`; batched mode, whose
+windows are cut between sentences, begins with `whole_segment`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from itertools import pairwise
 from transept.speech.algorithms.decoding import DecodedWindow
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
+
+LATEST_END = 1.0  # seconds after the sound; models round times up, some to whole seconds
+SHORT_WINDOW = 2.0  # seconds; models fill so little sound, and silence up to 30 s after it, with what they said before
+FASTEST_SPEECH = 40  # characters in a second; hurried speakers reach 25
+SHORTEST_TEXT = 15  # characters, which any window may hold
 
 
 @dataclass(frozen=True)
@@ -117,3 +122,22 @@ def cleared(segments: Sequence[Segment]) -> list[Segment]:
         else segment
         for segment in segments
     ]
+
+
+def audible(segments: Sequence[Segment], window: Window, end: int, fps: int) -> list[Segment]:
+    """The segments of a window, cleared, without what cannot have been said before the sound's end.
+
+    end: frame at which the sound ends; silence fills the model's window from there on. What begins after it is left
+    out, and what the model times more than LATEST_END beyond it ends with it. Text for which there was no time is left
+    out as well: the last sentence again, as models write it, and not only for the last third of a second of a file.
+    """
+    last, begin = end / fps, window.start / fps
+    kept = []
+    for segment in segments:
+        is_late = segment.end > last + LATEST_END
+        if is_late or last - begin < SHORT_WINDOW:
+            room = last - (segment.start if is_late else begin)  # seconds
+            if room <= 0 or len(segment.text.strip()) > max(SHORTEST_TEXT, FASTEST_SPEECH * room):
+                continue
+        kept.append(dataclasses.replace(segment, end=last) if is_late else segment)
+    return kept

@@ -2,51 +2,120 @@
 
 openai-whisper's algorithm (``transcribe.py``), with its results on the same weights. `transept.speech.recording` calls
 `decode_windows`. Where openai-whisper goes astray this does not: a window without any sound is not decoded, a clip ends
-with the recording at the latest, and no window begins where the last one did.
+with the recording at the latest, and no window begins where the last one did; nothing is said after the sound's end;
+and where somebody speaks and no segment covers it, that is heard again, if the language may have changed, or told.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from transept.core.jobs import Offload
+from transept.multimodal.waveforms import Waveform
+from transept.speech.algorithms.coverage import LONGEST_GAP, Heard, Stretch, spoken_within, uncovered
 from transept.speech.algorithms.decoding import decode_window
 from transept.speech.algorithms.hallucination import last_word_end, skip_hallucinations
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import EarlierText
-from transept.speech.algorithms.segmentation import CutWindow, Window, cleared, cut_segments
+from transept.speech.algorithms.segmentation import CutWindow, Window, audible, cleared, cut_segments
 from transept.speech.algorithms.window_words import add_words
 from transept.speech.events import Found
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
+from transept.speech.vad.spans import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 def decode_windows(
-    model: SpeechModel, features: Tensor, language: str, options: TranscriptionOptions, timeline: Timeline
-) -> Generator[Any, Any, list[Segment]]:
-    """A job: the segments of a recording, in order of time.
+    model: SpeechModel,
+    waveform: Waveform,
+    features: Tensor,
+    language: str,
+    options: TranscriptionOptions,
+    timeline: Timeline,
+) -> Generator[Any, Any, Heard]:
+    """A job: what is said in a recording.
 
-    features: of all of it, [channels, frames]. language: code. timeline: gives segments and progress their times.
+    waveform: float32 [samples] and features: [channels, frames], of all of it. language: code. timeline: gives
+    segments and progress their times.
     """
-    num_frames = features.shape[1]
+    num_frames, fps = features.shape[1], model.fps
     walk = _Walk(model, features, language, options)
+    second = _SecondHearing(model, waveform, features, language, options)
     segments: list[Segment] = []
-    for start, end in options.clips(num_frames, model.fps):
+    for start, end in options.clips(num_frames, fps):
+        covered = start / fps  # seconds
         while start < end:
-            kept, start = yield from walk.window(Window(start, min(walk.chunk, end - start)))
+            window = Window(start, min(walk.chunk, end - start))
+            kept, start = yield from walk.window(window)
+            found: list[Segment] = []
+            for segment in audible(kept, window, end, fps):
+                if segment.text:
+                    found += yield from second.hear(covered, segment.start)
+                    covered = max(covered, segment.end)
+                found.append(segment)
+            if start >= end:
+                found += yield from second.hear(covered, end / fps)
             found = [
                 timeline.restored(dataclasses.replace(segment, id=index))
-                for index, segment in enumerate(kept, len(segments))
+                for index, segment in enumerate(found, len(segments))
             ]
             segments += found
-            yield Found(found, timeline.time(min(num_frames, start) / model.fps, after_pause=False))
-    return segments
+            yield Found(found, timeline.time(min(num_frames, start) / fps, after_pause=False))
+    missed = [
+        (timeline.time(begin, after_pause=True), timeline.time(end, after_pause=False)) for begin, end in second.missed
+    ]
+    return Heard(segments, missed)
+
+
+class _SecondHearing:
+    """Hears what the walk left out, where the language may have changed; else says what that is.
+
+    missed: stretches, in the features' time, in which somebody speaks and nothing was found.
+    """
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        waveform: Waveform,
+        features: Tensor,
+        language: str,
+        options: TranscriptionOptions,
+    ) -> None:
+        self.model, self.waveform, self.features, self.language = model, waveform, features, language
+        self.options = dataclasses.replace(options, prefix=None)
+        self.missed: list[Stretch] = []
+
+    def hear(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of a stretch that no segment covers, if it is long and somebody speaks in it."""
+        if end - begin <= LONGEST_GAP or self.model.spec.sample_rate != SAMPLE_RATE:
+            return []
+        vad_options = self.options.vad_options
+        spoken = yield Offload(partial(spoken_within, self.waveform, (begin, end), vad_options))
+        found: list[Segment] = []
+        for stretch in spoken:
+            again = (yield from self._walk(*stretch)) if self.options.multilingual else []
+            self.missed += uncovered([stretch], again)
+            found += again
+        return found
+
+    def _walk(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of a stretch as if nothing had been said before."""
+        fps, segments = self.model.fps, []
+        walk = _Walk(self.model, self.features, self.language, self.options)
+        start, last = round(begin * fps), round(end * fps)
+        while start < last:
+            window = Window(start, min(walk.chunk, last - start))
+            kept, start = yield from walk.window(window)
+            segments += audible(kept, window, last, fps)
+        return [dataclasses.replace(segment, end=min(segment.end, end)) for segment in segments]
 
 
 class _Walk:

@@ -14,10 +14,13 @@ import numpy as np
 
 from transept.errors import ParameterError
 from transept.multimodal.waveforms import Waveform
+from transept.speech.algorithms.coverage import Stretch
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, padded, speech_spans
+
+SHORT_PAUSE = 1.0  # seconds; between sentences
 
 
 def speech_only(waveform: Waveform, rate: int, options: TranscriptionOptions) -> tuple[Waveform, Timeline]:
@@ -48,6 +51,30 @@ class SpokenWindow:
     def timeline(self) -> Timeline:
         """From times in the window to times in the recording."""
         return Timeline(self.kept, SAMPLE_RATE)
+
+    @cached_property
+    def stretches(self) -> list[Stretch]:
+        """Where somebody speaks, without the pauses of up to SHORT_PAUSE between."""
+        merged: list[Stretch] = []
+        for span in self.spans:
+            begin, end = round(span.start / SAMPLE_RATE, 2), round(span.end / SAMPLE_RATE, 2)
+            if merged and begin - merged[-1][1] <= SHORT_PAUSE:
+                begin = merged.pop()[0]
+            merged.append((begin, end))
+        return merged
+
+    def of(self, indices: slice) -> SpokenWindow:
+        """The window of some of the spans alone. indices: of neighbours."""
+        prefix = self.prefix if indices.start in (None, 0) else None
+        return dataclasses.replace(self, spans=self.spans[indices], kept=self.kept[indices], prefix=prefix)
+
+    def part(self, stretch: Stretch) -> SpokenWindow:
+        """The window of the spans whose middle lies in a stretch of more than one of them, or else of all."""
+        begin, end = stretch
+        inside = [
+            index for index, span in enumerate(self.spans) if begin <= (span.start + span.end) / 2 / SAMPLE_RATE <= end
+        ]
+        return self.of(slice(inside[0], inside[-1] + 1)) if inside else self
 
     def sound(self) -> Waveform:
         """What is heard of it."""
