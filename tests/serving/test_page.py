@@ -6,12 +6,16 @@ browser's console must be free of errors, which violations of the content securi
 
 import io
 import json
+import os
 import random
 import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
+from itertools import groupby
 from pathlib import Path
 
 import numpy
@@ -21,6 +25,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from serve_process import ServeProcess
 from speech.recordings import RATE, joined
+from speech.recordings import clip as samples_of
 
 import transept
 from transept.speech.output.subtitles import SubtitleLayout
@@ -32,9 +37,34 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 
 PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
 KEY = "key-of-the-tests"
+OVERLAP = RATE  # samples: a second
 PHONE = {"width": 360, "height": 740}
+ODD_SPEAKERS = [None, "left", 'Jo & <b>Al</b>, "{K}\\ -']
 ODD_TEXT = 'ab é日😀"\\/\n\t\x7f\u2028-->. \u3000\x85'
 
+
+DIARIZER = """from transept.authoring import hookimpl
+
+
+@hookimpl
+def diarize(waveform, sample_rate):
+    seconds = len(waveform) / sample_rate
+    return [(0.0, seconds / 2, "speaker 1"), (seconds / 2, seconds, "speaker 2")]
+"""
+DIARIZER_PACKAGE = """[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "transept-halves"
+version = "1.0"
+
+[project.entry-points."transept.plugins"]
+halves = "transept_halves"
+
+[tool.setuptools]
+py-modules = ["transept_halves"]
+"""
 
 SPOKEN = """() => {
   const [range] = CSS.highlights.get('spoken');
@@ -45,15 +75,16 @@ SPOKEN = """() => {
 class PageServer:
     """``transept serve`` in a process of its own, which can be stopped and started again at the same address."""
 
-    def __init__(self, folder: Path, *arguments: str | Path) -> None:
+    def __init__(self, folder: Path, *arguments: str | Path, environment: dict[str, str] | None = None) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.folder, self.arguments = folder, (*arguments, "--port", str(port))
         self.url = f"http://127.0.0.1:{port}/"
+        self.environment = environment
         self.process: ServeProcess | None = None
 
     def start(self) -> "PageServer":
-        self.process = ServeProcess(self.folder, *self.arguments).wait_until_ready()
+        self.process = ServeProcess(self.folder, *self.arguments, environment=self.environment).wait_until_ready()
         return self
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
@@ -108,6 +139,11 @@ class Visit:
         """The texts of the segments."""
         return self.page.locator(".said")
 
+    @property
+    def turns(self) -> list[str]:
+        """What stands above the segments where the speaker changes."""
+        return self.page.locator(".speaker").all_inner_texts()
+
     def download(self, format_: str) -> str:
         with self.page.expect_download() as download:
             self.page.get_by_role("button", name=f"Download as {format_}").click()
@@ -147,15 +183,30 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def page_server(tiny_en_dir, bart_dir, tmp_path_factory):
-    server = PageServer(tmp_path_factory.mktemp("page"), f"tiny.en={tiny_en_dir}", f"bart={bart_dir}").start()
+def diarizer_folder(tmp_path_factory):
+    """Where pip has installed a plugin that hears two speakers in every recording; this process finds it, too."""
+    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    (source / "transept_halves.py").write_text(DIARIZER)
+    (source / "pyproject.toml").write_text(DIARIZER_PACKAGE)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(source)], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def page_server(tiny_en_dir, bart_dir, diarizer_folder, tmp_path_factory):
+    path = os.pathsep.join(filter(None, (str(diarizer_folder), os.environ.get("PYTHONPATH"))))
+    models = f"tiny.en={tiny_en_dir}", f"bart={bart_dir}"
+    server = PageServer(tmp_path_factory.mktemp("page"), *models, environment={"PYTHONPATH": path}).start()
     yield server
     server.stop()
 
 
 @pytest.fixture
 def own_server(tiny_en_dir, tmp_path):
-    """One that a test may stop."""
+    """One that a test may stop. It has no diarizer."""
     server = PageServer(tmp_path, f"tiny.en={tiny_en_dir}").start()
     yield server
     server.stop()
@@ -222,6 +273,21 @@ def hours(speech_dir, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def call(speech_dir, tmp_path_factory) -> Path:
+    """A reader on the left and a voice of telephone prompts on the right, who begin before the other has ended."""
+    turns = ("librivox/austen-0880", "prompts-en/demo-abouttotry", "librivox/austen-0930")
+    sounds = [samples_of(speech_dir / f"{name}.flac") for name in turns]
+    both = numpy.zeros((sum(map(len, sounds)), 2), numpy.float32)
+    begin = 0
+    for index, sound in enumerate(sounds):
+        both[begin : begin + len(sound), index % 2] += sound
+        begin += len(sound) - OVERLAP
+    file = tmp_path_factory.mktemp("call") / "call.flac"
+    soundfile.write(file, both[: begin + OVERLAP], RATE)
+    return file
+
+
+@pytest.fixture(scope="module")
 def broken(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("broken") / "broken.mp3"
     file.write_bytes(b"this is no recording" * 100)
@@ -229,15 +295,16 @@ def broken(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def reference(tiny_en_dir):
+def reference(tiny_en_dir, diarizer_folder):
     """What the same files give without a server, with the times of words."""
     transcriber = transept.Transcriber(tiny_en_dir)
-    made: dict[Path, transept.Transcript] = {}
+    made: dict[tuple[Path, str], transept.Transcript] = {}
 
-    def transcript(file: Path) -> transept.Transcript:
-        if file not in made:
-            made[file] = transcriber.transcribe(file, word_timestamps=True)
-        return made[file]
+    def transcript(file: Path, **options) -> transept.Transcript:
+        key = file, repr(options)
+        if key not in made:
+            made[key] = transcriber.transcribe(file, word_timestamps=True, **options)
+        return made[key]
 
     return transcript
 
@@ -486,16 +553,16 @@ def test_edits_keep_times_can_be_undone_and_survive_a_reload(visit, clip, refere
     assert [(word["word"], word["start"], word["end"]) for word in exported["words"]][: len(kept)] == kept
     assert visit.download("txt").startswith(f"{before} And more\n")
 
-    page.wait_for_function(f"() => ({KEPT_EDITS})().then((edits) => edits.some((each) => each[0]))")
+    page.wait_for_function(f"() => ({KEPT_ITEMS})().then((items) => items.some((item) => item.edits[0]))")
     visit.reload()
     expect(visit.said.first).to_have_text(f"{before} And more")
     assert visit.download("txt").startswith(f"{before} And more\n")
 
 
-KEPT_EDITS = """() => new Promise((resolve) => {
+KEPT_ITEMS = """() => new Promise((resolve) => {
   indexedDB.open('transept').onsuccess = ({ target }) => {
     const all = target.result.transaction('items').objectStore('items').getAll();
-    all.onsuccess = () => resolve(all.result.map((item) => item.edits));
+    all.onsuccess = () => resolve(all.result);
   };
 })"""
 
@@ -540,14 +607,87 @@ def test_find_and_replace(visit, clip, reference):
     assert visit.said.all_inner_texts() == texts
 
 
+# --- speakers
+
+
+def test_channels_are_speakers(visit, call, reference, tmp_path):
+    visit.expected.append("status of 400")
+    page = visit.page
+    page.locator("summary", has_text="More options").click()
+    expect(page.get_by_label("Tell speakers apart")).to_be_visible()
+    page.get_by_label("Channels").select_option("Each is a speaker")
+    expect(page.get_by_label("Tell speakers apart")).to_be_hidden()
+    page.get_by_label("Batched").check()
+    soundfile.write(tmp_path / "alike.flac", numpy.zeros((RATE, 2)) + 0.1, RATE)
+    visit.add(tmp_path / "alike.flac")
+    visit.expect_state("alike.flac", "^Failed: .*its channels are all the same sound")
+
+    visit.transcribe(call)
+    expected = reference(call, channel="each", batched=True)
+    turns = [speaker for speaker, _ in groupby(each.speaker for each in expected.segments)]
+    assert turns == ["left", "right", "left"]
+    assert visit.turns == turns
+    assert visit.said.all_inner_texts() == [each.text.strip() for each in expected.segments]
+    visit.check_accessibility()
+    for name in FORMATS.keys() - {"json"}:  # which has probabilities: they depend on what shares the batch
+        assert visit.download(name) == written(expected, tmp_path / f"expected.{name}"), name
+    downloaded = json.loads(visit.download("json"))["segments"]
+    assert [each["speaker"] for each in downloaded] == [each.speaker for each in expected.segments]
+
+    word = expected.segments[0].words[-2]
+    beside = next(each for each in reversed(expected.segments[1].words) if each.start <= word.start)
+    page.mouse.click(*visit.word_box(0, word.word.strip()))
+    page.wait_for_function("() => CSS.highlights.get('spoken').size === 2")  # both talk at that time
+    marked = "[...CSS.highlights.get('spoken')].map((r) => r.startContainer.data.slice(r.startOffset, r.endOffset))"
+    assert page.evaluate(marked) == [word.word.strip(), beside.word.strip()]
+    loud_in_the_middle = "item.peaks?.slice(500, 700).some((peak) => peak > 100)"  # where the right one speaks alone
+    page.wait_for_function(f"() => ({KEPT_ITEMS})().then((items) => items.some((item) => {loud_in_the_middle}))")
+    page.get_by_role("textbox", name="left, text at 0:00").focus()
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("Edited: ")
+    page.wait_for_function(f"() => ({KEPT_ITEMS})().then((items) => items.some((item) => item.edits[0]))")
+    visit.reload()
+    assert visit.turns == turns
+    assert visit.download("txt").startswith("left: Edited: ")
+    page.locator("summary", has_text="More options").click()
+    expect(page.get_by_label("Channels")).to_have_value("each")
+
+
+def test_all_segments_of_a_time_are_found_where_speakers_talk_at_once(visit):
+    spoken = visit.page.evaluate(
+        """async () => {
+          const { Transcript } = await import(new URL('web/transcript.js', document.baseURI));
+          const times = [[0, 9], [1, 2], [3, 5], [12, 13]];
+          const segments = times.map(([start, end]) => ({ start, end, text: ' a' }));
+          const transcript = new Transcript({ segments, edits: {} });
+          return [-1, 0.5, 1.5, 2.5, 4, 9, 12.5, 99].map((seconds) => transcript.segmentsAt(seconds));
+        }"""
+    )
+    assert spoken == [[], [0], [0, 1], [0], [0, 2], [], [3], []]
+
+
+def test_speakers_are_told_apart_where_a_diarizer_is_installed(visit_of, page_server, own_server, clip, reference):
+    visit = visit_of(page_server)
+    visit.page.locator("summary", has_text="More options").click()
+    visit.page.get_by_label("Tell speakers apart").check()
+    visit.transcribe(clip)
+    expected = reference(clip, diarize=True)
+    assert visit.turns == ["speaker 1", "speaker 2"]
+    assert visit.said.all_inner_texts() == [each.text.strip() for each in expected.segments]
+
+    without = visit_of(own_server)
+    without.page.locator("summary", has_text="More options").click()
+    expect(without.page.get_by_label("Channels")).to_be_visible()
+    expect(without.page.get_by_label("Tell speakers apart")).to_be_hidden()
+
+
 # --- files
 
 
 def test_downloads_are_what_the_command_line_writes(visit, long_recording, reference, tmp_path):
     visit.transcribe(long_recording)
-    for name in ("txt", "srt", "vtt", "json"):
-        reference(long_recording).write(tmp_path / f"expected.{name}")
-        expected = (tmp_path / f"expected.{name}").read_bytes().decode()
+    for name in FORMATS:
+        expected = written(reference(long_recording), tmp_path / f"expected.{name}")
         downloaded = visit.download(name)
         if name == "json":  # of what the stream says of a segment
             fields = json.loads(downloaded)["segments"][0].keys()
@@ -560,33 +700,43 @@ def test_downloads_are_what_the_command_line_writes(visit, long_recording, refer
         assert downloaded == expected, name
 
 
+def written(transcript: transept.Transcript, file: Path) -> str:
+    """What the command line writes."""
+    transcript.write(file)
+    return file.read_bytes().decode()
+
+
 def test_odd_transcripts_are_written_as_python_writes_them(visit):
     draw = random.Random(24)
 
     def text() -> str:
         return "".join(draw.choice(ODD_TEXT) for _ in range(draw.randrange(9)))
 
+    def time() -> float:
+        return draw.choice([0.0, 1.0, 1e-5, 0.0005, draw.randrange(9000) / 2000, draw.random() * 9000])
+
     def number() -> float:
-        return draw.choice([0.0, 1.0, 1e-5, 1e16, 0.0005, draw.randrange(9000) / 2000, draw.random() * 9000])
+        return draw.choice([time(), 1e16])
 
     def word() -> Word:
-        return Word(number(), number(), text(), number())
+        return Word(time(), time(), text(), number())
 
     def segment(index: int, words: bool) -> Segment:
         listed = [word() for _ in range(draw.choice([0, 1, 2, 3] * 8 + [1001]))] if words else None
-        return Segment(index, 300, number(), number(), text(), [50364, 7], *(number() for _ in range(4)), listed)
+        spoken = {"language": draw.choice([None, "de"]), "speaker": draw.choice(ODD_SPEAKERS)}
+        numbers = (number() for _ in range(4))
+        return Segment(index, 300, time(), time(), text(), [50364, 7], *numbers, listed, **spoken)
 
     transcripts = [[segment(index, number % 2 == 0) for index in range(draw.randrange(5))] for number in range(60)]
-    for name in ("txt", "srt", "vtt", "json"):  # which the page offers
-        write = FORMATS[name]
-        written = visit.page.evaluate(
+    for name, write in FORMATS.items():
+        found = visit.page.evaluate(
             """async ([transcripts, name]) => {
               const { FORMATS } = await import(new URL('web/exports.js', document.baseURI));
               return transcripts.map((segments) => FORMATS[name].write(segments, 'en'));
             }""",
-            [[[each.to_dict() for each in segments] for segments in transcripts], name],
+            [[[{"speaker": "", **each.to_dict()} for each in segments] for segments in transcripts], name],
         )
-        assert written == [write(segments, "en", SubtitleLayout()) for segments in transcripts]
+        assert found == [write(segments, "en", SubtitleLayout()) for segments in transcripts], name
 
 
 def test_a_recording_is_transcribed_again_with_other_options(visit, clip, reference):

@@ -78,6 +78,7 @@ class ServedModel:
             described["languages"] = [{"code": code, "name": names.get(code, code)} for code in model.languages]
             described["word_timestamps"] = bool(model.alignment_heads)
             described["translates"] = bool(model.languages)
+            described["diarizes"] = model.diarizes
         if self.text is not None:
             described["tasks"] = self.text.tasks
             described["sources"], described["targets"] = self.languages

@@ -110,6 +110,14 @@ class SpeechModel:
         """Tells speakers apart. Raises ParameterError where no plugin does, or two do."""
         return find_diarizer(discover())
 
+    @cached_property
+    def diarizes(self) -> bool:
+        """Whether there is a diarizer."""
+        try:
+            return bool(self.diarizer)
+        except ParameterError:
+            return False
+
     def chunk_frames(self, options: TranscriptionOptions) -> int:
         """Frames of a window at most, as the options ask."""
         return self.window_frames if options.chunk_length is None else int(options.chunk_length * self.fps)

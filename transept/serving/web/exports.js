@@ -1,15 +1,16 @@
-// Transcripts as files: txt, srt, vtt and json, byte for byte as transept/speech/output/ writes them.
-// Called by reader.js. Each function takes segments as the server sends them ({start, end, text, words, ...}).
+// Transcripts as files, byte for byte as transept/speech/output/ writes them.
+// Called by reader.js. Each function takes segments as the server sends them ({start, end, text, words, speaker, ...}).
 // The rules are openai-whisper's; what looks odd here (rounding, blanks, escapes) is Python's.
 
-const LINE_WIDTH = 1000; // characters of a line, and words of a subtitle, where no layout is asked for
-const PYTHON_BLANKS = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+";
-const BLANKS_AROUND = new RegExp(`^${PYTHON_BLANKS}|${PYTHON_BLANKS}$`, "g");
+import { toKaraoke } from "./karaoke.js";
+import { attribution, makeCues, milliseconds, onOneLine, round, strip } from "./subtitles.js";
 
 // In the order of transept.speech.segments.Segment. "id" is the position, whatever the server calls it.
 const INTEGERS = new Set(["seek"]);
+const STRINGS = new Set(["text", "language", "speaker"]);
 const SEGMENT_FIELDS = [
   "seek", "start", "end", "text", "tokens", "temperature", "avg_logprob", "compression_ratio", "no_speech_prob", "words",
+  "language", "speaker",
 ]; // prettier-ignore
 
 /** Formats by suffix: what a download is, and how it is written. */
@@ -18,30 +19,84 @@ export const FORMATS = {
   srt: { type: "application/x-subrip", write: toSubRip },
   vtt: { type: "text/vtt", write: toWebVtt },
   json: { type: "application/json", write: toJson },
+  tsv: { type: "text/tab-separated-values", write: toTable },
+  csv: { type: "text/csv", write: toCommaSeparated },
+  lrc: { type: "text/plain", write: toLyrics },
+  ass: { type: "text/x-ssa", write: toKaraoke },
 };
 
 export function toPlainText(segments) {
-  return segments.map((segment) => `${strip(segment.text)}\n`).join("");
+  return segments.map((segment) => `${attribution(segment)}${strip(segment.text)}\n`).join("");
 }
 
 export function toSubRip(segments) {
+  const time = (total) => clock(total, ",", true);
   return makeCues(segments)
-    .map((cue, index) => `${index + 1}\n${clock(cue.start, ",", true)} --> ${clock(cue.end, ",", true)}\n${cue.text}\n\n`)
+    .map((cue, index) => `${index + 1}\n${time(cue.start)} --> ${time(cue.end)}\n${attribution(cue)}${cue.text}\n\n`)
     .join("");
 }
 
 export function toWebVtt(segments) {
-  const cues = makeCues(segments).map((cue) => `${clock(cue.start, ".")} --> ${clock(cue.end, ".")}\n${cue.text}\n\n`);
+  const cues = makeCues(segments).map(
+    (cue) => `${clock(cue.start, ".")} --> ${clock(cue.end, ".")}\n${voice(cue)}${cue.text}\n\n`,
+  );
   return `WEBVTT\n\n${cues.join("")}`;
+}
+
+/** WebVTT's voice span, which lasts to the end of its cue. */
+function voice({ speaker }) {
+  return speaker ? `<v ${speaker.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")}>` : "";
+}
+
+export function toTable(segments) {
+  return rows(segments)
+    .map((fields) => `${fields.map((field) => field.replaceAll("\t", " ")).join("\t")}\n`)
+    .join("");
+}
+
+export function toCommaSeparated(segments) {
+  const quoted = (field) => (/[",\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
+  return rows(segments)
+    .map((fields) => `${fields.map(quoted).join(",")}\n`)
+    .join("");
+}
+
+/** A table's head and its rows, times in whole milliseconds; with the speakers where there are any. */
+function rows(segments) {
+  const withSpeakers = segments.some(({ speaker }) => speaker);
+  const row = (start, end, speaker, text) => (withSpeakers ? [start, end, speaker, text] : [start, end, text]);
+  return [
+    row("start", "end", "speaker", "text"),
+    ...segments.map(({ start, end, speaker, text }) =>
+      row(String(milliseconds(start)), String(milliseconds(end)), speaker || "", strip(text)),
+    ),
+  ];
+}
+
+export function toLyrics(segments) {
+  const two = (number) => String(number).padStart(2, "0");
+  return makeCues(segments)
+    .map((cue) => {
+      const hundredths = round(cue.start / 10);
+      const seconds = Math.floor(hundredths / 100);
+      const time = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}.${two(hundredths % 100)}`;
+      return `[${time}]${onOneLine(attribution(cue) + cue.text)}\n`;
+    })
+    .join("");
 }
 
 export function toJson(segments, language) {
   const listed = segments.map((segment, index) => {
-    const fields = SEGMENT_FIELDS.filter((name) => segment[name] !== undefined && segment[name] !== null);
+    const fields = SEGMENT_FIELDS.filter((name) => isKnown(name, segment[name]));
     return `{"id": ${index}, ${fields.map((name) => `"${name}": ${jsonField(name, segment[name])}`).join(", ")}}`;
   });
   const text = segments.map((segment) => segment.text).join("");
   return `{"text": ${jsonString(text)}, "segments": [${listed.join(", ")}], "language": ${jsonString(language)}}`;
+}
+
+/** In a stream a speaker is empty where nobody knows who it is. */
+function isKnown(name, value) {
+  return value !== undefined && value !== null && !(name === "speaker" && value === "");
 }
 
 /** What one copies: a line a segment. */
@@ -49,53 +104,6 @@ export const toClipboard = (segments) => toPlainText(segments).trim();
 
 /** All that is said on one line, as models of text read it. */
 export const toFlowingText = (segments) => segments.map((segment) => strip(segment.text)).filter(Boolean).join(" ");
-
-/** The subtitles: laid out by words where every segment has them, else one a segment. Times in milliseconds. */
-function makeCues(segments) {
-  if (segments.some((segment) => !segment.words)) {
-    return segments.map(({ start, end, text }) => ({
-      start: milliseconds(start),
-      end: milliseconds(end),
-      text: strip(text).replaceAll("-->", "->"), // the arrow between two times must stay the only one
-    }));
-  }
-  return fillSubtitles(segments).map((words) => ({
-    start: milliseconds(words[0].start),
-    end: milliseconds(words.at(-1).end),
-    text: words.map((each) => each.word).join(""),
-  }));
-}
-
-function fillSubtitles(segments) {
-  const subtitles = [];
-  let subtitle = [];
-  let length = 0; // characters of the present line
-  for (const segment of segments) {
-    for (const [index, word] of segment.words.entries()) {
-      const nextGroup = index % LINE_WIDTH === 0 && subtitle.length > 0;
-      let text = word.word;
-      if (length && length + codePoints(text) <= LINE_WIDTH && !nextGroup) {
-        length += codePoints(text);
-      } else {
-        text = strip(text);
-        const newLength = codePoints(text);
-        if (nextGroup) {
-          subtitles.push(subtitle);
-          subtitle = [];
-        } else if (length) {
-          text = `\n${text}`;
-        }
-        length = newLength;
-      }
-      subtitle.push({ ...word, word: text });
-    }
-  }
-  if (subtitle.length) subtitles.push(subtitle);
-  return subtitles;
-}
-
-const strip = (text) => text.replace(BLANKS_AROUND, "");
-const codePoints = (text) => [...text].length;
 
 /** [HH:]MM:SS.mmm */
 function clock(total, point, hours = false) {
@@ -106,16 +114,8 @@ function clock(total, point, hours = false) {
   return `${head}${rest}${point}${String(total % 1000).padStart(3, "0")}`;
 }
 
-/** Python's round(): a half goes to the even neighbour. */
-function milliseconds(seconds) {
-  const exact = seconds * 1000;
-  const floor = Math.floor(exact);
-  if (exact - floor !== 0.5) return Math.round(exact);
-  return floor % 2 === 0 ? floor : floor + 1;
-}
-
 function jsonField(name, value) {
-  if (name === "text") return jsonString(value);
+  if (STRINGS.has(name)) return jsonString(value);
   if (name === "tokens") return `[${value.join(", ")}]`;
   if (name === "words") return `[${value.map(jsonWord).join(", ")}]`;
   return INTEGERS.has(name) ? String(value) : pythonFloat(value);

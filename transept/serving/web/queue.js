@@ -318,12 +318,14 @@ function pathOf(options) {
 }
 
 function formOf(item, blob) {
-  const { model, language, words, batched, prompt, hotwords } = item.options;
+  const { model, language, channel, diarize, words, batched, prompt, hotwords } = item.options;
   const form = new FormData();
   form.append("model", model);
   form.append("stream", "true");
   form.append("progress", "true");
   if (language) form.append("language", language);
+  if (channel) form.append("channel", channel);
+  if (diarize) form.append("diarize", "true");
   if (words) form.append("word_timestamps", "true");
   if (batched) form.append("batched", "true");
   if (prompt) form.append("prompt", prompt);

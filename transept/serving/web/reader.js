@@ -10,7 +10,7 @@ import { ACTIVE, RETRIABLE } from "./queue.js";
 import { Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { computePeaks } from "./waveform.js";
-import { languageName, stateText } from "./words.js";
+import { channelName, languageName, stateText } from "./words.js";
 
 export class Reader {
   item = null;
@@ -107,6 +107,7 @@ export class Reader {
       item.duration === null ? "" : clockText(item.duration),
       languageName(item.language),
       item.options.task === "translate" ? "translated to English" : "",
+      channelName(item.options.channel),
       item.options.model,
     ];
     setText(byId("reader-about"), about.filter(Boolean).join(" · "));

@@ -3,7 +3,7 @@
 
 import { byId, fillSelect } from "./dom.js";
 
-const FIELDS = ["model", "language", "translate", "words", "batched", "prompt", "hotwords"];
+const FIELDS = ["model", "language", "translate", "channel", "diarize", "words", "batched", "prompt", "hotwords"];
 
 export class Settings {
   #store;
@@ -17,7 +17,7 @@ export class Settings {
     byId("options").addEventListener("submit", (event) => event.preventDefault());
     byId("options").addEventListener("change", (event) => {
       this.#keep();
-      if (event.target.id === "model") this.#show();
+      if (["model", "channel"].includes(event.target.id)) this.#show();
     });
   }
 
@@ -39,6 +39,8 @@ export class Settings {
       model: model?.id ?? "whisper-1",
       language: model?.languages?.length ? byId("language").value : "",
       task: model?.translates && byId("translate").checked ? "translate" : "transcribe",
+      channel: byId("channel").value,
+      diarize: this.#mayDiarize && byId("diarize").checked,
       words: (model?.word_timestamps ?? true) && byId("words").checked,
       batched: byId("batched").checked,
       prompt: byId("prompt").value.trim(),
@@ -49,6 +51,11 @@ export class Settings {
   get #model() {
     const models = this.#server.speechModels;
     return models.find((model) => model.id === byId("model").value) ?? models[0];
+  }
+
+  /** Where each channel is a speaker, nobody has to be told apart. */
+  get #mayDiarize() {
+    return Boolean(this.#model?.diarizes) && byId("channel").value !== "each";
   }
 
   /** Only what the model can do is offered; a choice of one is no choice. */
@@ -69,6 +76,7 @@ export class Settings {
       byId("language").value || this.#kept.language,
     );
     byId("translate-field").hidden = !model?.translates;
+    byId("diarize-field").hidden = !this.#mayDiarize;
     byId("words-field").hidden = model?.word_timestamps === false;
   }
 

@@ -1,10 +1,12 @@
 // A transcript on the page: a line a segment, the spoken word and found places highlighted, text edited in place.
 // reader.js makes one. Each segment's text is a single text node; words and matches are ranges in it (CSS highlights),
-// so that editing never meets markup. Undo is the transcript's own: the browser's knows nothing of replaced text.
+// so that editing never meets markup. Who speaks stands above the first segment of a turn, and in each text's label.
+// Undo is the transcript's own: the browser's knows nothing of replaced text.
 //
 // Events: "edit" (something changed), "play" (detail: seconds; null: at the cursor there is no time), "leave" (Esc).
 
 import { byId, clockText, make } from "./dom.js";
+import { caretOffset, offsetAt, rangeIn, selectionOffsets, setCaret } from "./ranges.js";
 
 const HIGHLIGHTS = Boolean(globalThis.CSS?.highlights);
 const EDGES = ["startContainer", "startOffset", "endOffset"];
@@ -16,6 +18,7 @@ export class TranscriptView extends EventTarget {
   #language = "";
   #editable = true;
   #texts = []; // index -> the element with a segment's text
+  #speaker = ""; // of the last segment that is shown
   #current = -1; // the segment that is spoken
   #reached = 0; // the segment that Tab reaches
   #scrolled = -HANDS_OFF;
@@ -46,6 +49,7 @@ export class TranscriptView extends EventTarget {
     this.#transcript = transcript;
     this.#language = language ?? "";
     this.#texts = [];
+    this.#speaker = "";
     this.#current = -1;
     this.#reached = 0;
     this.#spoken?.clear();
@@ -56,7 +60,7 @@ export class TranscriptView extends EventTarget {
 
   /** Shows a segment that has come. */
   append(index) {
-    const { start } = this.#transcript.segment(index);
+    const { start, speaker } = this.#transcript.segment(index);
     const shown = this.#transcript.shown(index);
     const time = make("button", {
       type: "button",
@@ -68,7 +72,7 @@ export class TranscriptView extends EventTarget {
     const text = make("p", {
       class: "said",
       role: "textbox",
-      "aria-label": `Text at ${clockText(start)}`,
+      "aria-label": speaker ? `${speaker}, text at ${clockText(start)}` : `Text at ${clockText(start)}`,
       "aria-multiline": "true",
       dir: "auto",
       lang: this.#language || null,
@@ -76,9 +80,17 @@ export class TranscriptView extends EventTarget {
     });
     const line = make("li", { class: "segment", "data-index": index }, time, text);
     line.hidden = shown === "" && !this.#transcript.isEdited(index);
+    if (!line.hidden) this.#attribute(line, speaker || "");
     this.#texts[index] = text;
     this.#applyEditable(text, index);
     this.#list.append(line);
+  }
+
+  /** Says who speaks in a line, where that is somebody else than in the line before. */
+  #attribute(line, speaker) {
+    if (speaker === this.#speaker) return;
+    this.#speaker = speaker;
+    line.prepend(make("p", { class: "speaker", dir: "auto", text: speaker || "unknown speaker" }));
   }
 
   setEditable(editable) {
@@ -107,8 +119,9 @@ export class TranscriptView extends EventTarget {
 
   /** Marks what is spoken at a time (-1: nothing). moving: playback goes on, so the page follows. */
   showTime(seconds, moving) {
-    const at = this.#transcript?.segmentAt(seconds) ?? -1;
-    const index = this.#texts[at] ? at : -1; // one that has just come is not shown yet
+    const isShown = (index) => this.#texts[index]; // one that has just come is not yet
+    const spoken = (this.#transcript?.segmentsAt(seconds) ?? []).filter(isShown);
+    const index = spoken.at(-1) ?? -1;
     if (index !== this.#current) {
       this.#texts[this.#current]?.parentElement.removeAttribute("aria-current");
       this.#texts[index]?.parentElement.setAttribute("aria-current", "true");
@@ -116,13 +129,18 @@ export class TranscriptView extends EventTarget {
       if (index >= 0 && moving && this.#mayScroll()) scrollTo(this.#texts[index]);
     }
     if (!this.#spoken) return;
-    const words = index < 0 ? [] : this.#transcript.wordPlaces(index);
-    const word = words.findLast(({ start }) => start <= seconds);
-    const range = word && rangeIn(this.#texts[index], word);
-    const [before] = this.#spoken;
-    if (range && before && EDGES.every((edge) => before[edge] === range[edge])) return;
+    const ranges = spoken.map((at) => this.#wordAt(at, seconds)).filter(Boolean);
+    const before = [...this.#spoken];
+    const isSame = (range, number) => before[number] && EDGES.every((edge) => before[number][edge] === range[edge]);
+    if (ranges.length === before.length && ranges.every(isSame)) return;
     this.#spoken.clear();
-    if (range) this.#spoken.add(range);
+    ranges.forEach((range) => this.#spoken.add(range));
+  }
+
+  /** The range of the word that is spoken at a time in a segment, or null. */
+  #wordAt(index, seconds) {
+    const word = this.#transcript.wordPlaces(index).findLast(({ start }) => start <= seconds);
+    return word ? rangeIn(this.#texts[index], word) : null;
   }
 
   /** Marks what was found; scrolls to the one that is current. */
@@ -258,45 +276,6 @@ export class TranscriptView extends EventTarget {
     this.#transcript.edit(index, text.textContent.replace(/[\r\n]+/g, " "), { typing });
     this.dispatchEvent(new Event("edit"));
   }
-}
-
-/**
- * A range of a segment's text, or null: the segment is not shown yet, or its text is another by now. Static: every
- * change of the document would look at each of thousands of live ones.
- */
-function rangeIn(text, { from, to }) {
-  if (!text) return null;
-  text.normalize();
-  const node = text.firstChild;
-  if (node?.nodeType !== Node.TEXT_NODE || to > node.length || from < 0) return null;
-  return new StaticRange({ startContainer: node, startOffset: from, endContainer: node, endOffset: to });
-}
-
-function offsetAt({ clientX, clientY }, text) {
-  const caret = document.caretPositionFromPoint
-    ? document.caretPositionFromPoint(clientX, clientY)
-    : document.caretRangeFromPoint?.(clientX, clientY);
-  const node = caret?.offsetNode ?? caret?.startContainer;
-  return node && text.contains(node) && node.nodeType === Node.TEXT_NODE ? (caret.offset ?? caret.startOffset) : 0;
-}
-
-function selectionOffsets(text) {
-  const selection = getSelection();
-  if (!selection.rangeCount || !text.contains(selection.anchorNode)) return [text.textContent.length, text.textContent.length];
-  const range = selection.getRangeAt(0);
-  const before = new Range();
-  before.setStart(text, 0);
-  before.setEnd(range.startContainer, range.startOffset);
-  const from = before.toString().length;
-  return [from, from + range.toString().length];
-}
-
-const caretOffset = (text) => selectionOffsets(text)[0];
-
-function setCaret(text, offset) {
-  text.normalize();
-  const node = text.firstChild ?? text;
-  getSelection().collapse(node, node.nodeType === Node.TEXT_NODE ? Math.min(offset, node.length) : 0);
 }
 
 /** Only when it is out of sight; style.css keeps clear of what is fixed on the page. */

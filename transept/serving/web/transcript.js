@@ -5,6 +5,7 @@
 
 const TYPING_PAUSE = 900; // milliseconds; typing without a longer pause is undone at once
 const MOST_UNDO = 500;
+const LONGEST_SEGMENT = 60; // seconds; further back nothing is looked for that is still spoken
 
 export class Transcript {
   #item; // of the queue: {segments, edits}
@@ -51,15 +52,21 @@ export class Transcript {
     }));
   }
 
-  /** The segment that is spoken at a time, or -1. Segments are in order of time. */
-  segmentAt(seconds) {
+  /** The segments that are spoken at a time, in order: several, where speakers talk at once. */
+  segmentsAt(seconds) {
     let [low, high] = [0, this.length];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.#item.segments[middle].start <= seconds) low = middle + 1;
+      if (this.#item.segments[middle].start <= seconds) low = middle + 1; // they are in order of their starts
       else high = middle;
     }
-    return low > 0 && seconds < this.#item.segments[low - 1].end ? low - 1 : -1;
+    const spoken = [];
+    for (let index = low - 1; index >= 0; index -= 1) {
+      const { start, end } = this.#item.segments[index];
+      if (seconds < end) spoken.unshift(index);
+      if (seconds - start > LONGEST_SEGMENT) break;
+    }
+    return spoken;
   }
 
   /** Sets the shown text of a segment. typing: keystrokes in a row become one step of undo. */

@@ -8,7 +8,7 @@ const DECODED_RATE = 8000; // Hz; enough for a picture
 const [BAR, GAP] = [2, 1]; // CSS pixels
 
 /**
- * The loudness of a recording in PEAKS steps, each 0..255, or null: too long, or nothing that this browser decodes.
+ * The loudness of a recording, of its loudest channel, in PEAKS steps, each 0..255, or null: too long, or nothing that this browser decodes.
  * The browser decodes beside this thread, a worker looks for the peaks.
  */
 export async function computePeaks(blob, duration) {
@@ -16,14 +16,14 @@ export async function computePeaks(blob, duration) {
   try {
     const context = new OfflineAudioContext(1, 1, DECODED_RATE);
     const decoded = await context.decodeAudioData(await blob.arrayBuffer());
-    const samples = decoded.getChannelData(0).slice();
-    return await inWorker(samples);
+    const channels = Array.from({ length: decoded.numberOfChannels }, (_, number) => decoded.getChannelData(number).slice());
+    return await inWorker(channels);
   } catch {
     return null;
   }
 }
 
-function inWorker(samples) {
+function inWorker(channels) {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL("peaks-worker.js", import.meta.url), { type: "module" });
     worker.onmessage = (event) => {
@@ -34,7 +34,7 @@ function inWorker(samples) {
       worker.terminate();
       reject(new Error(event.message));
     };
-    worker.postMessage({ samples, count: PEAKS }, [samples.buffer]);
+    worker.postMessage({ channels, count: PEAKS }, channels.map((samples) => samples.buffer));
   });
 }
 

@@ -50,6 +50,9 @@ export function announceable(item) {
 
 const percent = (part) => `${Math.round(100 * Math.min(1, part))} %`;
 
+/** "left" -> "left channel"; of all that are heard there is nothing to say. */
+export const channelName = (channel) => (channel === "left" || channel === "right" ? `${channel} channel` : "");
+
 /** "en" -> "English"; what the browser does not know stays as it is. */
 export function languageName(code) {
   if (!code) return "";
