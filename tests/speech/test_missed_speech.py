@@ -87,9 +87,7 @@ def test_windows_side_by_side_hear_the_second_language_again(
     assert not uncovered(spoken, transcript.segments)
 
 
-def test_the_last_sentence_is_not_said_again_in_the_last_tenth_of_a_second(
-    base: Transcriber, speech_dir: Path
-) -> None:
+def test_the_last_sentence_is_not_said_again_in_the_last_tenth_of_a_second(base: Transcriber, speech_dir: Path) -> None:
     once = joined(speech_dir / "librivox")
     recording = np.concatenate([once, once])[: round(30.15 * RATE)]
     transcript = base.transcribe(recording, temperature=0.0, without_timestamps=True)
