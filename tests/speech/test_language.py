@@ -96,6 +96,12 @@ def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarr
     [
         ("germn", "Did you mean 'german'"),
         ("dee", "Did you mean 'de'"),
+        ("jp", "Did you mean 'ja'"),
+        ("spa", "Did you mean 'es'"),
+        ("swe", "Did you mean 'sv'"),
+        ("Deutsch", "Did you mean 'de'"),
+        ("austrian", "Known: "),
+        ("en,de", "Known: "),
         ("Klingon", "Known: "),
         ("automatic", "Known: "),
         ("de-", "Did you mean 'de'"),

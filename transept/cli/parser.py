@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transept.cli.printable import printable
-from transept.errors import nearest, suggest
-from transept.option_names import elsewhere
+from transept.errors import suggest
+from transept.option_names import hint
 
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
@@ -74,10 +74,7 @@ class Parser(argparse.ArgumentParser):
         flags = [flag for flags in shown for flag in flags if flag.startswith("--")]
         plain = {flag[2:].replace("-", "_"): flag for flag in flags}
         given = name[2:].replace("-", "_")
-        if answer := elsewhere(given, plain, plain.__getitem__):
-            return answer
-        near = nearest(given, plain)
-        return f" Did you mean {plain[near]}?" if near else f" See {self.prog} --help."
+        return hint(given, plain, plain.__getitem__) or f" See {self.prog} --help."
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -20,6 +20,7 @@ from transept.core.checkpoints import hub
 from transept.errors import CheckpointError
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints, repository_of
+from transept.registry.spec import PublishedCheckpoint
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +128,15 @@ def _similar(name: str) -> str:
     """What else a name may mean that the hub does not know, a short name with a family's before it above all."""
     known = published_checkpoints(discover())
     names = [*known, *(each.repository for meant in known.values() for each in meant)]
-    near = sorted((each for each in known if name.lower().endswith(f"-{each}")), key=len)
-    near = near or difflib.get_close_matches(name.lower(), names, n=1)
+    near = sorted((each for each in known if _with_family(name.lower(), each, known[each])), key=len)
+    near = near or difflib.get_close_matches(name.lower(), names, n=1, cutoff=NEAR)
     return f". Did you mean {near[-1]!r}?" if near else ""
+
+
+def _with_family(name: str, short: str, meant: Iterable[PublishedCheckpoint]) -> bool:
+    """Whether a name is a short one with its family's before it: ``whisper-large``, but not ``bart-large``."""
+    before = re.findall(r"\w+", name.removesuffix(f"-{short}")) if name.endswith(f"-{short}") else []
+    return any(word in each.repository.lower() for word in before for each in meant)
 
 
 def _in_package(reference: str) -> Path:
