@@ -130,7 +130,7 @@ LANGUAGES: Mapping[str, str] = {
         "ar": "ara",
         "cs": "ces cze cz",
         "da": "dan dk",
-        "de": "deu ger deutsch",
+        "de": "deu ger deutsch deutch",
         "el": "ell gre gr",
         "en": "eng gb us",
         "es": "spa español espanol",

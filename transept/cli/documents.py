@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.near_files import near_file
 from transept.cli.printable import printable, printable_name, tell
 from transept.errors import PromptError, TranseptError
 
@@ -172,6 +173,8 @@ class _Documents:
                 reason = error.strerror if isinstance(error, OSError) else error
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
+                if isinstance(error, FileNotFoundError):
+                    reason = f"{error.strerror}{near_file(file)}"
                 tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []
