@@ -1,8 +1,9 @@
 """openai-whisper's interface over Transept: ``from transept.compat import whisper`` in place of ``import whisper``.
 
 It has `load_model` and its `transcribe`, and what works on one window of 30 s: `load_audio`, `pad_or_trim`,
-`log_mel_spectrogram`, `detect_language`, `decode`; with their arguments and results. The modules ``audio`` and
-``decoding`` are called so there, too. Tokenizers, normalizers and the insides of timing are not here.
+`log_mel_spectrogram`, `detect_language`, `decode`; with their arguments and results. The modules ``audio``,
+``decoding`` and ``utils`` (`get_writer`) are called so there, too. Tokenizers, normalizers and the
+insides of timing are not here.
 """
 
 from transept.compat.whisper.audio import load_audio, log_mel_spectrogram, pad_or_trim
