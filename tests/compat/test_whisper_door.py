@@ -81,5 +81,5 @@ def test_results_are_written_as_openai_whisper_writes_them(
     assert {Path(name).suffix for name in written} == {".txt", ".vtt", ".srt", ".tsv", ".json"}
     get_writer("srt", str(tmp_path))(result, clip, **(options or {}))
     assert (tmp_path / f"{Path(clip).stem}.srt").read_text() == written[f"{Path(clip).stem}.srt"]
-    with pytest.raises(ParameterError, match="no format 'str'. Did you mean 'srt'"):
+    with pytest.raises(ParameterError, match=r"no format 'str'\. Did you mean 'srt'"):
         get_writer("str", str(tmp_path))
