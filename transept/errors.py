@@ -5,7 +5,8 @@ A message says what was asked, why it cannot be, and what would work.
 
 from __future__ import annotations
 
-import difflib
+import itertools
+import re
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -13,8 +14,12 @@ from typing import Any
 MOST_NAMES = 60  # that a message lists
 LONGEST_MESSAGE = 1000  # characters of a foreign exception's that an error of ours repeats
 LONGEST_REPR = 100  # characters of a value
-NEAR = 0.75  # of difflib's ratio: "germn" and "german" have 0.91, "auto" and "pushto" 0.6
-SHORTEST_BEGIN = 3  # letters of a name that broke off
+LONGEST_NAME = 100  # characters of one that may be misspelt: looking for the nearest takes time with its length
+LETTERS_OF_A_SLIP = 4  # a word of so many may have one wrong letter, or else one in three: "germn" is near to "german"
+SHORTEST_BEGIN = 3  # letters of a word that is misspelt, or of a name that broke off
+SHORTEST_STEM, LEAST_STEM = 6, 0.6  # letters with which two forms of one word begin, and their share in the longer one
+MOST_LONGER = 3  # names that one which broke off may mean; of more, none is suggested
+NEGATIONS = ("no", "not", "without", "disable")  # before a name of which they mean the opposite
 
 
 class TranseptError(Exception):
@@ -107,15 +112,74 @@ def is_interruption(error: BaseException) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant: misspelt, with two letters swapped, or broken off; None: none is near."""
-    known = sorted(known)
-    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
-        return near[0]
-    for each in known:
-        begins = len(name) >= SHORTEST_BEGIN and (each.startswith(name) or name.startswith(f"{each}_"))
-        if begins or sorted(each) == sorted(name):
-            return each
-    return None
+    """The known name that was probably meant; None: none is near.
+
+    Near is what is misspelt or abbreviated word by word, broken off, or has words more or less. Case and what stands
+    between words do not matter, and no word is taken for another: ``output_path`` is not near to ``output_format``.
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    words, plain = _words(name), "".join(_words(name))
+    others = {each: _words(each) for each in sorted(known)}
+    slips = {each: _slips(words, other) for each, other in others.items()}
+    if near := {each: slip for each, slip in slips.items() if slip is not None}:
+        return min(near, key=lambda each: (near[each], len(each)))
+    if len(plain) < SHORTEST_BEGIN:
+        return None
+    longer = [
+        each
+        for each, other in others.items()
+        if "".join(other).startswith(plain) or (len(words) > 1 and set(words) < set(other))
+    ]
+    if longer:
+        return min(longer, key=len) if len(longer) <= MOST_LONGER else None
+    long_enough = {each: other for each, other in others.items() if len("".join(other)) >= SHORTEST_BEGIN}
+    begin = [each for each, other in long_enough.items() if words[: len(other)] == other]
+    end = [each for each, other in long_enough.items() if words[-len(other) :] == other and words[0] not in NEGATIONS]
+    return max(begin or end, key=len, default=None)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[\W_]+", name.lower()) if word]
+
+
+def _slips(words: list[str], others: list[str]) -> int | None:
+    """In how many letters two names differ; None where that is no slip any more, in any of their words."""
+    by_word = len(words) == len(others)
+    pairs = list(zip(words, others, strict=True)) if by_word else [("".join(words), "".join(others))]
+    num_slips = 0
+    for one, other in pairs:
+        if one == other:
+            continue
+        shorter, longer = sorted((one, other), key=len)
+        if len(shorter) < SHORTEST_BEGIN and not (len(longer) == SHORTEST_BEGIN and longer.startswith(shorter)):
+            return None  # of two letters one is half of the word, unless there is one too many: "dee" for "de"
+        edits = 1 if len(pairs) > 1 and longer.startswith(shorter) else _edits(one, other)
+        if edits > max(1, len(one) // LETTERS_OF_A_SLIP) and not (by_word and _share_a_stem(one, other)):
+            return None
+        num_slips += edits
+    return num_slips
+
+
+def _share_a_stem(one: str, other: str) -> bool:
+    """Whether one is another form of the other word, as "diarization" of "diarize"."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    shared = sum(1 for _ in same)
+    return shared >= SHORTEST_STEM and shared >= LEAST_STEM * max(len(one), len(other))
+
+
+def _edits(one: str, other: str) -> int:
+    """Letters to put in, leave out, exchange or swap with the next one (optimal string alignment distance)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, theirs in enumerate(other, 1):
+            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != theirs))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == theirs:
+                least = min(least, last[j - 2] + 1)
+            row.append(least)
+    return row[-1]
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -13,78 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from typing import Any, TypeVar
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError, nearest, suggest
+from transept.names_elsewhere import ANSWERS, ELSEWHERE
 
 Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
-# Names of openai-whisper, faster-whisper, WhisperX, whisper.cpp and transformers, and ours for the same.
-ELSEWHERE: Mapping[str, tuple[str, ...]] = {
-    "batch_size": ("max_num_seqs",),
-    "beams": ("beam_size", "num_beams"),
-    "chunk_length_s": ("chunk_length",),
-    "chunk_size": ("chunk_length",),
-    "compute_type": ("quantization", "dtype"),
-    "cache_dir": ("model_dir",),
-    "condition_on_prev_tokens": ("condition_on_previous_text",),
-    "cpu_threads": ("num_threads", "threads"),
-    "device_index": ("device",),
-    "download_root": ("model_dir",),
-    "entropy_thold": ("compression_ratio_threshold",),
-    "format": ("output_format", "response_format"),
-    "fp16": ("dtype",),
-    "local_files_only": ("offline",),
-    "log_prob_threshold": ("logprob_threshold",),
-    "log_progress": ("progress",),
-    "logprob_thold": ("logprob_threshold",),
-    "max_len": ("max_line_width",),
-    "max_length": ("max_tokens", "max_new_tokens"),
-    "max_new_tokens": ("max_tokens",),
-    "min_new_tokens": ("min_tokens",),
-    "model_size_or_path": ("model",),
-    "no_fallback": ("temperature_increment_on_fallback",),
-    "no_speech_thold": ("no_speech_threshold",),
-    "no_timestamps": ("without_timestamps",),
-    "num_beams": ("beam_size",),
-    "print_colors": ("print_confidence",),
-    "prompt": ("initial_prompt",),
-    "return_timestamps": ("word_timestamps",),
-    "sample_len": ("max_new_tokens",),
-    "stream": ("verbose",),
-    "temperatures": ("temperature",),
-    "threads": ("num_threads",),
-    "torch_dtype": ("dtype",),
-    "translate": ("task",),
-    "vad_filter": ("vad",),
-    "vad_offset": ("vad_neg_threshold", "vad_options"),
-    "vad_onset": ("vad_threshold", "vad_options"),
-    "vad_parameters": ("vad_options", "vad_threshold"),
-    "words": ("word_timestamps",),
-    **{f"output_{name}": ("output_format",) for name in ("csv", "json", "lrc", "srt", "txt", "vtt")},
-    **{
-        f"vad_{name}": ("vad_options",)
-        for name in (
-            *("threshold", "neg_threshold", "min_speech_duration_ms", "max_speech_duration_s"),
-            *("min_silence_duration_ms", "speech_pad_ms"),
-        )
-    },
-}
-
-SPEAKERS = "A diarizer finds by itself how many speakers there are: diarize."
-PROGRESS = "progress=True shows a bar, and a terminal of the command has one."
-ANSWERS: Mapping[str, str] = {  # to names for which there is none of ours
-    "align_model": "The model times words by itself: word_timestamps.",
-    "batch_size": "Windows share the engine's batch, which max_num_seqs bounds where the model is loaded.",
-    "hf_token": "A token is read from the environment: HF_TOKEN.",
-    "log_progress": PROGRESS,
-    "max_speakers": SPEAKERS,
-    "min_speakers": SPEAKERS,
-    "num_workers": "One engine serves all calls and threads at once.",
-    "print_progress": PROGRESS,
-    "stream": "Transcriber.stream gives each segment as it is found.",
-    "vad_method": "silero-vad finds where someone speaks.",
-    "verbose": "Transcriber.stream gives each segment as it is found; progress shows a bar.",
-}
+SHORTEST_MISSPELT = 5  # letters of another program's option that may be misspelt: short ones are near to many words
+MOST_LETTERS_MORE = 2  # or fewer, in such a misspelling
 
 
 def refuses_unknown(what: str) -> Callable[[type[Options]], type[Options]]:
@@ -127,7 +63,7 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> Non
     known = list(known)
     for name in given:
         if name not in known:
-            raise ParameterError(f"{what} {name!r}.{elsewhere(name, known) or suggest(str(name), known)}")
+            raise ParameterError(f"{what} {name!r}.{hint(str(name), known) or suggest(str(name), known)}")
 
 
 def refuse_misplaced(given: Iterable[str], known: Iterable[str], others: Iterable[str], where: str) -> None:
@@ -144,15 +80,25 @@ def refuse_misplaced(given: Iterable[str], known: Iterable[str], others: Iterabl
                     raise ParameterError(f"{name} is not set here, but by {where.replace('NAME', ours)}")
 
 
-def elsewhere(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
-    """The tail of a message about a name that other programs have: what it is here; empty for any other name.
+def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
+    """The tail of a message about an unknown option: what other programs mean by it, or what was probably meant.
 
-    known: the names that there are. shown: how one of them is written.
+    known: the names that there are. shown: how one of them is written. Empty where nothing is near.
     """
-    known = list(known)
-    if meant := [shown(ours) for ours in ELSEWHERE.get(name, ()) if ours in known]:
+    known, plain = list(known), name.lower().replace("-", "_")
+    if meant := [shown(ours) for ours in ELSEWHERE.get(plain, ()) if ours in known]:
         return f" Here that is {' or '.join(meant)}."
-    return f" {ANSWERS[name]}" if name in ANSWERS else ""
+    if plain in ANSWERS:
+        return f" {ANSWERS[plain]}"
+    if near := nearest(name, known):
+        return f" Did you mean {shown(near)}?"
+    if plain in ELSEWHERE:
+        return ""
+    theirs = {other: ours for other, meant in ELSEWHERE.items() for ours in reversed(meant) if ours in known}
+    misspelt = nearest(name, theirs) or ""
+    if len(misspelt) >= SHORTEST_MISSPELT and abs(len(misspelt) - len(plain)) <= MOST_LETTERS_MORE:
+        return f" Did you mean {shown(theirs[misspelt])}?"
+    return ""
 
 
 def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Callable[[Call], Call]:

@@ -67,6 +67,17 @@ def test_the_table_says_what_is_on_disk(command: Command, kept: Path, no_hub: No
     assert (listed["small"]["on_disk"], listed["small"]["path"]) == ("no", None)
 
 
+def test_a_folder_that_is_not_there_is_told(command: Command, tmp_path: Path) -> None:
+    for options in ([], ["--json"]):
+        done = command("models", "--model-dir", tmp_path / "none", *options)
+        assert done.returncode == 0
+        assert done.stderr == f"transept: {tmp_path / 'none'} does not exist; the first download makes it\n"
+        assert '"yes"' not in done.stdout
+    (tmp_path / "file").touch()
+    assert command("models", "--model-dir", tmp_path / "file").stderr == f"transept: {tmp_path / 'file'} is no folder\n"
+    assert command("models", "--model-dir", tmp_path).stderr == ""
+
+
 def test_a_short_name_transcribes_offline(command: Command, kept: Path, clip: Path, no_hub: None) -> None:
     done = command("transcribe", clip, "--model", "tiny.en", "--model_dir", kept, "--offline")
     assert done.returncode == 0, done.stderr

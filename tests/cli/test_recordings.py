@@ -74,6 +74,27 @@ def test_a_folder_that_cannot_be_read_is_told(tree: Path) -> None:
     assert "cannot read this folder" in find_recordings(["empty"], recursive=True, allow_urls=False)[1][0].reason
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("monday-mornin.mp3", "monday-morning.mp3"),
+        ("talks/Monday.MP3", "talks/monday.mp3"),
+        ("monday.wav", None),
+        ("friday.mp3", None),
+        ("none/monday-morning.mp3", None),
+    ],
+)
+def test_a_file_that_is_not_there_is_answered_with_the_nearest(
+    typed: str, meant: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talks").mkdir()
+    for name in ("monday-morning.mp3", "talks/monday.mp3", "talks/tuesday.mp3"):
+        (tmp_path / name).touch()
+    _, (missing,) = find_recordings([typed], recursive=False, allow_urls=False)
+    assert missing.reason.endswith("No such file or directory" if meant is None else f". Did you mean '{meant}'?")
+
+
 def test_urls_want_leave(tree: Path) -> None:
     url = "https://example.org/talks/monday%20morning.mp3?key=1"
     with pytest.raises(ParameterError, match="is a URL; add --allow-urls"):

@@ -303,7 +303,7 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
     ("arguments", "code", "message"),
     [
         (["--model", "./no-such-folder"], 1, "no-such-folder"),
-        (["--model", "package:no_such_package/model"], 1, "pip install"),
+        (["--model", "package:no_such_package/model"], 1, "there is no installed package"),
         (["--model", MODEL, "--language", "xx"], 2, "English"),
         (["--model", MODEL, "--plugin", "wisper"], 1, "whisper"),
         (["--temperature", "-1"], 2, "temperature must be"),

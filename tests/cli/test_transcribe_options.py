@@ -34,7 +34,7 @@ def test_every_option_of_a_transcription_can_be_given(capsys: pytest.CaptureFixt
     names = {name for name in TranscriptionOptions.names() if name != "vad_options"}
     names |= {f"vad_{field.name}" for field in dataclasses.fields(VadOptions)}
     with pytest.raises(SystemExit) as end:
-        parsed("--help")
+        parsed("--help-all")
     assert end.value.code == 0
     printed = capsys.readouterr().out
     assert [name for name in sorted(names) if f"--{name.replace('_', '-')}" not in printed] == []

@@ -8,8 +8,10 @@ import pytest
 import soundfile
 import whisper
 from speech.openai_reference import openai_model, openai_result
+from whisper.utils import get_writer as openai_writer
 
 from transept.compat import whisper as ours
+from transept.compat.whisper.utils import get_writer
 from transept.errors import ParameterError
 
 EXACT = ("id", "seek", "start", "end", "text", "tokens", "temperature", "compression_ratio")
@@ -56,5 +58,28 @@ def test_samples_and_names(tiny_en_dir: Path, clip: str) -> None:
     assert not model.is_multilingual
     assert ours.transcribe(model, samples, temperature=0)["text"] == model.transcribe(clip, temperature=0)["text"]
     assert set(whisper.available_models()) <= set(ours.available_models())
-    with pytest.raises(ParameterError, match="takes recordings"):
-        model.detect_language(samples)
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (False, None),
+        (False, {"max_line_width": 20, "max_line_count": None, "highlight_words": False}),
+        (True, {"max_line_width": 20, "max_line_count": 2}),
+        (True, {"highlight_words": True, "max_words_per_line": 3}),
+    ],
+)
+def test_results_are_written_as_openai_whisper_writes_them(
+    tiny_en_dir: Path, clip: str, words: bool, options: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    result = ours.load_model(str(tiny_en_dir)).transcribe(clip, temperature=0, word_timestamps=words)
+    for folder, library in (("ours", get_writer), ("theirs", openai_writer)):
+        (tmp_path / folder).mkdir()
+        library("all", str(tmp_path / folder))(result, clip, options)
+    written = {file.name: file.read_text() for file in (tmp_path / "ours").iterdir()}
+    assert written == {file.name: file.read_text() for file in (tmp_path / "theirs").iterdir()}
+    assert {Path(name).suffix for name in written} == {".txt", ".vtt", ".srt", ".tsv", ".json"}
+    get_writer("srt", str(tmp_path))(result, clip, **(options or {}))
+    assert (tmp_path / f"{Path(clip).stem}.srt").read_text() == written[f"{Path(clip).stem}.srt"]
+    with pytest.raises(ParameterError, match=r"no format 'str'\. Did you mean 'srt'"):
+        get_writer("str", str(tmp_path))

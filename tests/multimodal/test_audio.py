@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 
 import av
@@ -373,6 +374,25 @@ def test_a_playlist_opens_no_other_file(tmp_path):
     playlist.write_text("ffconcat version 1.0\nfile secret.wav\n")
     with pytest.raises(MediaError, match="cannot be decoded"):
         load_audio(playlist)
+
+
+def test_a_file_that_was_read_to_its_end_is_told_from_an_empty_one(tmp_path):
+    path = tmp_path / "noise.wav"
+    soundfile.write(path, noise(16_000), 16_000)
+    with path.open("rb") as file:
+        expected = load_audio(file)
+        with pytest.raises(MediaError, match=r"stands at its end.* seek\(0\) goes back"):
+            load_audio(file)
+        file.seek(0)
+        assert np.array_equal(load_audio(file), expected)
+    with tempfile.TemporaryFile() as written:
+        written.write(path.read_bytes())
+        with pytest.raises(MediaError, match="stands at its end"):
+            load_audio(written)
+    reader, writer = os.pipe()
+    os.close(writer)
+    with open(reader, "rb") as pipe, pytest.raises(MediaError, match="is empty"):
+        load_audio(pipe)
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,12 @@ def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarr
     [
         ("germn", "Did you mean 'german'"),
         ("dee", "Did you mean 'de'"),
+        ("jp", "Did you mean 'ja'"),
+        ("spa", "Did you mean 'es'"),
+        ("swe", "Did you mean 'sv'"),
+        ("Deutsch", "Did you mean 'de'"),
+        ("austrian", "Known: "),
+        ("en,de", "Known: "),
         ("Klingon", "Known: "),
         ("automatic", "Known: "),
         ("de-", "Did you mean 'de'"),
@@ -110,6 +116,16 @@ def test_an_unknown_language_is_refused_with_the_nearest(transcriber: Transcribe
 def test_many_recordings_are_a_list(transcriber: Transcriber) -> None:
     with pytest.raises(ParameterError, match=r"takes a list of recordings; for a single one call transcribe\(\)"):
         transcriber.transcribe_many("talk.flac")
+    for several, message in (
+        ({"a": "talk.flac"}, "not a dict, whose keys or values are meant"),
+        ({"talk.flac", "b.flac"}, "not a set, which has no order"),
+        (frozenset(["talk.flac"]), "not a set"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            transcriber.transcribe_many(several)
+    names = {"absent.flac": 1, "missing.flac": 2}
+    told = [str(error) for error in transcriber.transcribe_many(names.keys())]
+    assert ["absent" in told[0], "missing" in told[1]] == [True, True]
 
 
 def test_every_window_may_have_a_language_of_its_own(transcriber: Transcriber, prompts: np.ndarray) -> None:

@@ -74,6 +74,13 @@ def test_what_is_no_regular_expression(transcriber: Transcriber, pattern: Any, m
         transcriber.transcribe_many([], suppress_regex=pattern)
 
 
+@pytest.mark.parametrize("pattern", [".*", r"(?s).*", r" ?\w+|.*", r".*[^\W].*"])
+def test_an_expression_that_leaves_nothing_to_say_is_told(transcriber: Transcriber, menu: Path, pattern: str) -> None:
+    with pytest.raises(ParameterError, match="suppress_regex matches every token with a letter"):
+        transcriber.transcribe(menu, suppress_regex=pattern)
+    assert transcriber.transcribe(menu, suppress_regex=r" ?[A-Z].*").text  # but for one that leaves much
+
+
 def test_an_expression_that_would_match_forever_is_given_up(transcriber: Transcriber, menu: Path) -> None:
     with pytest.raises(ParameterError, match="suppress_regex takes more than 2 s"):
         transcriber.transcribe(menu, suppress_regex="(?e)(?:abcdefgh){e<=7}" * 40)

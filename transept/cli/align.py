@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transept.cli.documents import read_text
-from transept.cli.engine_options import MODEL, add_engine_options, engine_options
+from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
@@ -34,12 +34,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("audio", metavar="AUDIO", help="audio or video file")
     parser.add_argument("text", metavar="TEXT", help="text file in UTF-8; - is standard input")
-    parser.add_argument(
-        "--model",
-        default=DEFAULT_MODEL,
-        help=f"{MODEL} (default: %(default)s)",
-    )
-    add_engine_options(parser)
     parser.add_argument("--language", metavar="NAME", help="language spoken, as code or name (default: detected)")
     parser.add_argument("--batched", action="store_true", help="hear windows beside each other: faster")
     output = parser.add_argument_group("output")
@@ -49,6 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument("-o", "--output-dir", metavar="DIR", help="folder of those files (default: the present one)")
     output.add_argument("--json", action="store_true", help="print a JSON object, in which each word has its times")
     add_group(parser, "subtitles", None, SUBTITLE_LAYOUT)
+    add_model_options(parser, DEFAULT_MODEL)
     parser.set_defaults(run=align, parser=parser)
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transept.cli.engine_options import MODEL, add_engine_options, engine_options
+from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.near_files import near_file
 from transept.cli.printable import printable, printable_name, tell
 from transept.errors import PromptError, TranseptError
 
@@ -45,34 +46,31 @@ def add_task_parser(
     *,
     model: str | None,
     lines: bool,
+    languages: bool = False,
 ) -> argparse.ArgumentParser:
     """Declare a task's command with the arguments that all tasks have.
 
     about: one line without a full stop. model: default of --model; None: it must be given. lines: whether the task
-    makes sense of single lines.
+    makes sense of single lines. languages: whether it goes from one language to another.
     """
     parser = commands.add_parser(
         name,
         help=about,
+        usage=f"transept {name} [option ...] FILE ..."
+        if model
+        else f"transept {name} [option ...] --model MODEL FILE ...",
         description=f"{about.capitalize()}. A file is one document, and all documents share one batch. Their texts go "
         "to standard output in the order of the documents, each as soon as it is there; everything else goes to "
         "standard error.",
         epilog="Exit code: 0 all documents done, 1 some were not (the others still are), 2 bad usage.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="text file in UTF-8; - is standard input")
-    parser.add_argument(
-        "--model",
-        default=model,
-        required=model is None,
-        help=MODEL + (" (default: %(default)s)" if model else ""),
-    )
-    add_engine_options(parser)
-    parser.add_argument(
-        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
-    )
+    if languages:
+        _add_languages(parser)
+    output = parser.add_argument_group("documents and output")
     if lines:
-        parser.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
-    form = parser.add_mutually_exclusive_group()
+        output.add_argument("--lines", action="store_true", help="a line is one document, and its text one line")
+    form = output.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON object a document, one a line")
     form.add_argument(
         "--stream",
@@ -80,17 +78,32 @@ def add_task_parser(
         help="print a text piece by piece as it is written; a beam search settles a text only at its end, so add "
         "--num-beams 1 for a model whose settings ask for beams",
     )
-    length = parser.add_mutually_exclusive_group()
+    long_ones = parser.add_argument_group("long documents")
+    length = long_ones.add_mutually_exclusive_group()
     length.add_argument("--truncate", action="store_true", help="cut the end off documents that are too long")
     length.add_argument("--chunk", action="store_true", help="split those at sentences and join the chunks' texts")
-    parser.add_argument(
+    long_ones.add_argument(
         "--max-source-tokens", type=int, metavar="N", help="what is too long (default: what the model can read)"
+    )
+    long_ones.add_argument(
+        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
     )
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
     for option, kind, meaning in DECODING:
         decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
+    add_model_options(parser, model)
     parser.set_defaults(lines=False, parser=parser)
     return parser
+
+
+def _add_languages(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("languages")
+    for option, role in (("--source", "from"), ("--target", "to")):
+        group.add_argument(
+            option,
+            metavar="LANGUAGE",
+            help=f"language to translate {role}, such as de, for NLLB deu_Latn; optional where there is no choice",
+        )
 
 
 def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None) -> int:
@@ -160,6 +173,8 @@ class _Documents:
                 reason = error.strerror if isinstance(error, OSError) else error
                 if isinstance(error, UnicodeDecodeError):
                     reason = f"it is not UTF-8 text ({error})"
+                if isinstance(error, FileNotFoundError):
+                    reason = f"{error.strerror}{near_file(file)}"
                 tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
                 continue
             lines = text.removesuffix("\n").split("\n") if text else []

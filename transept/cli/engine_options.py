@@ -12,9 +12,16 @@ NAMES = ("plugin", "device", "quantization", "num_threads", "model_dir", "offlin
 LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """--plugin, --device, --quantization, --threads, --model-dir, --offline."""
-    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
+def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """--model, and all of `add_engine_options`. default: None: --model must be given."""
+    group = parser.add_argument_group("model")
+    about = MODEL + (" (default: %(default)s)" if default else "")
+    group.add_argument("--model", default=default, required=default is None, help=about)
+    add_engine_options(group)
+
+
+def add_engine_options(parser: argparse._ActionsContainer) -> None:
+    """--device, --quantization, --threads, --model-dir, --offline, --plugin."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
     parser.add_argument(
         "--quantization",
@@ -31,6 +38,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model_dir", dest="model_dir", help=argparse.SUPPRESS)  # openai-whisper's
     parser.add_argument("--offline", action="store_true", help="download nothing: take models that are on this machine")
+    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:

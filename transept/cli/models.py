@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transept.cli.printable import printable, tell
+from transept.cli.printable import printable, printable_name, tell
 from transept.errors import TranseptError
 
 MEGABYTE = 1_000_000
@@ -60,6 +60,9 @@ class _Model:
 def show(arguments: argparse.Namespace) -> int:
     """``transept models``."""
     folder = None if arguments.model_dir is None else Path(arguments.model_dir).expanduser()
+    if folder is not None and not folder.is_dir():
+        missing = "is no folder" if folder.exists() else "does not exist; the first download makes it"
+        tell(f"transept: {printable_name(folder)} {missing}")
     models = _models(folder)
     if arguments.json:
         print(printable(json.dumps([asdict(model) for model in models], indent=2)))

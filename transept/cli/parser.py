@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from transept.cli.help_format import HelpAll, HelpFormatter
 from transept.cli.printable import printable
-from transept.errors import nearest, suggest
-from transept.option_names import elsewhere
+from transept.errors import suggest
+from transept.option_names import hint
 
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
@@ -19,7 +20,36 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that answers a misspelt command, choice or option with the nearest one.
 
     Options may be written with underscores in place of dashes, and a flag may be followed by True or False.
+    most_used: the options that ``--help`` shows, in their order, where ``--help-all`` is to show the others, too.
     """
+
+    def __init__(self, *args: Any, most_used: Sequence[str] | None = None, **options: Any) -> None:
+        super().__init__(*args, **{"formatter_class": HelpFormatter, **options})
+        self._most_used = most_used
+        if most_used is not None:
+            self.add_argument("--help-all", action=HelpAll, help="show all options, by what they are about")
+
+    def format_help(self) -> str:
+        """The page of ``--help``."""
+        if self._most_used is None:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        options = [self._option_string_actions[flag] for flag in (*self._most_used, "--help-all", "--help")]
+        for title, actions in (
+            (self._positionals.title, self._positionals._group_actions),
+            ("most used options", options),
+        ):
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    def format_whole_help(self) -> str:
+        """The page of ``--help-all``."""
+        return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, but what it does not know is an error of this parser, told before anything that is missing."""
@@ -74,10 +104,7 @@ class Parser(argparse.ArgumentParser):
         flags = [flag for flags in shown for flag in flags if flag.startswith("--")]
         plain = {flag[2:].replace("-", "_"): flag for flag in flags}
         given = name[2:].replace("-", "_")
-        if answer := elsewhere(given, plain, plain.__getitem__):
-            return answer
-        near = nearest(given, plain)
-        return f" Did you mean {plain[near]}?" if near else f" See {self.prog} --help."
+        return hint(given, plain, plain.__getitem__) or f" See {self.prog} --help."
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transept.cli.near_files import near_file
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
 
@@ -128,9 +129,15 @@ def _of_argument(argument: str, recursive: bool, allow_urls: bool) -> Iterator[R
         try:
             os.stat(argument)
         except OSError as error:  # told before a model is loaded
-            yield Missing(argument, f'audio file "{argument}" cannot be opened: {error.strerror}')
+            yield Missing(
+                argument, f'audio file "{argument}" cannot be opened: {error.strerror}{_near(error, argument)}'
+            )
         else:
             yield Recording(argument)  # a pipe, a device
+
+
+def _near(error: OSError, argument: str) -> str:
+    return near_file(argument) if isinstance(error, FileNotFoundError) else ""
 
 
 def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:

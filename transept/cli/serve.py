@@ -52,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     for setting in (CONFIG, *SETTINGS):
         _add_option(parser, setting)
-    add_engine_options(parser)
+    add_engine_options(parser.add_argument_group("models"))
     parser.set_defaults(run=serve, parser=parser, **dict.fromkeys(NAMES))  # None: not given
 
 

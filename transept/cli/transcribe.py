@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
 from transept.cli.confidence import printable_text
-from transept.cli.engine_options import MODEL, add_engine_options, engine_options
+from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import STDIN, Recording, find_recordings
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from transept.speech.transcript import Transcript, TranscriptionInfo
 
 DEFAULT_MODEL = "base"
+MOST_USED = (  # which --help shows; --help-all shows all
+    *("--model", "--language", "--task", "--output-format", "--output-dir", "--json", "--verbose"),
+    *("--word-timestamps", "--initial-prompt", "--batched", "--vad", "--diarize", "--channel", "--beam-size"),
+    *("--recursive", "--skip-existing", "--device", "--quantization", "--offline"),
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,6 +60,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "openai-whisper: --word_timestamps True. Exit code: 0 all files transcribed, 1 some were not (the others still "
         "are), 2 bad usage.",
         allow_abbrev=False,
+        most_used=MOST_USED,
     )
     parser.add_argument(
         "files",
@@ -62,15 +68,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="audio or video file, folder of them, or pattern such as 'talks/**/*.mp3'; - is standard input",
     )
-    parser.add_argument(
-        "--model",
-        default=DEFAULT_MODEL,
-        help=f"{MODEL} (default: %(default)s)",
-    )
-    add_engine_options(parser)
-    parser.add_argument(
-        "--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 hours)"
-    )
+    _add_output(parser)
+    _add_input(parser)
+    add_options(parser)
+    _add_many_files(parser)
+    add_model_options(parser, DEFAULT_MODEL)
+    parser.set_defaults(run=transcribe, parser=parser)
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
     inputs = parser.add_argument_group("input")
     inputs.add_argument("--recursive", action="store_true", help="look into the folders of a folder, too")
     inputs.add_argument(
@@ -80,6 +86,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="standard input is no file but raw samples at this rate: 16 bits, signed, little-endian, mono",
     )
     inputs.add_argument("--allow-urls", action="store_true", help="take URLs (http, https, ...), too, by way of FFmpeg")
+    inputs.add_argument(
+        "--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 hours)"
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f",
@@ -101,9 +113,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="print words in colours, from red to green as they are sure, or where there are none with the "
         "probability of unsure ones; finds --word-timestamps",
     )
-    _add_many_files(parser)
-    add_options(parser)
-    parser.set_defaults(run=transcribe, parser=parser)
 
 
 def _add_many_files(parser: argparse.ArgumentParser) -> None:

@@ -11,13 +11,8 @@ DEFAULT_MODEL = "google-t5/t5-base"
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``transept translate``."""
-    parser = add_task_parser(commands, "translate", "translate text files", model=DEFAULT_MODEL, lines=True)
-    for option, role in (("--source", "from"), ("--target", "to")):
-        parser.add_argument(
-            option,
-            metavar="LANGUAGE",
-            help=f"language to translate {role}, such as de, for NLLB deu_Latn; optional where there is no choice",
-        )
+    about = "translate text files"
+    parser = add_task_parser(commands, "translate", about, model=DEFAULT_MODEL, lines=True, languages=True)
     parser.set_defaults(run=translate)
 
 

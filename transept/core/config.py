@@ -116,10 +116,10 @@ class EngineConfig:
             raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
             hint = suggest(str(self.kv_cache_dtype), KV_CACHE_DTYPES)
-            raise ParameterError(f"no kv_cache_dtype {self.kv_cache_dtype!r}; known: auto, fp8.{hint}")
+            raise ParameterError(f"no kv_cache_dtype {self.kv_cache_dtype!r}.{hint}")
         if self.quantization not in (None, *QUANTIZATIONS):
             hint = suggest(str(self.quantization), QUANTIZATIONS)
-            raise ParameterError(f"no quantization {self.quantization!r}; known: {', '.join(QUANTIZATIONS)}.{hint}")
+            raise ParameterError(f"no quantization {self.quantization!r}.{hint}")
         optional = {field.name for field in dataclasses.fields(self) if field.default is None}
         for name, (low, high) in INTEGERS.items():
             value = getattr(self, name)

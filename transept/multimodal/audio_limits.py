@@ -70,7 +70,7 @@ class AudioLimits:
         """All that a pipe gives, to be decoded.
 
         Raises MediaError as soon as that is more than max_stream_bytes or max_audio_bytes, for a file that gives no
-        bytes, and for one that cannot be read.
+        bytes, that cannot be read, or that stands at its end.
         """
         held = io.BytesIO()
         while piece := _read(file, name):
@@ -83,6 +83,10 @@ class AudioLimits:
                     f"{name} has more than the {self.max_stream_bytes} bytes of max_stream_bytes, which are held in "
                     "memory: pass it as the path of a file, or raise that limit"
                 )
+        if not held.tell() and _position(file):
+            raise MediaError(
+                f"{name} stands at its end, since it was read or written before; seek(0) goes back to its beginning"
+            )
         held.seek(0)
         return held
 
@@ -114,6 +118,14 @@ class AudioLimits:
                     f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
                 )
             yield block
+
+
+def _position(file: BinaryIO) -> int:
+    """Where a file stands; 0 for one that does not tell."""
+    try:
+        return file.tell()
+    except (AttributeError, OSError, ValueError):  # of a pipe, say
+        return 0
 
 
 def _read(file: BinaryIO, name: str) -> Any:

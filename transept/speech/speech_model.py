@@ -18,6 +18,7 @@ from transept.core.request.preprocess import content_key
 from transept.core.request.prompts import TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
+from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugins import discover
 from transept.registry.spec import resolve
@@ -136,6 +137,8 @@ class SpeechModel:
         if code not in self.languages and (tag := LANGUAGE_TAG.fullmatch(name)):
             code = self.spec.language_names.get(tag[1], tag[1])
         if self.languages and code not in self.languages:
+            if (meant := LANGUAGES.get(name)) in self.languages:
+                raise ParameterError(f"this model has no language {language!r}. Did you mean {meant!r}?")
             names = (known for known, code in self.spec.language_names.items() if code in self.languages)
             known = names if len(name) > 3 else self.languages
             raise ParameterError(f"this model has no language {language!r}.{suggest(name, known)}")

@@ -61,7 +61,7 @@ class SpeechTokenizer:
     def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:
         """The tokens that never come, control tokens of prompts among them unless suppress_tokens names none at all.
 
-        Raises ParameterError for a suppress_regex that takes longer than MOST_REGEX_SECONDS.
+        Raises ParameterError for a suppress_regex that takes longer than MOST_REGEX_SECONDS, or leaves nothing to say.
         """
         tokens: set[int] = set()
         if options.suppress_tokens:
@@ -113,6 +113,11 @@ class SpeechTokenizer:
                     f"suppress_regex takes more than {MOST_REGEX_SECONDS:g} s to match; repeat nothing that repeats: "
                     f"{shown(pattern)}"
                 ) from None
+            spoken = (token for token, text in zip(self.text_tokens, self._texts, strict=True) if _has_letters(text))
+            if matching.issuperset(spoken):
+                raise ParameterError(
+                    f"suppress_regex matches every token with a letter, so nothing could be said: {shown(pattern)}"
+                )
             while len(self._matching) >= REMEMBERED:
                 self._matching.pop(next(iter(self._matching)), None)
             self._matching[pattern] = frozenset(matching)
@@ -126,6 +131,10 @@ class SpeechTokenizer:
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def _is_numeral(character: str) -> bool:

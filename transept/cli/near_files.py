@@ -1,0 +1,22 @@
+"""A file that is not there is answered with the nearest one in its folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+from transept.errors import nearest
+
+MOST_FILES = 1000  # of a folder that are looked at
+
+
+def near_file(path: str) -> str:
+    """The tail of a message about a path where nothing is: `` Did you mean 'talks/monday.mp3'?``; else empty."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_FILES)]
+    except (OSError, ValueError):
+        return ""
+    near = nearest(name, names)
+    return f". Did you mean {os.path.join(folder, near)!r}?" if near else ""

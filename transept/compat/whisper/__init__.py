@@ -1,0 +1,26 @@
+"""openai-whisper's interface over Transept: ``from transept.compat import whisper`` in place of ``import whisper``.
+
+It has `load_model` and its `transcribe`, and what works on one window of 30 s: `load_audio`, `pad_or_trim`,
+`log_mel_spectrogram`, `detect_language`, `decode`; with their arguments and results. The modules ``audio``,
+``decoding`` and ``utils`` (`get_writer`) are called so there, too. Tokenizers, normalizers and the
+insides of timing are not here.
+"""
+
+from transept.compat.whisper.audio import load_audio, log_mel_spectrogram, pad_or_trim
+from transept.compat.whisper.decoding import DecodingOptions, DecodingResult, decode, detect_language
+from transept.compat.whisper.model import ModelDimensions, Whisper, available_models, load_model, transcribe
+
+__all__ = [
+    "DecodingOptions",
+    "DecodingResult",
+    "ModelDimensions",
+    "Whisper",
+    "available_models",
+    "decode",
+    "detect_language",
+    "load_audio",
+    "load_model",
+    "log_mel_spectrogram",
+    "pad_or_trim",
+    "transcribe",
+]

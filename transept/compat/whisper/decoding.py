@@ -1,0 +1,159 @@
+"""openai-whisper's ``whisper.decoding``: what is said in one window of 30 s, or in which language, by its spectrogram.
+
+`Whisper.decode` and `Whisper.detect_language` are these functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from transept.core.jobs import Job
+from transept.errors import MediaError, ParameterError, TranseptError
+from transept.option_names import refuse_unknown, refuses_unknown
+from transept.speech.algorithms.decoding import compression_ratio, decode_window
+from transept.speech.algorithms.language import ONLY_LANGUAGE, window_language
+from transept.speech.algorithms.prompt import window_prompt
+from transept.speech.options import TranscriptionOptions
+from transept.speech.speech_model import SpeechModel
+from transept.speech.transcriber import Transcriber
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TASKS = ("transcribe", "translate", "lang_id")
+ONE_LANGUAGE = "this model knows one language only, so there is nothing to detect"
+
+
+class Loaded(Protocol):
+    """The model that these functions take: a `transept.compat.whisper.model.Whisper`."""
+
+    transcriber: Transcriber
+
+
+@refuses_unknown("DecodingOptions has no")
+@dataclass(frozen=True)
+class DecodingOptions:
+    """How a window is decoded, as openai-whisper's options of this name. fp16 has no effect."""
+
+    task: str = "transcribe"
+    language: str | None = None
+    temperature: float = 0.0
+    sample_len: int | None = None
+    best_of: int | None = None
+    beam_size: int | None = None
+    patience: float | None = None
+    length_penalty: float | None = None
+    prompt: str | Sequence[int] | None = None
+    prefix: str | None = None
+    suppress_tokens: str | Iterable[int] | None = "-1"
+    suppress_blank: bool = True
+    without_timestamps: bool = False
+    max_initial_timestamp: float | None = 1.0
+    fp16: bool = True
+
+    def checked(self) -> TranscriptionOptions:
+        """The same as ours, with one attempt. Raises ParameterError."""
+        if self.task not in TASKS:
+            raise ParameterError(f"task must be one of {', '.join(TASKS)}, not {self.task!r}")
+        names = {"prompt": "initial_prompt", "sample_len": "max_new_tokens"}
+        given = {names.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
+        del given["fp16"]
+        thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
+        task = "transcribe" if self.task == "lang_id" else self.task
+        return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})
+
+
+@dataclass(frozen=True)
+class DecodingResult:
+    """What is said in a window. tokens: without prompt and prefix. language_probs: of the task lang_id, as there.
+
+    There is no ``audio_features``: the encoder's output stays in the engine.
+    """
+
+    language: str
+    language_probs: dict[str, float] | None = None
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    avg_logprob: float = math.nan
+    no_speech_prob: float = math.nan
+    temperature: float = math.nan
+    compression_ratio: float = math.nan
+
+
+def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, **changes: Any) -> Any:
+    """The DecodingResult of a window, or of several their list.
+
+    mel: [n_mels, up to 3000 frames], or [windows, n_mels, frames]. changes: options by their names.
+    Raises MediaError for a spectrogram of another shape, ParameterError for a bad option.
+    """
+    options = DecodingOptions() if options is None else options
+    refuse_unknown("DecodingOptions has no", changes, [each.name for each in dataclasses.fields(options)])
+    options = dataclasses.replace(options, **changes)
+    if options.task == "lang_id" and not model.transcriber.model.languages:
+        raise ParameterError(ONE_LANGUAGE)
+    speech, checked = model.transcriber.model, options.checked()
+    speech.check(checked)
+    return _of_each(model.transcriber, mel, lambda window: _decoded(speech, window, options, checked))
+
+
+def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:
+    """The token of a window's language, and the probabilities of all languages by code; of several windows lists.
+
+    mel: as for `decode`. tokenizer has no effect. Raises ParameterError for a model that knows one language only.
+    """
+    import torch
+
+    speech = model.transcriber.model
+    if not speech.languages:
+        raise ParameterError(ONE_LANGUAGE)
+    found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window))
+    if isinstance(found, list):
+        tokens = torch.tensor([speech.languages[each.code] for each in found])
+        return tokens, [each.probabilities for each in found]
+    return torch.tensor(speech.languages[found.code]), found.probabilities
+
+
+def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, checked: TranscriptionOptions) -> Job:
+    """A job: the result of one window."""
+    language = speech.language_code(options.language)
+    if speech.languages and (language is None or options.task == "lang_id"):
+        detected = yield from window_language(speech, window)
+        language = detected.code
+        if options.task == "lang_id":
+            return DecodingResult(language, detected.probabilities)
+    language = language or ONLY_LANGUAGE
+    prompt = [] if not options.prompt else speech.tokenizer.encode_prompt(checked.initial_prompt or "")
+    result = yield from decode_window(
+        speech, window, checked, language=language, previous_tokens=prompt, prefix=options.prefix
+    )
+    tokens = result.tokens[len(window_prompt(speech, checked, language, prompt, options.prefix).prefix) :]
+    text = speech.tokenizer.decode(tokens).strip()
+    return DecodingResult(
+        language,
+        tokens=tokens,
+        text=text,
+        avg_logprob=result.avg_logprob,
+        no_speech_prob=result.no_speech_prob,
+        temperature=result.temperature,
+        compression_ratio=compression_ratio(text),
+    )
+
+
+def _of_each(transcriber: Transcriber, mel: Tensor, job: Any) -> Any:
+    """What a job makes of a window, or the list of what it makes of several."""
+    if mel.ndim not in (2, 3):
+        raise MediaError(f"a spectrogram is [n_mels, frames] or [windows, n_mels, frames], not {list(mel.shape)}")
+    windows = [mel] if mel.ndim == 2 else list(mel)
+    results: dict[int, Any] = {}
+    runner, device = transcriber.engine.runner, transcriber.engine.config.device
+    jobs = (job(window.to(device).float()) for window in windows)
+    for index, result in runner.run(jobs, max_jobs=transcriber.engine.config.max_num_seqs):
+        if isinstance(result, TranseptError):
+            raise result
+        results[index] = result
+    found = [results[index] for index in range(len(windows))]
+    return found[0] if mel.ndim == 2 else found

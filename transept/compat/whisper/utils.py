@@ -1,0 +1,52 @@
+"""openai-whisper's ``whisper.utils``: results of ``transcribe`` as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transept.errors import ParameterError, suggest
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.output.writers import write_transcript
+from transept.speech.segments import Segment, Word
+
+FORMATS = ("txt", "vtt", "srt", "tsv", "json")  # of "all"
+Writer = Callable[..., None]
+
+
+def get_writer(output_format: str, output_dir: str) -> Writer:
+    """A function (result, audio path, options) that writes a result to ``output_dir/name of the audio.format``.
+
+    output_format: txt, vtt, srt, tsv, json, or all of them. options: max_line_width, max_line_count, highlight_words,
+    max_words_per_line, as a dict or by keyword; without times of words they have no effect.
+    Raises ParameterError for another format or option; the writer OSError where it cannot write.
+    """
+    if output_format not in (*FORMATS, "all"):
+        known = (*FORMATS, "all")
+        raise ParameterError(f"there is no format {output_format!r}.{suggest(str(output_format), known)}")
+    formats = FORMATS if output_format == "all" else (output_format,)
+
+    def write(
+        result: Mapping[str, Any], audio_path: str, options: Mapping[str, Any] | None = None, **layout: Any
+    ) -> None:
+        segments = [_segment(each) for each in result["segments"]]
+        asked = {name: value for name, value in {**(options or {}), **layout}.items() if value not in (None, False)}
+        with_words = bool(segments) and segments[0].words is not None
+        layout_of_subtitles = SubtitleLayout.of(**asked) if with_words else SubtitleLayout()
+        stem = Path(os.path.basename(audio_path)).stem
+        for name in formats:
+            file = Path(output_dir) / f"{stem}.{name}"
+            if name == "json":
+                file.write_text(json.dumps(result), encoding="utf-8")  # whatever the dict holds
+            else:
+                write_transcript(file, name, segments, result["language"], layout_of_subtitles)
+
+    return write
+
+
+def _segment(given: Mapping[str, Any]) -> Segment:
+    words = given.get("words")
+    return Segment(**{**given, "words": None if words is None else [Word(**word) for word in words]})
