@@ -169,7 +169,7 @@ class _Places:
             rows[max(0, first - start) : max(0, stop - start)]
             for start, rows in sorted(self._gathered[id(place.parameter)].items())
         ]
-        return torch.cat(overlapping) if overlapping else torch.empty(0)
+        return _joined(overlapping)
 
     def pack_if_complete(self, target: str) -> None:
         """Pack the target's parameter if it is to be packed and all of it is there, once."""
@@ -178,7 +178,7 @@ class _Places:
         if self._packer is None or not gathered or sum(map(len, gathered.values())) < len(parameter):
             return
         parts = [rows for _, rows in sorted(gathered.items())]
-        self._packer.pack(parameter, parts[0] if len(parts) == 1 else torch.cat(parts))
+        self._packer.pack(parameter, _joined(parts))
         gathered.clear()
 
     def unfilled(self) -> list[str]:
@@ -188,6 +188,11 @@ class _Places:
             for part in _parts(tensor) or (WHOLE,):
                 targets.setdefault((id(tensor), part), f"{name}#{part}" if part else name)
         return [target for piece, target in targets.items() if piece not in self.filled]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Rows below each other; of one part no copy, which may be the largest weight of all."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts) if parts else torch.empty(0)
 
 
 def _parts(tensor: Tensor) -> dict[str, slice]:
