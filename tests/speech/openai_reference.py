@@ -75,16 +75,19 @@ def before_the_end(segments: list[dict[str, Any]], seconds: float, clips: Any = 
 
     seconds: of the whole recording. clips: its clip_timestamps, as numbers.
     """
-    ends = [*clips[1::2], seconds]
+    frames = [round(100 * clip) for clip in clips] or [0]
+    borders = [*frames, *([round(100 * seconds)] if len(frames) % 2 else [])]
     kept = []
     for segment in segments:
-        begin = segment["seek"] / 100
-        last = round(min(next(end for end in ends if round(100 * end) > segment["seek"]), seconds), 2)
+        begin, end = next(
+            each for each in zip(borders[::2], borders[1::2], strict=True) if each[0] <= segment["seek"] < each[1]
+        )
+        last = min(end / 100, seconds)
         beyond = segment["end"] > last + 1.0
-        if beyond and segment["start"] >= last:
+        room = last - segment["start"] if beyond else last - segment["seek"] / 100
+        if segment["seek"] > begin and beyond and room <= 0:
             continue
-        room = last - segment["start"] if beyond else last - begin
-        if (beyond or last - begin < 2.0) and len(segment["text"].strip()) > max(15, 40 * room):
+        if segment["seek"] > begin and (beyond or room < 2.0) and len(segment["text"].strip()) > max(15, 40 * room):
             continue
-        kept.append(segment | ({"end": last} if beyond else {}))
+        kept.append(segment | ({"end": round(last, 2)} if beyond and segment["start"] < last else {}))
     return kept

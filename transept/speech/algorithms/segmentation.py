@@ -124,20 +124,21 @@ def cleared(segments: Sequence[Segment]) -> list[Segment]:
     ]
 
 
-def audible(segments: Sequence[Segment], window: Window, end: int, fps: int) -> list[Segment]:
+def audible(segments: Sequence[Segment], window: Window, clip: Window, fps: int) -> list[Segment]:
     """The segments of a window, cleared, without what cannot have been said before the sound's end.
 
-    end: frame at which the sound ends; silence fills the model's window from there on. What begins after it is left
-    out, and what the model times more than LATEST_END beyond it ends with it. Text for which there was no time is left
-    out as well: the last sentence again, as models write it, and not only for the last third of a second of a file.
+    clip: the sound; silence fills the model's window after it. What the model times more than LATEST_END beyond it ends
+    with it. After the clip's first window, what begins after the sound is left out, and text for which there was no
+    time: the last sentence again, as models write it, and not only for the last third of a second of a file.
     """
-    last, begin = end / fps, window.start / fps
+    last, begin = (clip.start + clip.size) / fps, window.start / fps
     kept = []
     for segment in segments:
         is_late = segment.end > last + LATEST_END
-        if is_late or last - begin < SHORT_WINDOW:
-            room = last - (segment.start if is_late else begin)  # seconds
-            if room <= 0 or len(segment.text.strip()) > max(SHORTEST_TEXT, FASTEST_SPEECH * room):
+        room = last - (segment.start if is_late else begin)  # seconds
+        if window.start > clip.start and (is_late or room < SHORT_WINDOW):
+            longest = max(SHORTEST_TEXT, FASTEST_SPEECH * room)
+            if room <= 0 or len(segment.text.strip()) > longest:
                 continue
-        kept.append(dataclasses.replace(segment, end=last) if is_late else segment)
+        kept.append(dataclasses.replace(segment, end=last) if is_late and segment.start < last else segment)
     return kept

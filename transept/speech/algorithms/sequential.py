@@ -51,12 +51,12 @@ def decode_windows(
     second = _SecondHearing(model, waveform, features, language, options)
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, fps):
-        covered = start / fps  # seconds
+        clip, covered = Window(start, end - start), start / fps  # seconds
         while start < end:
             window = Window(start, min(walk.chunk, end - start))
             kept, start = yield from walk.window(window)
             found: list[Segment] = []
-            for segment in audible(kept, window, end, fps):
+            for segment in audible(kept, window, clip, fps):
                 if segment.text:
                     found += yield from second.hear(covered, segment.start)
                     covered = max(covered, segment.end)
@@ -111,10 +111,11 @@ class _SecondHearing:
         fps, segments = self.model.fps, []
         walk = _Walk(self.model, self.features, self.language, self.options)
         start, last = round(begin * fps), round(end * fps)
+        clip = Window(start, last - start)
         while start < last:
             window = Window(start, min(walk.chunk, last - start))
             kept, start = yield from walk.window(window)
-            segments += audible(kept, window, last, fps)
+            segments += audible(kept, window, clip, fps)
         return [dataclasses.replace(segment, end=min(segment.end, end)) for segment in segments]
 
 
