@@ -55,6 +55,8 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "-of", "talk"], "there is no option -of. Here that is --output-name."),
         (["transcribe", "talk.flac", "-tr"], "there is no option -tr. Here that is --task."),
         (["transcribe", "talk.flac", "-np"], "there is no option -np. Standard error has all but the text"),
+        (["transcribe", "-f", __file__], "is a file, which is named without an option before it"),
+        (["transcribe", "talk.flac", "--suppress_tokens", "a"], "must be ids of tokens, such as -1 or 50,60, not 'a'"),
         (["summarize", "report.txt", "-t", "4"], "there is no option -t. Here that is --threads."),
         (["summarize", "report.txt", "-l", "en"], "there is no option -l. See transept summarize --help."),
         (["transcribe", "talk.flac", "--max_speakers", "2"], "A diarizer finds by itself how many speakers there are"),
