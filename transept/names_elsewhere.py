@@ -123,6 +123,47 @@ _ANSWERS: Mapping[str, str] = {
 }
 ANSWERS: Mapping[str, str] = {name: answer for answer, names in _ANSWERS.items() for name in names.split()}
 
+# whisper.cpp's options of one dash, and what they are called with two; -otxt and -of would else be values of our -o.
+OF_ONE_DASH: Mapping[str, str] = {
+    short: name
+    for name, shorts in {
+        "beam_size": "bs",
+        "best_of": "bo",
+        "channel": "di",
+        "clip_timestamps": "d ot",
+        "detect_language": "dl",
+        "device": "ng",
+        "diarize": "tdrz",
+        "entropy_thold": "et",
+        "input": "i",
+        "language": "l",
+        "logprob_thold": "lpt",
+        "max_context": "mc",
+        "max_len": "ml",
+        "model": "m",
+        "no_fallback": "nf",
+        "no_prints": "np",
+        "no_speech_thold": "nth",
+        "output_file": "of",
+        "output_format": "ocsv oj ojf olrc osrt otxt ovtt owts",
+        "print_colors": "pc",
+        "print_progress": "pp",
+        "processors": "p",
+        "recursive": "r",
+        "split_on_word": "sow",
+        "suppress_nst": "nst sns",
+        "temperature": "tp",
+        "temperature_inc": "tpi",
+        "threads": "t",
+        "translate": "tr",
+        "vad_model": "vm",
+        "vad_thold": "vt",
+        "without_timestamps": "nt",
+        "initial_prompt": "prompt",
+    }.items()
+    for short in shorts.split()
+}
+
 # Codes and names of languages beside those that families know: of ISO 639-2, of countries, and their own.
 LANGUAGES: Mapping[str, str] = {
     name: code

@@ -50,6 +50,15 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "--batch_size", "0"], "--batch-size must be at least 1, not 0"),
         (["transcribe", "talk.flac", "--stream"], "there is no option --stream. Here that is --verbose."),
         (["transcribe", "talk.flac", "--words", "True"], "there is no option --words. Here that is --word-timestamps."),
+        (["transcribe", "talk.flac", "-m", "base"], "there is no option -m. Here that is --model."),
+        (["transcribe", "talk.flac", "-osrt"], "there is no option -osrt. Here that is --output-format."),
+        (["transcribe", "talk.flac", "-of", "talk"], "there is no option -of. Here that is --output-name."),
+        (["transcribe", "talk.flac", "-tr"], "there is no option -tr. Here that is --task."),
+        (["transcribe", "talk.flac", "-np"], "there is no option -np. Standard error has all but the text"),
+        (["transcribe", "-f", __file__], "is a file, which is named without an option before it"),
+        (["transcribe", "talk.flac", "--suppress_tokens", "a"], "must be ids of tokens, such as -1 or 50,60, not 'a'"),
+        (["summarize", "report.txt", "-t", "4"], "there is no option -t. Here that is --threads."),
+        (["summarize", "report.txt", "-l", "en"], "there is no option -l. See transept summarize --help."),
         (["transcribe", "talk.flac", "--max_speakers", "2"], "A diarizer finds by itself how many speakers there are"),
         (["transcribe", "talk.flac", "--channel", "lef"], "Did you mean 'left'?"),
         (["transcribe", "talk.flac", "--channel", "each", "--diarize"], "leave --diarize out"),
@@ -79,6 +88,16 @@ def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: p
         main(arguments)
     assert done.value.code == 2
     assert suggestion in capsys.readouterr().err
+
+
+def test_a_file_whose_name_begins_with_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-talk.flac").touch()
+    with pytest.raises(SystemExit):
+        main(["transcribe", "-talk.flac"])
+    assert "write ./-talk.flac for the file of that name" in capsys.readouterr().err
 
 
 def test_an_output_that_nobody_reads_ends_the_command_quietly() -> None:

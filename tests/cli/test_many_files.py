@@ -155,8 +155,8 @@ def test_an_interruption_says_how_far_it_came(model: Path, tmp_path: Path) -> No
     pipe = tmp_path / "talks" / "z.wav"
     command = ["mkfifo", str(pipe)]
     subprocess.run(command, check=True)  # nobody writes to it: the last recording never ends
-    command = [sys.executable, "-m", "transept", "transcribe", str(tmp_path / "talks"), "--recursive", *OPTIONS]
-    command += ["--model", str(model), "-f", "txt", "-o", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "transept", "transcribe", str(tmp_path / "talks"), str(pipe), "--recursive"]
+    command += [*OPTIONS, "--model", str(model), "-f", "txt", "-o", str(tmp_path / "out")]
 
     def heed_interrupts() -> None:  # which what runs in the background is started without
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -58,6 +58,23 @@ def test_links_lead_to_a_recording_once(tree: Path) -> None:
     ]
 
 
+def test_a_pattern_follows_no_link_back_into_its_tree(tree: Path) -> None:
+    """Two such links in one folder are as many ways to a file as glob.glob would take forever to walk."""
+    for name in ("talks/1", "talks/2024/2", "talks/2024/up"):
+        (tree / name).symlink_to(tree if name.endswith("up") else tree / "talks")
+    (tree / "talks" / "3").symlink_to(tree / "other")  # which leads elsewhere
+    assert found("talks/**/*.m*") == ["talks/2024/05/d.mkv", "talks/2024/c.m4a", "talks/3/a.mp3", "talks/a.mp3"]
+    assert found("talks/**/**") == found("talks/**")
+    assert found("**/*.mp3") == ["other/a.mp3", "talks/a.mp3"]
+
+
+@pytest.mark.parametrize("argument", ["talks", "talks/*", "talks/**/*.mp3"])
+def test_pipes_that_are_only_found_are_passed_over(tree: Path, argument: str) -> None:
+    os.mkfifo(tree / "talks" / "live.mp3")
+    assert "talks/live.mp3" not in found(argument)
+    assert found("talks/live.mp3") == ["talks/live.mp3"]  # named itself, it is read
+
+
 def test_what_gives_nothing_is_told(tree: Path) -> None:
     arguments = ["empty", "talks/*.ogg", "other", "nowhere.mp3"]
     _, missing = find_recordings(arguments, recursive=False, allow_urls=False)

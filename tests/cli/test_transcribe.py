@@ -137,7 +137,7 @@ def test_json_is_openai_whispers_but_for_the_rounding_of_probabilities(
 
 
 def test_confidence_is_printed_in_colours_or_in_numbers(
-    command: Command, clips: list[Path], monkeypatch: pytest.MonkeyPatch
+    command: Command, clips: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ["transcribe", clips[1], "--model", MODEL, "--print-confidence"]
     plain = command(*given)
@@ -147,6 +147,7 @@ def test_confidence_is_printed_in_colours_or_in_numbers(
     marked = "".join(f"{word.word} [{word.probability:.0%}]" if word.probability < 0.5 else word.word for word in words)
     assert plain.stdout == f"{marked.strip()}\n"
     assert command(*given, "--verbose").stdout.endswith(f"] {marked}\n")
+    assert command(*given, "-f", "txt", "-o", tmp_path).stdout == plain.stdout  # beside the files
     told = command(*given, "--json")
     assert told.returncode == 2
     assert "--print-confidence prints text" in told.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from transept.cli.help_format import HelpAll, HelpFormatter
 from transept.cli.printable import printable
 from transept.errors import suggest
+from transept.names_elsewhere import OF_ONE_DASH
 from transept.option_names import hint
 
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
@@ -59,10 +61,27 @@ class Parser(argparse.ArgumentParser):
         for name in _options(args, before_command=has_commands):
             if name not in self._option_string_actions and not self._get_option_tuples(name):
                 self.error(f"there is no option {name}.{self._hint(name)}")
+        if not has_commands:
+            self._refuse_of_one_dash(args)
         known, others = super().parse_known_args(args, namespace)
         if others and not has_commands:
             self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
+
+    def _refuse_of_one_dash(self, args: Sequence[str]) -> None:
+        """Tell of other programs' options such as -m and -osrt, and of files whose names begin with a dash."""
+        for arg in args:
+            if arg == "--":
+                return
+            if arg in self._option_string_actions or not arg.startswith("-") or arg.startswith("--"):
+                continue
+            if arg[1:] in OF_ONE_DASH:
+                name = OF_ONE_DASH[arg[1:]]
+                flag = f"--{name.replace('_', '-')}"
+                here = f" Here that is {flag}." if flag in self._option_string_actions else self._hint(f"--{name}")
+                self.error(f"there is no option {arg}.{here}")
+            if arg != "-" and os.path.isfile(arg):
+                self.error(f"{arg} would be an option; write ./{arg} for the file of that name")
 
     def _respelt(self, args: Sequence[str], *, before_command: bool) -> Iterator[str]:
         """The arguments with dashes in the names of options, and without True and False after flags."""

@@ -151,9 +151,10 @@ def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[
     for directory, folders, files in os.walk(root, onerror=note):
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".")) if recursive else []
         for file in sorted(files):
-            if not file.startswith(".") and os.path.splitext(file)[1].lower() in MEDIA:
+            path = os.path.join(directory, file)
+            if not file.startswith(".") and os.path.splitext(file)[1].lower() in MEDIA and not _is_pipe(path):
                 num_found += 1
-                yield Recording(os.path.join(directory, file), root if tree is None else tree)
+                yield Recording(path, root if tree is None else tree)
     yield from unreadable
     if not num_found and not unreadable:
         below = "" if recursive else "; --recursive looks into its folders, too"
@@ -164,15 +165,48 @@ def _of_pattern(pattern: str, recursive: bool) -> Iterator[Recording | Missing]:
     parts = Path(pattern).parts
     fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     tree = str(Path(*parts[:fixed]))
-    matches = sorted(each for each in glob.glob(pattern, recursive=True) if Path(each).suffix.lower() not in RESULTS)
+    matches = sorted(each for each in set(_matches(parts)) if Path(each).suffix.lower() not in RESULTS)
     if not matches:
         yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
     for match in matches:
         if os.path.isdir(match):
             if "**" not in parts:  # which matches what is in its folders, too
                 yield from _of_folder(match, recursive, tree)
-        else:
+        elif not _is_pipe(match):
             yield Recording(match, tree)
+
+
+def _is_pipe(path: str) -> bool:
+    """Whether it is a pipe, a socket or a device: to read one that is only found, not named, may last forever."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _matches(parts: Sequence[str]) -> Iterator[str]:
+    """What a pattern of these parts matches, as `glob.glob`, but through no link that leads back into the same tree."""
+    if "**" not in parts:
+        yield from glob.glob(str(Path(*parts)))
+        return
+    first = parts.index("**")
+    rest = parts[first + 1 :] or ("*",)
+    for base in glob.glob(str(Path(*parts[:first]))) if first else ["."]:
+        for folder in _folders_below(base):
+            yield from _matches((glob.escape(folder), *rest))
+
+
+def _folders_below(base: str) -> Iterator[str]:
+    """A folder and those below it but for hidden ones, each once, by its own name rather than by a link's."""
+    inside = os.path.join(os.path.realpath(base), "")
+    walked: set[str] = set()
+    for directory, folders, _ in os.walk(base, followlinks=True):
+        real = os.path.realpath(directory)
+        back = directory != base and os.path.islink(directory)
+        back = back and (f"{real}/".startswith(inside) or inside.startswith(os.path.join(real, "")))
+        if real in walked or back:
+            folders.clear()
+            continue
+        walked.add(real)
+        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+        yield directory
 
 
 def roots(recordings: Iterable[Recording]) -> list[str]:

@@ -229,7 +229,7 @@ def _run(
         return
     begin = time.perf_counter()
     files = [task.recording.file for task in tasks]
-    prints = arguments.json or arguments.output_format is None
+    prints = arguments.json or arguments.output_format is None or arguments.print_confidence
     printer = SegmentPrinter(files, several, arguments.print_confidence) if arguments.verbose else None
     results = transcriber.transcribe_as_completed(
         _audios(tasks, arguments.pcm),
@@ -302,7 +302,7 @@ def _print(arguments: argparse.Namespace, file: str, result: Transcript | Transe
         return
     if arguments.json:
         print(printable(json.dumps({"file": file, **result.to_dict()}, ensure_ascii=False)), flush=True)
-    elif arguments.output_format is None and not arguments.verbose:
+    elif (arguments.output_format is None or arguments.print_confidence) and not arguments.verbose:
         by_segment, text = has_speakers(result.segments), printable(result.text)
         if by_segment or arguments.print_confidence:
             text = printable_text(result.segments, confidence=arguments.print_confidence).strip()

@@ -7,6 +7,7 @@ Nothing heavy is imported before `transcription_options`.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from argparse import BooleanOptionalAction
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ def formats(text: str) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for name in (each.strip().lower() for each in text.split(",")):
         if name not in (*FORMATS, "all"):
+            if os.path.isfile(text):  # whisper.cpp's -f
+                raise argparse.ArgumentTypeError(f'"{text}" is a file, which is named without an option before it')
             raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, [*FORMATS, "all"])}')
         names |= dict.fromkeys(ALL if name == "all" else [name])
     return tuple(names)
@@ -66,7 +69,10 @@ def channel(text: str) -> str:
 
 def token_ids(text: str) -> tuple[int, ...]:
     """``-1`` or ``50,60``; none for ``None``."""
-    return () if text == "None" else tuple(int(token) for token in text.split(",") if token)
+    try:
+        return () if text == "None" else tuple(int(token) for token in text.split(",") if token)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be ids of tokens, such as -1 or 50,60, not {text!r}") from None
 
 
 class Option(NamedTuple):

@@ -170,3 +170,12 @@ def test_a_short_name_without_the_hub_says_how_to_get_the_model(tmp_path, no_hub
     assert f'no copy in "{kept}"' in message
     assert f"`transept models download turbo --model-dir '{kept}'`" in message
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_model_of_whisper_cpp_is_answered_with_the_same_weights(there: bool, tmp_path: Path) -> None:
+    for name, same in (("ggml-base.en.bin", "base.en"), ("ggml-large-v3-turbo-q5_0.bin", "large-v3-turbo")):
+        if there:
+            (tmp_path / name).write_bytes(b"lmgg")
+        with pytest.raises(CheckpointError, match=rf"a file of whisper\.cpp.*; the same weights are '{same}'$"):
+            locate(str(tmp_path / name) if there else name, offline=True)
