@@ -6,6 +6,7 @@ import { Waveform } from "./waveform.js";
 
 const SKIP = 5; // seconds
 const REWIND = 2; // seconds back when playing goes on after a pause
+const STALLED = 1000; // milliseconds without a step, though the sound is there: Chromium stops so now and then after seeking
 
 export class Player extends EventTarget {
   #audio = byId("audio");
@@ -15,6 +16,7 @@ export class Player extends EventTarget {
   #rewinds = false; // the next play goes back first
   #touched = false;
   #pending = null; // a position to go to as soon as there is something to go in
+  #moved = { position: 0, at: 0 }; // when playing last came forward
 
   constructor() {
     super();
@@ -103,6 +105,7 @@ export class Player extends EventTarget {
     this.#touched = true;
     if (this.#rewinds) this.#audio.currentTime = Math.max(0, this.#audio.currentTime - REWIND);
     this.#rewinds = false;
+    this.#moved.at = performance.now();
     this.#audio.play().catch((error) => {
       if (error.name === "NotAllowedError") this.#complain("The browser did not let it play. Press play again.");
     });
@@ -144,7 +147,20 @@ export class Player extends EventTarget {
 
   #follow() {
     this.#show();
-    if (this.playing) requestAnimationFrame(() => this.#follow());
+    if (!this.playing) return;
+    this.#unstick();
+    requestAnimationFrame(() => this.#follow());
+  }
+
+  #unstick() {
+    const [audio, now] = [this.#audio, performance.now()];
+    if (audio.seeking || audio.currentTime !== this.#moved.position) this.#moved = { position: audio.currentTime, at: now };
+    if (now - this.#moved.at < STALLED) return;
+    this.#moved.at = now;
+    const buffered = [...Array(audio.buffered.length).keys()].some(
+      (index) => audio.buffered.start(index) <= audio.currentTime && audio.buffered.end(index) > audio.currentTime + 1,
+    );
+    if (buffered) audio.currentTime = audio.currentTime;
   }
 
   #show() {
