@@ -497,11 +497,8 @@ def test_keys_play_skip_and_rewind(visit, long_recording):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowLeft")
     assert visit.position() == pytest.approx(10, abs=0.1)
-    page.wait_for_function(
-        "() => { const a = document.getElementById('audio'); return !a.seeking && a.readyState > 2; }"
-    )
     page.keyboard.press("Space")
-    page.wait_for_function("() => document.getElementById('audio').currentTime > 10.3")
+    page.wait_for_function("() => document.getElementById('audio').currentTime > 10.3")  # though Chromium may stall
     page.keyboard.press("Space")
     stopped_at = visit.position()
     page.evaluate("document.getElementById('audio').addEventListener('play', () => (window.began = audio.currentTime))")

@@ -16,7 +16,7 @@ export class Player extends EventTarget {
   #rewinds = false; // the next play goes back first
   #touched = false;
   #pending = null; // a position to go to as soon as there is something to go in
-  #moved = { position: 0, at: 0 }; // when playing last came forward
+  #moved = { position: 0, at: 0, patience: STALLED }; // when playing last came forward, and how long it may take now
 
   constructor() {
     super();
@@ -154,9 +154,10 @@ export class Player extends EventTarget {
 
   #unstick() {
     const [audio, now] = [this.#audio, performance.now()];
-    if (audio.seeking || audio.currentTime !== this.#moved.position) this.#moved = { position: audio.currentTime, at: now };
-    if (now - this.#moved.at < STALLED) return;
+    if (audio.currentTime !== this.#moved.position) this.#moved = { position: audio.currentTime, at: now, patience: STALLED };
+    if (now - this.#moved.at < this.#moved.patience) return;
     this.#moved.at = now;
+    this.#moved.patience *= 2; // where seeking itself takes long
     const buffered = [...Array(audio.buffered.length).keys()].some(
       (index) => audio.buffered.start(index) <= audio.currentTime && audio.buffered.end(index) > audio.currentTime + 1,
     );
