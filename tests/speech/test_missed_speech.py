@@ -54,6 +54,23 @@ def test_speech_that_is_left_out_is_told(
     )
 
 
+def test_a_model_of_one_language_is_not_told_to_detect_more(
+    tiny_en_dir: Path, speech_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    transcriber, recording = Transcriber(tiny_en_dir), joined(speech_dir / "librivox")
+    silent = {
+        "no_speech_threshold": 0.0,
+        "logprob_threshold": 0.0,
+        "temperature": 0.0,
+    }  # every window counts as silence
+    with caplog.at_level(logging.WARNING):
+        assert transcriber.transcribe(recording, **silent).missed_speech
+        assert transcriber.transcribe(recording, batched=True, **silent).missed_speech
+    alone, batched = caplog.messages
+    assert alone.endswith("; batched=True (--batched) hears such speech again")
+    assert batched.endswith(" s")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "word", "vad"),
     [("fr", "en", "demonstration", False), ("en", "es", "servidor", False), ("en", "es", "servidor", True)],

@@ -56,14 +56,18 @@ def transcribe(
     else:
         transcript = yield from recording.transcribe(model, audio, limits, options)
     if transcript.missed_speech:
-        _warn(audio, transcript)
+        _warn(audio, transcript, model)
     return transcript
 
 
-def _warn(audio: AudioInput, transcript: Transcript) -> None:
-    """Tell the log of speech that no segment covers."""
+def _warn(audio: AudioInput, transcript: Transcript, model: SpeechModel) -> None:
+    """Tell the log of speech that no segment covers, and of the option, if any is left, that hears it again."""
     missed = ", ".join(f"{begin:.1f} to {end:.1f} s" for begin, end in transcript.missed_speech)
-    hint = "" if transcript.options.multilingual else "; multilingual=True (--multilingual) hears such speech again"
+    options, hint = transcript.options, ""
+    if model.languages and not options.multilingual:
+        hint = "; multilingual=True (--multilingual) hears such speech again"
+    elif not model.languages and not options.batched:
+        hint = "; batched=True (--batched) hears such speech again"
     logger.warning("%s: somebody speaks and no segment says what: %s%s", audio_name(audio), missed, hint)
 
 
