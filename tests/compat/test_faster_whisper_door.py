@@ -131,3 +131,15 @@ def test_what_has_no_counterpart_is_refused(tiny_en_dir: Path) -> None:
     with pytest.raises(ParameterError, match="cut where nobody speaks"):
         ours.BatchedInferencePipeline(model).transcribe("talk.flac", vad_filter=False)
     assert set(faster_whisper.available_models()) <= set(ours.available_models())
+
+
+def test_all_public_names_but_the_version_are_there() -> None:
+    assert not set(faster_whisper.__all__) - set(ours.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0004, 3.5, 59.9996, 61.25, 3599.9999, 3600, 90061.5])
+def test_timestamps_are_written_alike(seconds: float) -> None:
+    for options in ({}, {"always_include_hours": True}, {"decimal_marker": ","}):
+        assert ours.format_timestamp(seconds, **options) == faster_whisper.format_timestamp(seconds, **options)
+    with pytest.raises(ParameterError, match="at least 0"):
+        ours.format_timestamp(-seconds - 1)

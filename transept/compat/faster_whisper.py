@@ -21,6 +21,7 @@ from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
 from transept.speech.options import TranscriptionOptions
+from transept.speech.output.writers import clock
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Word
 from transept.speech.stream import SegmentStream
@@ -43,7 +44,7 @@ DEFAULTS = {"beam_size": 5, "patience": 1.0}  # where they are not ours
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "batched": True}
 
 __all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]
-__all__ += ["decode_audio", "download_model"]
+__all__ += ["decode_audio", "download_model", "format_timestamp"]
 
 
 @dataclass
@@ -103,6 +104,13 @@ def decode_audio(
     if split_stereo:
         return tuple(load_channels(input_file, sampling_rate)[:2])
     return load_audio(input_file, sampling_rate)
+
+
+def format_timestamp(seconds: float, always_include_hours: bool = False, decimal_marker: str = ".") -> str:
+    """Seconds as MM:SS.mmm, with HH: before it where there are any. Raises ParameterError below 0."""
+    if seconds < 0:
+        raise ParameterError(f"a timestamp is at least 0 seconds, not {seconds}")
+    return clock(round(seconds * 1000.0), hours=always_include_hours, point=decimal_marker)
 
 
 class WhisperModel:
