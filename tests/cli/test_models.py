@@ -59,6 +59,7 @@ def test_the_table_says_what_is_on_disk(command: Command, kept: Path, no_hub: No
     assert rows["turbo"] == ["no", "1618", "mobiuslabsgmbh/faster-whisper-large-v3-turbo"]
     assert rows["large"][2] == rows["large-v3"][2] == "Systran/faster-whisper-large-v3"
     assert done.stdout.endswith(f"\nKept in {kept}\n")
+    assert command("models", "list", "--model-dir", kept).stdout == done.stdout
     (kept / "base.en").mkdir()  # as somebody copies it there, broken off
     listed = {row["name"]: row for row in json.loads(command("models", "--json", "--model-dir", kept).stdout)}
     assert listed["tiny.en"]["on_disk"] == "yes"

@@ -29,6 +29,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=show, parser=parser)
     _add_model_dir(parser, None)
     subcommands = parser.add_subparsers(title="subcommands", metavar="SUBCOMMAND", prog="transept models")
+    about = "show the models, as `transept models` does by itself"
+    subparser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
+    subparser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
+    _add_model_dir(subparser, argparse.SUPPRESS)  # the other option's value stands where this one is not given
+    subparser.set_defaults(run=show, parser=subparser)
     about = "download models, for instance before --offline; a model that is here already is left as it is"
     subparser = subcommands.add_parser(
         "download",
@@ -37,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog="Exit code: 0 all of them are there, 1 some are not, 2 bad usage.",
     )
     subparser.add_argument("names", nargs="+", metavar="NAME", help="a name that `transept models` shows, or org/name")
-    _add_model_dir(subparser, argparse.SUPPRESS)  # the other option's value stands where this one is not given
+    _add_model_dir(subparser, argparse.SUPPRESS)
     subparser.set_defaults(run=download, parser=subparser)
 
 

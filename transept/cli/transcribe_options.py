@@ -88,7 +88,7 @@ SPEECH = (
     Option("task", task, "TASK", "transcribe what is said (default), or translate it to English"),
     Option("language", str, "NAME", "language spoken, as code or name: de, de-AT, German (default: auto, detected)"),
     Option("detect_language", bool, "", "print the language of each file and its probability, and no text"),
-    Option("multilingual", bool, "", "detect the language of every window anew"),
+    Option("multilingual", bool, "", "detect the language of every window anew, and cut it where that changes"),
     Option("language_detection_segments", int, "N", "windows to detect the language from at most (default: 1)"),
     Option("language_detection_threshold", float, "P", "probability at which to look no further (default: 0.5)"),
     Option("initial_prompt", str, "TEXT", "what the recording is taken to follow: names, spelling, style"),

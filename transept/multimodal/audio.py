@@ -286,7 +286,8 @@ def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
             break
         yield from frames
     if damaged:
-        logger.warning("%s is damaged: %d places in it could not be decoded and were left out", name, damaged)
+        places = "1 place in it was" if damaged == 1 else f"{damaged} places in it were"
+        logger.warning("%s is damaged: %s not decoded", name, places)
 
 
 def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.NDArray[np.float32]]:

@@ -75,7 +75,8 @@ class TranscriptionOptions:
     language: code or English name, in any case, such as ``"de"``, ``"German"`` or ``"de-AT"``; None, or ``"auto"``:
         detected.
         language_detection_segments: windows to look at until one is surer than language_detection_threshold; without
-        such a one the language of most windows is taken. multilingual: detect it anew in every window.
+        such a one the language of most windows is taken. multilingual: detect it anew in every window, and cut a
+        window where it changes.
     task: ``"transcribe"``, or ``"translate"`` to English.
     initial_prompt: text (or token ids) that the recording is taken to follow: names, spelling, style.
         carry_initial_prompt: before every window instead of the first alone.

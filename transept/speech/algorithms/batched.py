@@ -8,8 +8,8 @@ A window is decoded without timestamps: a model that writes them sometimes ends 
 only a next window that begins there can mend. Where its words lie is found afterwards, from cross-attention, and it is
 cut into segments between sentences. Where no word begins for long although someone speaks, the model has left something
 out, as it does with a sentence that it has just read: then the window is decoded again, in two parts, without the text
-before it. What no segment covers after that is heard once more by itself: where the language changes within a window,
-models follow one of the two.
+before it, and so is a part. What no segment covers after that is heard once more by itself. With ``multilingual`` a
+window is cut where its language changes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from transept.core.jobs import Gather
 from transept.speech.algorithms.coverage import Heard, uncovered
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.language import window_language
+from transept.speech.algorithms.language_changes import LIKELY, is_certain, language_runs
 from transept.speech.algorithms.prompt import EarlierText
 from transept.speech.algorithms.segmentation import whole_segment
 from transept.speech.algorithms.silence import SpokenWindow
@@ -69,14 +70,10 @@ def _chain(
     """A job: what is said in windows of which each has the text before it as prompt."""
     earlier = EarlierText(model, options)
     heard = Heard()
+    given = None if options.multilingual else language
     for window in windows:
         previous = earlier.prompt()
-        whole = yield from _decoded(model, window, language, options, previous)
-        decoded = [whole]
-        if parts := _parts(window, whole.timings):
-            decoded = []
-            for part in parts:
-                decoded.append((yield from _decoded(model, part, language, options, [])))
+        decoded = yield from _decoded_in_parts(model, window, given, options, previous)
         for one in decoded:
             if one.segments:
                 earlier.add(one.segments, one.temperature)
@@ -84,8 +81,9 @@ def _chain(
         for stretch in uncovered(window.stretches, found):
             rest = window.part(stretch)
             if rest.spans != window.spans or previous:  # else it was heard just so
-                again = yield from _decoded(model, rest, language, options, [])
-                found = sorted([*found, *again.segments], key=lambda segment: segment.start)
+                again = yield from _decoded_in_parts(model, rest, given, options, [])
+                found += [segment for one in again for segment in one.segments]
+                found.sort(key=lambda segment: segment.start)
         heard.segments.extend(found)
         heard.missed_speech.extend(uncovered(window.stretches, found))
         yield Found(found, window.kept[-1].end / SAMPLE_RATE)
@@ -99,15 +97,48 @@ class _DecodedSpeech:
     segments: list[Segment] = field(default_factory=list)
     timings: list[WordTiming] = field(default_factory=list)
     temperature: float = 0.0
+    avg_logprob: float = 0.0
+
+
+def _decoded_in_parts(
+    model: SpeechModel, window: SpokenWindow, language: str | None, options: TranscriptionOptions, previous: list[int]
+) -> Generator[Any, Any, list[_DecodedSpeech]]:
+    """A job: what one window says, cut where its language changes, and again as long as words leave speech out.
+
+    language: None: detected. previous: tokens of the text before it. Ends because a part has fewer spans than what it
+    is cut from, and one span is never cut.
+    """
+    features, whole = model.window_features(window.sound()), None
+    decoded: list[_DecodedSpeech] = []
+    if language is None:
+        found = yield from window_language(model, features)
+        language = found.code
+        if is_certain(found):
+            whole = yield from _decoded(model, window, features, language, options, previous)
+        if whole is None or whole.avg_logprob < LIKELY:
+            runs = yield from language_runs(model, found, window.spans, lambda run: window.of(run).sound())
+            for code, run in runs if len(runs) > 1 else ():
+                decoded += yield from _decoded_in_parts(model, window.of(run), code, options, [])
+            if decoded:
+                return decoded
+            if runs[0][0] != language:
+                language, whole = runs[0][0], None
+    if whole is None:
+        whole = yield from _decoded(model, window, features, language, options, previous)
+    for part in _parts(window, whole.timings):
+        decoded += yield from _decoded_in_parts(model, part, language, options, [])
+    return decoded or [whole]
 
 
 def _decoded(
-    model: SpeechModel, window: SpokenWindow, language: str, options: TranscriptionOptions, previous: list[int]
+    model: SpeechModel,
+    window: SpokenWindow,
+    features: Tensor,
+    language: str,
+    options: TranscriptionOptions,
+    previous: list[int],
 ) -> Generator[Any, Any, _DecodedSpeech]:
-    """A job: what one window says. language: the recording's. previous: tokens of the text before it."""
-    features = model.window_features(window.sound())
-    if options.multilingual:
-        language = (yield from window_language(model, features)).code
+    """A job: what one window says. features: of its sound. language: code. previous: tokens of the text before it."""
     untimed = dataclasses.replace(options, without_timestamps=True)
     decoded = yield from decode_window(
         model, features, untimed, language=language, previous_tokens=previous, prefix=window.prefix
@@ -127,7 +158,7 @@ def _decoded(
     found = [window.timeline.restored(each) for each in cut]
     if not options.word_timestamps:
         found = [dataclasses.replace(each, words=None) for each in found]
-    return _DecodedSpeech(found, timings, decoded.temperature)
+    return _DecodedSpeech(found, timings, decoded.temperature, decoded.avg_logprob)
 
 
 def _timings(
@@ -149,7 +180,7 @@ def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow
         times = [first, *(time for time in begins if first <= time <= last), last]
         if timings and len(window.spans) > 1 and max(b - a for a, b in pairwise(times)) > LONGEST_WORD:
             cut = index or 1
-            return [window.of(slice(cut)), window.of(slice(cut, None))]
+            return [window.of(range(cut)), window.of(range(cut, len(window.spans)))]
     return []
 
 

@@ -19,6 +19,9 @@ from transept.speech.speech_model import SpeechModel
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from transept.core.input_processor import Request
+    from transept.core.outputs import RequestOutput
+
 ONLY_LANGUAGE = "en"  # what a model of one language is taken to speak
 
 
@@ -60,6 +63,12 @@ def recording_language(
 
 def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any, Language]:
     """A job: the most likely language of one window. features: [channels, up to window_frames]."""
+    (output,) = yield Submit([language_request(model, features)])
+    return detected(model, output)
+
+
+def language_request(model: SpeechModel, features: Tensor) -> Request:
+    """Asks for the language of a window. features: [channels, up to window_frames]."""
     params = SamplingParams(
         temperature=0.0,
         max_tokens=1,
@@ -68,9 +77,13 @@ def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any,
         begin_suppress_tokens=(),
         logprobs=len(model.languages),
     )
-    prompt = model.spec.language_prompt(model.config)
-    (output,) = yield Submit([model.request(features, prompt, params)])
-    logprobs = output.outputs[0].logprobs[0]
-    probabilities = {code: math.exp(logprobs[token]) for code, token in model.languages.items()}
+    return model.request(features, model.spec.language_prompt(model.config), params)
+
+
+def detected(model: SpeechModel, output: RequestOutput) -> Language:
+    """What a `language_request` found."""
+    logprobs = output.outputs[0].logprobs
+    assert logprobs is not None  # which the request asks for
+    probabilities = {code: math.exp(logprobs[0][token]) for code, token in model.languages.items()}
     code = max(probabilities, key=lambda each: probabilities[each])
     return Language(code, probabilities[code], probabilities)

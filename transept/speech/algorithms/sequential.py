@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from transept.core.jobs import Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.coverage import LONGEST_GAP, Heard, Stretch, spoken_within, uncovered
-from transept.speech.algorithms.decoding import decode_window
+from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.hallucination import last_word_end, skip_hallucinations
 from transept.speech.algorithms.language import window_language
+from transept.speech.algorithms.language_changes import LIKELY, is_certain, language_runs, spans_between_pauses
 from transept.speech.algorithms.prompt import EarlierText
 from transept.speech.algorithms.segmentation import CutWindow, Window, audible, cleared, cut_segments
 from transept.speech.algorithms.window_words import add_words
@@ -47,7 +48,7 @@ def decode_windows(
     segments and progress their times.
     """
     num_frames, fps = features.shape[1], model.fps
-    walk = _Walk(model, features, language, options)
+    walk = _Walk(model, waveform, features, language, options)
     second = _SecondHearing(model, waveform, features, language, options)
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, fps):
@@ -109,7 +110,7 @@ class _SecondHearing:
     def _walk(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
         """A job: the segments of a stretch as if nothing had been said before."""
         fps, segments = self.model.fps, []
-        walk = _Walk(self.model, self.features, self.language, self.options)
+        walk = _Walk(self.model, self.waveform, self.features, self.language, self.options)
         start, last = round(begin * fps), round(end * fps)
         clip = Window(start, last - start)
         while start < last:
@@ -120,30 +121,90 @@ class _SecondHearing:
 
 
 class _Walk:
-    """What one window leaves for the next: what was said, when the last word ended, whether the prefix is still due."""
+    """What one window leaves for the next: what was said, when the last word ended, whether the prefix is still due.
 
-    def __init__(self, model: SpeechModel, features: Tensor, language: str, options: TranscriptionOptions) -> None:
-        self.model, self.features, self.language, self.options = model, features, language, options
+    language: code; with ``multilingual`` that of the last window, None before the first.
+    """
+
+    def __init__(
+        self, model: SpeechModel, waveform: Waveform, features: Tensor, language: str, options: TranscriptionOptions
+    ) -> None:
+        self.model, self.waveform, self.features, self.options = model, waveform, features, options
+        self.language = None if options.multilingual else language
         self.earlier = EarlierText(model, options)
         self.chunk = model.chunk_frames(options)
         self.prefix = options.prefix
         self.last_speech = 0.0  # seconds
 
     def window(self, window: Window) -> Generator[Any, Any, tuple[list[Segment], int]]:
-        """A job: the segments of a window, in the features' time, and the frame at which the next one begins."""
-        model, options, language = self.model, self.options, self.language
-        end = window.start + window.size
-        features = self.features[:, window.start : end].contiguous()
+        """A job: the segments of a window, in the features' time, and the frame at which the next one begins.
+
+        With ``multilingual`` a window ends where its language changes.
+        """
+        features, decoded = self._features(window), None
         if _is_flat(features):
-            return [], end
-        if options.multilingual:
-            language = (yield from window_language(model, features)).code
-        prefix, self.prefix = self.prefix, None
-        decoded = yield from decode_window(
-            model, features, options, language=language, previous_tokens=self.earlier.prompt(), prefix=prefix
+            return [], window.start + window.size
+        if self.options.multilingual:
+            window, decoded = yield from self._in_one_language(window, features)
+            features = self._features(window)
+        if decoded is None:
+            decoded = yield from self._decoded(features)
+        self.prefix = None
+        kept, next_start = yield from self._kept(window, features, decoded)
+        if not self.options.multilingual:
+            return kept, next_start
+        end = window.start + window.size
+        last = end / self.model.fps
+        kept = [dataclasses.replace(each, end=min(each.end, last)) for each in kept if each.start < last]
+        return kept, min(next_start, end)
+
+    def _features(self, window: Window) -> Tensor:
+        return self.features[:, window.start : window.start + window.size].contiguous()
+
+    def _in_one_language(
+        self, window: Window, features: Tensor
+    ) -> Generator[Any, Any, tuple[Window, DecodedWindow | None]]:
+        """A job: the window up to where its language changes, and what was decoded of it on the way. Sets language."""
+        whole = yield from window_language(self.model, features)
+        before, self.language = self.language, whole.code
+        decoded = (yield from self._decoded(features)) if is_certain(whole) else None
+        if (decoded is not None and decoded.avg_logprob >= LIKELY) or self.model.spec.sample_rate != SAMPLE_RATE:
+            return window, decoded
+        per_frame = SAMPLE_RATE // self.model.fps  # samples
+        sound = self.waveform[window.start * per_frame : (window.start + window.size) * per_frame]
+        spans = yield Offload(partial(spans_between_pauses, sound, self.options.vad_options))
+        runs = yield from language_runs(
+            self.model, whole, spans, lambda run: sound[spans[run.start].start : spans[run.stop - 1].end], before
         )
+        self.language, first = runs[0]
+        if first.stop < len(spans):
+            pause = (spans[first.stop - 1].end + spans[first.stop].start) // 2
+            return dataclasses.replace(window, size=max(1, pause // per_frame)), None
+        return window, decoded if self.language == whole.code else None
+
+    def _decoded(self, features: Tensor) -> Generator[Any, Any, DecodedWindow]:
+        """A job: what a window in one language says."""
+        assert self.language is not None
+        previous = self.earlier.prompt()
+        return (
+            yield from decode_window(
+                self.model,
+                features,
+                self.options,
+                language=self.language,
+                previous_tokens=previous,
+                prefix=self.prefix,
+            )
+        )
+
+    def _kept(
+        self, window: Window, features: Tensor, decoded: DecodedWindow
+    ) -> Generator[Any, Any, tuple[list[Segment], int]]:
+        """A job: what `window` gives, of what was decoded. features: the window's."""
+        model, options, language = self.model, self.options, self.language
+        assert language is not None
         if decoded.is_silent(options) or (model.tokenizer.control.no_speech is None and not decoded.text):
-            return [], end
+            return [], window.start + window.size
         cut = cut_segments(model, window, decoded, language if options.multilingual else None)
         kept, next_start = cut.segments, cut.next_start
         if options.word_timestamps:

@@ -63,18 +63,20 @@ class SpokenWindow:
             merged.append((begin, end))
         return merged
 
-    def of(self, indices: slice) -> SpokenWindow:
+    def of(self, indices: range) -> SpokenWindow:
         """The window of some of the spans alone. indices: of neighbours."""
-        prefix = self.prefix if indices.start in (None, 0) else None
-        return dataclasses.replace(self, spans=self.spans[indices], kept=self.kept[indices], prefix=prefix)
+        own = slice(indices.start, indices.stop)
+        return dataclasses.replace(
+            self, spans=self.spans[own], kept=self.kept[own], prefix=None if indices.start else self.prefix
+        )
 
     def part(self, stretch: Stretch) -> SpokenWindow:
-        """The window of the spans whose middle lies in a stretch of more than one of them, or else of all."""
+        """The window of the spans whose middle lies in a stretch; the same window if that is true of none."""
         begin, end = stretch
         inside = [
             index for index, span in enumerate(self.spans) if begin <= (span.start + span.end) / 2 / SAMPLE_RATE <= end
         ]
-        return self.of(slice(inside[0], inside[-1] + 1)) if inside else self
+        return self.of(range(inside[0], inside[-1] + 1)) if inside else self
 
     def sound(self) -> Waveform:
         """What is heard of it."""
