@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -150,7 +151,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
     ],
 )
 def test_keywords(of: type, typed: str, meant: str) -> None:
-    assert said(typed, of.__dataclass_fields__) == meant  # type: ignore[attr-defined]
+    assert said(typed, [each.name for each in dataclasses.fields(of)]) == meant
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def _channel(
 def _next_waveform(
     model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions
 ) -> Generator[Any, Any, Transcript]:
-    """A job: the next of the waveforms, which it takes, so that nobody keeps hours of audio longer than needed."""
+    """A job: the next of the waveforms, which it takes, so that each goes when its job has ended."""
     return (yield from recording.transcribe_waveform(model, waveforms.popleft(), options))
 
 
