@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
+from transept.core.execution.freed_memory import give_back_freed_memory
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
@@ -79,6 +80,7 @@ class ModelRunner:
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
         self.vocab_size = model.shape(model.config).vocab_size
+        self._has_encoded = False
 
     @torch.inference_mode()
     def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -145,7 +147,11 @@ class ModelRunner:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
         pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        encoded = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        if not self._has_encoded:
+            self._has_encoded = True
+            give_back_freed_memory()  # the cache, which is filled next, takes fresh memory
+        return encoded
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
