@@ -7,6 +7,7 @@ the other, with AttentionMetadata saying whose is what.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
+from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
@@ -79,6 +81,7 @@ class ModelRunner:
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
         self.vocab_size = model.shape(model.config).vocab_size
+        self._has_encoded = False
 
     @torch.inference_mode()
     def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -144,8 +147,10 @@ class ModelRunner:
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
-        pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        with nullcontext() if self._has_encoded else large_blocks_given_back():
+            pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
+            self._has_encoded = True
+            return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])

@@ -101,8 +101,10 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, metadata: AttentionMetadata, attention_bias: AttentionBias | None = None) -> Tensor:
         """x: [encoder_tokens, hidden]. Returns the same shape."""
         if self.pre_norm:
-            attended = self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias)
-            x, normed = add_norm(x, attended, self.ffn_norm)
+            # Attention's output is given no name: it would be there as long as the feed-forward layer runs.
+            x, normed = add_norm(
+                x, self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias), self.ffn_norm
+            )
             return x + self.ffn(normed)
         x = norm_of_sum(x, self.self_attn(x, None, metadata, attention_bias), self.self_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
