@@ -48,6 +48,10 @@ class Executor(ABC):
     capacity: Capacity
 
     @abstractmethod
+    def check_open(self) -> None:
+        """Raise TranseptError where nothing can be issued any more, saying why."""
+
+    @abstractmethod
     def issue(self, step: StepInput) -> int:
         """Begin a step. Returns its number, which rises from step to step.
 

@@ -32,7 +32,7 @@ class InProcessExecutor(Executor):
         return self._worker
 
     def check_open(self) -> None:
-        """Raise TranseptError once it is closed."""
+        """See Executor."""
         _ = self.worker
 
     def issue(self, step: StepInput) -> int:

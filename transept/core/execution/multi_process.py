@@ -1,0 +1,311 @@
+"""MultiProcessExecutor: a worker in each of several processes, which share the model's layers. Made by the engine.
+
+Every rank is a process of its own, rank 0 as well: whatever a worker does, die or hang, this process can end it and all
+others, and waits for nothing but a condition with a time limit. Workers are programs of their own, started neither by a
+fork nor by multiprocessing, so that a script that makes an engine is not run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+import torch
+
+from transept.core.execution.channel import Channel, pack
+from transept.core.execution.executor import Capacity, Executor, WorkerConfig
+from transept.core.scheduling.step import StepInput, StepOutput
+from transept.errors import EngineClosedError, is_interruption
+
+WORKER = "transept.core.execution.worker_main"
+CLOSED = "the engine is closed; make another one"
+SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
+STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
+CLOSING_SECONDS = 3.0  # that a worker has to end by itself
+WATCH_SECONDS = 0.25
+
+
+class MultiProcessExecutor(Executor):
+    """Runs steps in config.tensor_parallel_size processes.
+
+    All ranks are given each step. All draw its tokens, from the same logits by the same function, so that none waits
+    for another's; those of rank 0 are the ones that count.
+
+    Raises what Worker raises, and EngineClosedError where a worker dies or hangs as it starts.
+    """
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._workers = workers = _Workers(config)
+        self._finalizer = weakref.finalize(self, workers.stop, EngineClosedError(CLOSED))
+        self._number = 0
+        try:
+            self.capacity = workers.start(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def check_open(self) -> None:
+        """See Executor."""
+        self._workers.check()
+
+    def issue(self, step: StepInput) -> int:
+        """See Executor."""
+        self._workers.check()
+        self._number += 1
+        self._workers.tell_all("step", self._number, step)
+        return self._number
+
+    def collect(self, number: int) -> StepOutput:
+        """See Executor. Raises EngineClosedError once a worker has died or hung."""
+        output = self._workers.output(number)
+        if output.interruption is not None and not is_interruption(output.interruption):
+            return dataclasses.replace(output, interruption=None)  # not this thread's to raise
+        return output
+
+    def close(self) -> None:
+        """See Executor."""
+        self._finalizer()
+
+
+class _Worker:
+    """One process as its parent sees it."""
+
+    def __init__(self, rank: int, num_threads: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            environment = {
+                **os.environ,
+                "OMP_NUM_THREADS": str(num_threads),
+                "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+            }
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # this process's output is not theirs to write into
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
+        self.rank, self.channel = rank, Channel(ours)
+        self.ready: tuple[Any, ...] | None = None
+        self.busy = False
+        self.progress = (0, 0)  # exchanges with other ranks, orders done
+        self.heard = self.progressed = time.monotonic()
+
+    def beat(self, busy: bool, *progress: int) -> None:
+        """Note what the worker tells of itself."""
+        self.heard = time.monotonic()
+        if progress != self.progress or not busy or not self.busy:
+            self.progress, self.progressed = progress, self.heard  # type: ignore[assignment]
+        self.busy = busy
+
+    def end(self) -> str | None:
+        """How the process has ended; None while it has not."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended by itself (status {code})"
+
+
+class _Workers:
+    """The processes, a thread for each that reads what it says, and one that watches. Knows no executor."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._timeout = config.config.worker_timeout
+        self._changed = threading.Condition()
+        self._outputs: dict[int, StepOutput] = {}
+        self._failure: Exception | None = None  # why nothing goes on
+        self._stopped = False
+        size = config.config.tensor_parallel_size
+        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
+        self._workers: list[_Worker] = []
+        try:
+            for rank in range(size):
+                self._workers.append(_Worker(rank, self.num_threads))
+        except BaseException:
+            self.stop(EngineClosedError(CLOSED))
+            raise
+        self._threads = [
+            threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
+            for worker in self._workers
+        ]
+        self._threads.append(threading.Thread(target=self._watch, daemon=True, name="transept-watch"))
+
+    def start(self, config: WorkerConfig) -> Capacity:
+        """Have all workers load the model. Raises what they raise."""
+        own = dataclasses.replace(config.config, num_threads=self.num_threads)
+        for thread in self._threads:
+            thread.start()
+        for worker in self._workers:
+            self._tell(worker, "start", worker.rank, len(self._workers), dataclasses.replace(config, config=own))
+        with self._changed:
+            while any(worker.ready is None for worker in self._workers):
+                self._check()
+                self._changed.wait(1.0)
+            self._check()
+        assert self._workers[0].ready is not None
+        num_device_blocks, num_host_blocks = self._workers[0].ready
+        return Capacity(num_device_blocks, num_host_blocks, asynchronous=True)
+
+    def check(self) -> None:
+        """Raise why nothing goes on, if so."""
+        with self._changed:
+            self._check()
+
+    def tell_all(self, *message: Any) -> None:
+        """Send a message, packed once, to every worker."""
+        parcel = pack(message)
+        try:
+            for worker in self._workers:
+                worker.channel.send(parcel)
+        except OSError:
+            self._fail(self._cause("a worker does not listen any more"))
+            self.check()
+        finally:
+            parcel.close()
+
+    def output(self, number: int) -> StepOutput:
+        """What came of a step; waits for it."""
+        with self._changed:
+            while number not in self._outputs:
+                self._check()
+                self._changed.wait(1.0)
+            output = self._outputs[number]
+            for earlier in [each for each in self._outputs if each <= number]:
+                del self._outputs[earlier]
+            return output
+
+    def stop(self, reason: Exception) -> None:
+        """End all processes, and wait for it. Harmless when it is done again."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped = True
+            asked = self._failure is None
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+        if asked:
+            for worker in self._workers:
+                if worker.ready is not None:
+                    self._tell(worker, "close")
+        end = time.monotonic() + (CLOSING_SECONDS if asked else 0)
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, end - time.monotonic()) if worker.ready is not None else 0)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+        for worker in self._workers:
+            worker.process.wait()
+            worker.channel.shut()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _tell(self, worker: _Worker, *message: Any) -> None:
+        """Send a message to one worker; that it is gone others notice."""
+        parcel = pack(message)
+        try:
+            worker.channel.send(parcel)
+        except OSError:
+            return
+        finally:
+            parcel.close()
+
+    def _listen(self, worker: _Worker) -> None:
+        """A thread: take what a worker says until it is gone."""
+        try:
+            while True:
+                kind, *content = worker.channel.receive()
+                self._take(worker, kind, content)
+        except EOFError:
+            worker_end = self._cause(f"rank {worker.rank} has gone")
+            self._fail(worker_end)
+        except BaseException as error:  # what it said cannot be read
+            self._fail(EngineClosedError(f"what rank {worker.rank} says cannot be read: {error!r}"))
+        finally:
+            worker.process.wait()
+            worker.channel.close()
+
+    def _take(self, worker: _Worker, kind: str, content: list[Any]) -> None:
+        if kind == "beat":
+            worker.beat(*content)
+        elif kind == "port":
+            for other in self._workers:
+                if other is not worker:
+                    self._tell(other, "port", *content)
+        elif kind == "refused":
+            self._fail(content[0])
+        elif kind == "failed":
+            self._fail(self._cause(f"rank {worker.rank} has stopped: {content[0]}"))
+        else:
+            with self._changed:
+                if kind == "ready":
+                    worker.ready = tuple(content)
+                else:
+                    self._outputs[content[0]] = content[1]
+                self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """A thread: end everything where a worker is silent, or busy without getting on."""
+        last = time.monotonic()
+        while not self._stopped:
+            time.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            if now - last > 4 * WATCH_SECONDS:  # this process itself stood still: what workers said is not read yet
+                for worker in self._workers:
+                    worker.heard = worker.progressed = now
+            last = now
+            for worker in self._workers:
+                silence = SILENCE_SECONDS if worker.ready is not None else STARTUP_SILENCE_SECONDS
+                if now - worker.heard > silence:
+                    self._fail(
+                        EngineClosedError(f"{self._name(worker)} has not been heard of for {silence:g} s{AGAIN}")
+                    )
+            slowest = min(self._workers, key=lambda worker: worker.progress)
+            if slowest.busy and now - slowest.progressed > self._timeout:
+                stuck = (
+                    f"{self._name(slowest)} has computed for {self._timeout:g} s (worker_timeout) without getting on"
+                )
+                self._fail(EngineClosedError(stuck + AGAIN))
+
+    def _name(self, worker: _Worker) -> str:
+        return f"rank {worker.rank} of {len(self._workers)} (process {worker.process.pid})"
+
+    def _cause(self, otherwise: str) -> Exception:
+        """The error that tells which process has died first, as far as can be known, or something else."""
+        end = time.monotonic() + 0.3  # a process's end shows a moment after its socket's
+        while time.monotonic() < end:
+            ends = [(worker, worker.end()) for worker in self._workers]
+            for worker, how in sorted(ends, key=lambda each: worker_code(each[0])):
+                if how is not None and not self._stopped:
+                    return EngineClosedError(f"{self._name(worker)} {how}{AGAIN}")
+            time.sleep(0.02)
+        return EngineClosedError(otherwise + AGAIN)
+
+    def _fail(self, reason: Exception) -> None:
+        with self._changed:
+            if self._failure is not None:
+                return
+            self._failure = reason
+            self._changed.notify_all()
+        self.stop(reason)
+
+
+AGAIN = ", and the engine has stopped; make another one"
+
+
+def worker_code(worker: _Worker) -> int:
+    """Its exit status, so that those that a signal ended come first."""
+    code = worker.process.poll()
+    return 1 << 10 if code is None else code
