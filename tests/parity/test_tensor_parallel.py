@@ -114,11 +114,11 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
 
 CASES = {
     ("tiny.en", 2): (speech_case("tiny_en"), ()),
-    ("base", 2): (speech_case("base"), ()),
-    ("bart-base", 4): (text_case("bart-base"), ()),
+    ("base", 2): (speech_case("base"), SLOW),
+    ("bart-base", 4): (text_case("bart-base"), SLOW),
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
-    ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), ()),
+    ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), SLOW),
     ("tiny.en, every window", 2): (speech_case("tiny_en"), SLOW),
     ("tiny.en, every window", 3): (speech_case("tiny_en"), SLOW),
     ("base, every window", 2): (speech_case("base"), SLOW),
@@ -211,6 +211,7 @@ def transcribe(transcriber: Transcriber, file: Path, options: dict[str, Any]) ->
         transcriber.engine.close()
 
 
+@SLOW
 def test_int8_weights_come_close(tiny_en_dir: Path, speech_dir: Path) -> None:
     """Each rank rounds its part of a row by that part's own scale: the numbers differ, and the words hardly."""
     prompt = {"multi_modal_data": {"audio": speech_dir / "librivox" / "austen-0870.flac"}}

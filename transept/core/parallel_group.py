@@ -14,7 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transept.errors import ParameterError
+from transept.errors import ParameterError, TranseptError, message_of
+
+
+class ExchangeError(TranseptError):
+    """Ranks cannot exchange anything any more: one has gone, or computes something else. None can go on."""
 
 
 class Exchange(ABC):
@@ -24,7 +28,7 @@ class Exchange(ABC):
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """Every rank's x, in the order of ranks, which every rank gets; they have one shape and dtype.
 
-        The tensors hold until the next call. Raises RuntimeError where another rank has gone, or calls something else.
+        The tensors hold until the next call. Raises ExchangeError.
         """
 
 
@@ -120,5 +124,8 @@ class TorchExchange(Exchange):
         """See Exchange."""
         x = x.contiguous()
         parts = [torch.empty_like(x) for _ in range(self._size)]
-        torch.distributed.all_gather(parts, x, group=self._process_group)
+        try:
+            torch.distributed.all_gather(parts, x, group=self._process_group)
+        except RuntimeError as error:
+            raise ExchangeError(f"the other ranks are out of reach: {message_of(error)}") from error
         return parts

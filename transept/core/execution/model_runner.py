@@ -20,6 +20,7 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
+from transept.core.parallel_group import ExchangeError
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
@@ -87,7 +88,7 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
-        Raises ForkedProcessError for all.
+        Raises ForkedProcessError for all, and ExchangeError.
         """
         share_num_threads()
         parts: list[Part] = []
@@ -99,6 +100,8 @@ class ModelRunner:
             batch = waiting.pop()
             try:
                 parts += self._compute(batch, last) if self.group.size == 1 else self._compute_together(batch, last)
+            except ExchangeError:
+                raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
                 if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
                     interruption = error.interruption  # raised once all others have their tokens
@@ -124,6 +127,8 @@ class ModelRunner:
         error: Exception | None = None
         try:
             parts = self._compute(step, last)
+        except ExchangeError:
+            raise
         except Exception as raised:
             error = raised
         failed = self.group.all_agree(int(error is not None))

@@ -125,7 +125,8 @@ class _Workers:
         self._changed = threading.Condition()
         self._outputs: dict[int, StepOutput] = {}
         self._failure: Exception | None = None  # why nothing goes on
-        self._stopped = False
+        self._stopped, self._ended = False, threading.Event()
+        self._stopper: threading.Thread | None = None
         size = config.config.tensor_parallel_size
         self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
         self._workers: list[_Worker] = []
@@ -188,12 +189,17 @@ class _Workers:
     def stop(self, reason: Exception) -> None:
         """End all processes, and wait for it. Harmless when it is done again."""
         with self._changed:
-            if self._stopped:
-                return
+            first = not self._stopped
             self._stopped = True
+            if first:
+                self._stopper = threading.current_thread()
             asked = self._failure is None
             self._failure = self._failure or reason
             self._changed.notify_all()
+        if not first:
+            if self._stopper is not threading.current_thread():
+                self._ended.wait(2 * CLOSING_SECONDS)
+            return
         if asked:
             for worker in self._workers:
                 if worker.ready is not None:
@@ -207,6 +213,7 @@ class _Workers:
         for worker in self._workers:
             worker.process.wait()
             worker.channel.shut()
+        self._ended.set()
 
     def _check(self) -> None:
         if self._failure is not None:
