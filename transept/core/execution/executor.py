@@ -14,6 +14,8 @@ from pathlib import Path
 from transept.core.config import EngineConfig, SchedulerConfig
 from transept.core.scheduling.step import StepInput, StepOutput
 
+CLOSED = "the engine is closed; make another one"
+
 
 @dataclass(frozen=True)
 class WorkerConfig:

@@ -99,7 +99,7 @@ class ModelRunner:
         while waiting:
             batch = waiting.pop()
             try:
-                parts += self._compute(batch, last) if self.group.size == 1 else self._compute_together(batch, last)
+                parts += self._compute(batch, last) if self.group.size == 1 else self._compute_in_step(batch, last)
             except ExchangeError:
                 raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
@@ -122,7 +122,7 @@ class ModelRunner:
         share_num_threads()
         return IssuedStep(self._compute(step, last))
 
-    def _compute_together(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
+    def _compute_in_step(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         """The same where several ranks compute: if one of them fails, all do, and go on with the same halves."""
         error: Exception | None = None
         try:

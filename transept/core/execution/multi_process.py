@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
-from transept.core.execution.channel import Channel, pack
-from transept.core.execution.executor import Capacity, Executor, WorkerConfig
+from transept.core.execution import shared_memory
+from transept.core.execution.connection import Connection, anonymous_memory, pack
+from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, is_interruption
 
 WORKER = "transept.core.execution.worker_main"
-CLOSED = "the engine is closed; make another one"
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
@@ -78,7 +78,8 @@ class MultiProcessExecutor(Executor):
 class _Worker:
     """One process as its parent sees it."""
 
-    def __init__(self, rank: int, num_threads: int) -> None:
+    def __init__(self, rank: int, num_threads: int, memory: int | None) -> None:
+        given = [] if memory is None else [memory]
         ours, theirs = socket.socketpair()
         with theirs:
             environment = {
@@ -88,13 +89,13 @@ class _Worker:
                 "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
             }
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", WORKER, *map(str, (theirs.fileno(), os.getpid(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # this process's output is not theirs to write into
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *given],
                 env=environment,
             )
-        self.rank, self.channel = rank, Channel(ours)
+        self.rank, self.connection = rank, Connection(ours)
         self.ready: tuple[Any, ...] | None = None
         self.busy = False
         self.progress = (0, 0)  # exchanges with other ranks, orders done
@@ -130,12 +131,17 @@ class _Workers:
         size = config.config.tensor_parallel_size
         self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
         self._workers: list[_Worker] = []
+        share = config.config.device == "cpu" and shared_memory.serves()
+        memory = anonymous_memory(shared_memory.memory_bytes(size)) if share else None
         try:
             for rank in range(size):
-                self._workers.append(_Worker(rank, self.num_threads))
+                self._workers.append(_Worker(rank, self.num_threads, memory))
         except BaseException:
             self.stop(EngineClosedError(CLOSED))
             raise
+        finally:
+            if memory is not None:
+                os.close(memory)
         self._threads = [
             threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers
@@ -168,7 +174,7 @@ class _Workers:
         parcel = pack(message)
         try:
             for worker in self._workers:
-                worker.channel.send(parcel)
+                worker.connection.send(parcel)
         except OSError:
             self._fail(self._cause("a worker does not listen any more"))
             self.check()
@@ -212,7 +218,7 @@ class _Workers:
                 worker.process.kill()
         for worker in self._workers:
             worker.process.wait()
-            worker.channel.shut()
+            worker.connection.shut()
         self._ended.set()
 
     def _check(self) -> None:
@@ -223,7 +229,7 @@ class _Workers:
         """Send a message to one worker; that it is gone others notice."""
         parcel = pack(message)
         try:
-            worker.channel.send(parcel)
+            worker.connection.send(parcel)
         except OSError:
             return
         finally:
@@ -233,7 +239,7 @@ class _Workers:
         """A thread: take what a worker says until it is gone."""
         try:
             while True:
-                kind, *content = worker.channel.receive()
+                kind, *content = worker.connection.receive()
                 self._take(worker, kind, content)
         except EOFError:
             worker_end = self._cause(f"rank {worker.rank} has gone")
@@ -242,7 +248,7 @@ class _Workers:
             self._fail(EngineClosedError(f"what rank {worker.rank} says cannot be read: {error!r}"))
         finally:
             worker.process.wait()
-            worker.channel.close()
+            worker.connection.close()
 
     def _take(self, worker: _Worker, kind: str, content: list[Any]) -> None:
         if kind == "beat":

@@ -1,8 +1,10 @@
-"""A worker's process: ``python -m transept.core.execution.worker_main DESCRIPTOR PARENT``.
+"""A worker's process: ``python -m transept.core.execution.worker_main ORDERS PARENT [MEMORY]``.
 
-Started by `transept.core.execution.multi_process`, whose orders come over the socket with that descriptor. The thread
-that starts computes; one reads orders, one tells every second that this process lives and how far it is. Where the
-parent process (its id) has gone, so does this one, whatever it does.
+Started by `transept.core.execution.multi_process`. ORDERS: the descriptor of the socket that its orders come over.
+PARENT: the process that started it; where that has gone, so does this one, whatever it does. MEMORY: the descriptor of
+what the ranks exchange tensors through; without it they do by gloo or NCCL.
+
+The first thread computes; one reads orders, and one tells all the time that this process lives and how far it is.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from transept.core.execution.channel import Channel, pack
+from transept.core.execution.connection import Connection, pack
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
+from transept.core.execution.shared_memory import SharedMemoryExchange
 from transept.core.execution.worker import Worker
 from transept.core.parallel_group import Exchange, ParallelGroup, TorchExchange
 from transept.core.scheduling.step import StepOutput
@@ -55,8 +58,8 @@ class CountedExchange(Exchange):
 class WorkerProcess:
     """Reads orders, runs steps, answers."""
 
-    def __init__(self, channel: Channel, parent: int) -> None:
-        self._channel, self._parent = channel, parent
+    def __init__(self, connection: Connection, parent: int, memory: int | None) -> None:
+        self._connection, self._parent, self._memory = connection, parent, memory
         self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._exchange: CountedExchange | None = None
@@ -85,13 +88,16 @@ class WorkerProcess:
         device = f"cuda:{rank}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
-        store = self._store(rank)
-        torch.distributed.init_process_group(
-            "nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size, timeout=FOR_EVER
-        )
-        self._exchange = CountedExchange(TorchExchange(torch.distributed.group.WORLD))
+        self._exchange = CountedExchange(self._connected(rank, size, "nccl" if on_gpu else "gloo"))
         own = dataclasses.replace(config, config=dataclasses.replace(config.config, device=device))
         return Worker(own, ParallelGroup(rank, size, self._exchange))
+
+    def _connected(self, rank: int, size: int, backend: str) -> Exchange:
+        if self._memory is not None:
+            return SharedMemoryExchange(rank, size, self._memory)
+        store = self._store(rank)
+        torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=FOR_EVER)
+        return TorchExchange(torch.distributed.group.WORLD)
 
     def _store(self, rank: int) -> Any:
         """Where ranks find each other: rank 0 serves it to this machine alone; the parent tells the others the port."""
@@ -134,7 +140,7 @@ class WorkerProcess:
         """A thread: put orders into the queue."""
         try:
             while True:
-                self._orders.put(self._channel.receive())
+                self._orders.put(self._connection.receive())
         except EOFError:
             os._exit(1)  # the parent has gone
         except BaseException:
@@ -152,7 +158,7 @@ class WorkerProcess:
     def _send(self, *message: Any) -> None:
         try:
             with self._sending:
-                self._channel.send(pack(message))
+                self._connection.send(pack(message))
         except OSError:
             os._exit(1)  # the parent has gone
 
@@ -176,9 +182,9 @@ def portable(error: Exception) -> Exception:
 
 def main() -> None:
     """Run the process to its end."""
-    descriptor, parent = map(int, sys.argv[1:])
+    orders, parent, *memory = map(int, sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent, too, which decides
-    WorkerProcess(Channel(socket.socket(fileno=descriptor)), parent).run()
+    WorkerProcess(Connection(socket.socket(fileno=orders)), parent, memory[0] if memory else None).run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # at once, whatever other threads do

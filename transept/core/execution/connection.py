@@ -53,11 +53,11 @@ def pack(message: Any) -> Parcel:
     return Parcel(stream.getvalue(), buffers, None if total <= INLINE_BYTES else _shared(buffers, total))
 
 
-class Channel:
-    """One end of a connection. One thread may send while another receives."""
+class Connection:
+    """One end of it. One thread may send while another receives."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
 
     def send(self, parcel: Parcel) -> None:
         """Raises OSError where the other end is gone."""
@@ -120,15 +120,21 @@ def _split(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
     return pieces
 
 
-def _shared(buffers: Sequence[memoryview], total: int) -> int:
-    """Anonymous memory that holds the buffers, one after the other."""
+def anonymous_memory(size: int) -> int:
+    """A descriptor of so many bytes of memory, all zeros, without a name."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("transept", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:  # which has no name either
             descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def _shared(buffers: Sequence[memoryview], total: int) -> int:
+    """Anonymous memory that holds the buffers, one after the other."""
+    descriptor = anonymous_memory(total)
     try:
-        os.ftruncate(descriptor, total)
         with mmap.mmap(descriptor, total) as memory:
             for buffer in buffers:
                 memory.write(buffer)
