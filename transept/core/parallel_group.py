@@ -22,7 +22,12 @@ class ExchangeError(TranseptError):
 
 
 class Exchange(ABC):
-    """How the ranks of a group give each other their tensors. Every rank makes the same calls in the same order."""
+    """How the ranks of a group give each other their tensors. Every rank makes the same calls in the same order.
+
+    piece_bytes: what is best exchanged at a time; None: whatever there is.
+    """
+
+    piece_bytes: int | None = None
 
     @abstractmethod
     def gather(self, x: Tensor) -> Sequence[Tensor]:
@@ -85,8 +90,17 @@ class ParallelGroup:
         """The sum of every rank's x, any shape, added in the order of ranks: it depends on nothing else."""
         if self.size == 1:
             return x
+        most = None if self.exchange is None else self.exchange.piece_bytes
+        if most is None or x.nbytes <= most:
+            return self._sum(x, torch.empty_like(x))
+        total, count = torch.empty_like(x), max(1, most * len(x) // x.nbytes)
+        for piece, sums in zip(x.split(count), total.split(count), strict=True):
+            self._sum(piece, sums)
+        return total
+
+    def _sum(self, x: Tensor, total: Tensor) -> Tensor:
         first, second, *others = self._gather(x)
-        total = first + second
+        torch.add(first, second, out=total)
         for other in others:
             total += other
         return total

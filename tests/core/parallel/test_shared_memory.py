@@ -13,7 +13,7 @@ import torch
 from transept.core.execution import shared_memory
 from transept.core.execution.connection import anonymous_memory
 from transept.core.execution.shared_memory import SLOT_BYTES, SharedMemoryExchange, memory_bytes
-from transept.core.parallel_group import ExchangeError
+from transept.core.parallel_group import ExchangeError, ParallelGroup
 
 pytestmark = pytest.mark.skipif(not shared_memory.serves(), reason="gloo is taken on this processor")
 
@@ -67,6 +67,18 @@ def test_what_is_larger_than_a_slot_comes_in_pieces(on_ranks: Run) -> None:
         )
 
     assert all(on_ranks(run))
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (1501, 512), (2, SLOT_BYTES // 4 + 1), (3, 5, 70_000)])
+def test_sums_of_many_rows_are_made_piece_by_piece(on_ranks: Run, shape: tuple[int, ...]) -> None:
+    values = [torch.randn(shape, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
+
+    def run(exchange: SharedMemoryExchange, rank: int) -> torch.Tensor:
+        return ParallelGroup(rank, len(exchange.gather(torch.zeros(1))), exchange).all_reduce(values[rank])
+
+    sums = on_ranks(run)
+    expected = values[0] + values[1] + (values[2] if len(sums) == 3 else 0)
+    assert all(torch.equal(each, expected) for each in sums)
 
 
 def test_ranks_that_are_out_of_step_are_told(on_ranks: Run) -> None:

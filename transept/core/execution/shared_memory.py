@@ -20,7 +20,7 @@ from torch import Tensor
 
 from transept.core.parallel_group import Exchange, ExchangeError
 
-SLOT_BYTES = 16 << 20  # of a tensor that is exchanged in one piece; pages are used once they are written
+SLOT_BYTES = 1 << 20  # of a tensor that is exchanged in one piece: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one
 SPIN_SECONDS = 100e-6  # in which another rank usually comes, if it has a core
 YIELD_SECONDS = 20e-3  # then others get the core, and afterwards this one sleeps
@@ -42,6 +42,8 @@ def memory_bytes(size: int) -> int:
 
 class SharedMemoryExchange(Exchange):
     """One rank's end. descriptor: of memory of `memory_bytes`, all zeros at first; it is closed."""
+
+    piece_bytes = SLOT_BYTES
 
     #  each rank's line     calls begun | bytes in its slot 0 | bytes in its slot 1
     #  then of each rank    slot 0 | slot 1

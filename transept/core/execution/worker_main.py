@@ -48,6 +48,7 @@ class CountedExchange(Exchange):
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self.num_calls = exchange, 0
+        self.piece_bytes = exchange.piece_bytes
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
