@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from transept import Engine, RequestOutput, SamplingParams
-from transept.errors import EngineClosedError, ParameterError, TranseptError
+from transept.errors import EngineClosedError, ForkedProcessError, ParameterError, TranseptError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
@@ -90,7 +90,7 @@ def survive_a_kill(rng: random.Random, expected: dict[str, list[int]]) -> int:
     victim = rng.choice(workers())
     for word in WORDS:
         engine.add_request(word, word, LONG)
-    killer = threading.Timer(rng.uniform(0.0, 0.4), victim.send_signal, [signal.SIGKILL])
+    killer = threading.Timer(rng.uniform(0.0, 0.3), victim.send_signal, [signal.SIGKILL])
     begin = time.monotonic()
     killer.start()
     finished = run(engine)
@@ -108,8 +108,12 @@ def survive_a_kill(rng: random.Random, expected: dict[str, list[int]]) -> int:
     return sum(output.error is not None for output in finished.values())
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=SLOW)])
-def test_a_worker_is_killed_at_any_moment(kills: int) -> None:
+@pytest.mark.parametrize(
+    ("exchange", "kills"),
+    [("memory", 5), pytest.param("memory", 50, marks=SLOW), pytest.param("gloo", 10, marks=SLOW)],
+)
+def test_a_worker_is_killed_at_any_moment(exchange: str, kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
     rng = random.Random(kills)
     reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
     expected = {word: reference.generate(word, LONG)[0].outputs[0].token_ids for word in WORDS}
@@ -191,7 +195,9 @@ class Forbids:
         logits[:, self.token] = kept
 
 
-def test_requests_fail_alone_and_close_ends_all() -> None:
+@pytest.mark.parametrize("exchange", ["memory", "gloo"])
+def test_requests_fail_alone_and_close_ends_all(exchange: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
     engine = make()
     reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
     broken = {"raises": (Raises(),), "lambda": (lambda logits, rows: None,)}
@@ -213,6 +219,21 @@ def test_requests_fail_alone_and_close_ends_all() -> None:
     engine.close()
     assert not workers()
     assert all("closed" in str(output.error) for output in run(engine).values())
+    engine.close()
+
+
+def test_a_process_that_was_forked_leaves_the_workers_alone() -> None:
+    engine = make()
+    child = os.fork()
+    if not child:
+        try:
+            engine.close()
+            engine.executor.check_open()
+        except ForkedProcessError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(engine.generate(WORDS[0], GREEDY)[0].outputs[0].token_ids) > 2
     engine.close()
 
 
@@ -270,7 +291,7 @@ def test_workers_go_with_the_process_that_started_them(tmp_path: Path, how: str)
 
 
 def test_sizes_that_do_not_fit_are_told_before_anything_starts() -> None:
-    with pytest.raises(ParameterError, match=r"tensor_parallel_size=3 does not divide .*tensor_parallel_size=1 or 2"):
+    with pytest.raises(ParameterError, match=r"tensor_parallel_size=3 does not divide .*tensor_parallel_size=1, 2, 4"):
         Engine(CHECKPOINT, device="cpu", tensor_parallel_size=3)
     for size in (0, -1, 1.5, True):
         with pytest.raises(ParameterError, match="tensor_parallel_size must be an integer of at least 1"):

@@ -18,7 +18,7 @@ def check_parallel_size(described: ModelDescription, size: int) -> None:
         return
     num_heads = described.shape.num_kv_heads
     fitting = [str(each) for each in range(1, num_heads + 1) if _reason_against(described, each) is None]
-    raise ParameterError(f"{why}. All layers of this model can be split by tensor_parallel_size={' or '.join(fitting)}")
+    raise ParameterError(f"{why}. All layers of this model can be split by tensor_parallel_size={', '.join(fitting)}")
 
 
 def _reason_against(described: ModelDescription, size: int) -> str | None:

@@ -24,10 +24,11 @@ from transept.core.execution import shared_memory
 from transept.core.execution.connection import Connection, anonymous_memory, pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.scheduling.step import StepInput, StepOutput
-from transept.errors import EngineClosedError, is_interruption
+from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
 
 WORKER = "transept.core.execution.worker_main"
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
+GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
 WATCH_SECONDS = 0.25
@@ -123,6 +124,8 @@ class _Workers:
 
     def __init__(self, config: WorkerConfig) -> None:
         self._timeout = config.config.worker_timeout
+        self._silence = SILENCE_SECONDS if config.config.device == "cpu" else GPU_SILENCE_SECONDS
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._outputs: dict[int, StepOutput] = {}
         self._failure: Exception | None = None  # why nothing goes on
@@ -165,7 +168,9 @@ class _Workers:
         return Capacity(num_device_blocks, num_host_blocks, asynchronous=True)
 
     def check(self) -> None:
-        """Raise why nothing goes on, if so."""
+        """Raise why nothing goes on, if so, and ForkedProcessError in a copy of the process that started them."""
+        if os.getpid() != self._process:
+            raise ForkedProcessError("the engine's workers belong to the process from which this one was forked")
         with self._changed:
             self._check()
 
@@ -194,6 +199,8 @@ class _Workers:
 
     def stop(self, reason: Exception) -> None:
         """End all processes, and wait for it. Harmless when it is done again."""
+        if os.getpid() != self._process:  # a copy of the process that started them, which ends
+            return
         with self._changed:
             first = not self._stopped
             self._stopped = True
@@ -223,7 +230,7 @@ class _Workers:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
 
     def _tell(self, worker: _Worker, *message: Any) -> None:
         """Send a message to one worker; that it is gone others notice."""
@@ -280,7 +287,7 @@ class _Workers:
                     worker.heard = worker.progressed = now
             last = now
             for worker in self._workers:
-                silence = SILENCE_SECONDS if worker.ready is not None else STARTUP_SILENCE_SECONDS
+                silence = self._silence if worker.ready is not None else STARTUP_SILENCE_SECONDS
                 if now - worker.heard > silence:
                     self._fail(
                         EngineClosedError(f"{self._name(worker)} has not been heard of for {silence:g} s{AGAIN}")

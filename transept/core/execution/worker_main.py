@@ -38,6 +38,7 @@ from transept.core.scheduling.step import StepOutput
 from transept.errors import RequestFailedError, message_of
 
 BEAT_SECONDS = 0.5
+FAILED = "the request failed while it was computed"
 FOR_EVER = timedelta(days=1)  # who watches ends waiting ranks much earlier
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class WorkerProcess:
             worker = self._made(rank, size, config)
         except Exception as error:
             logger.debug("rank %d cannot start", rank, exc_info=True)
-            self._send("refused", portable(error))
+            self._send("refused", portable(error, "the model cannot be loaded"))
             return
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
         try:
@@ -166,19 +167,19 @@ class WorkerProcess:
 
 def with_portable_errors(output: StepOutput) -> StepOutput:
     """A step's output that pickles."""
-    failures = {request_id: portable(error) for request_id, error in output.failures.items()}
+    failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
     return dataclasses.replace(output, failures=failures)
 
 
-def portable(error: Exception) -> Exception:
-    """The error, if the parent gets it as it is; else one that tells what it was."""
+def portable(error: Exception, what: str) -> Exception:
+    """The error, if the parent gets it as it is; else one that tells what happened and what the error was."""
     try:
         copy = pickle.loads(pickle.dumps(error))
         if type(copy) is type(error) and str(copy) == str(error):
             return error
     except Exception:  # of a plugin's class
         logger.debug("an error does not pickle", exc_info=True)
-    return RequestFailedError(f"the request failed while it was computed: {type(error).__name__}: {message_of(error)}")
+    return RequestFailedError(f"{what}: {type(error).__name__}: {message_of(error)}")
 
 
 def main() -> None:
