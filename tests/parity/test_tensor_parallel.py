@@ -55,11 +55,16 @@ class Case:
     directory: Path
     prompts: list[Any]
     reference: Engine
+    num_kinds: int = 2  # of requests that each prompt gets
 
     def requests(self) -> list[tuple[Any, SamplingParams]]:
         """Of all kinds, so that every batch is mixed."""
         kinds = (GREEDY, BEAMS, SAMPLES)
-        return [(prompt, kinds[(index + kind) % 3]) for kind in range(2) for index, prompt in enumerate(self.prompts)]
+        return [
+            (prompt, kinds[(index + kind) % 3])
+            for kind in range(self.num_kinds)
+            for index, prompt in enumerate(self.prompts)
+        ]
 
     def few_bytes(self) -> int:
         """Cache for a search, and for the beginning of another request beside it."""
@@ -79,13 +84,13 @@ def text_case(name: str) -> Callable[[Any], Case]:
     return make
 
 
-def speech_case(model: str) -> Callable[[Any], Case]:
+def speech_case(model: str, every: bool = False) -> Callable[[Any], Case]:
     def make(request: pytest.FixtureRequest) -> Case:
         directory = request.getfixturevalue(f"{model}_dir")
         windows = speech_windows(request.getfixturevalue("speech_dir"))
-        few = windows if request.node.get_closest_marker("slow") else windows[:: len(windows) // 3][:4]
+        few = windows if every else windows[:: len(windows) // 3][:4]
         prompts = [{"multi_modal_data": {"audio": (window, 16_000)}} for window in few]
-        return Case(directory, prompts, Engine(directory, dtype="float32"))
+        return Case(directory, prompts, Engine(directory, dtype="float32"), 3 if every else 2)
 
     return make
 
@@ -119,10 +124,10 @@ CASES = {
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
     ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), SLOW),
-    ("tiny.en, every window", 2): (speech_case("tiny_en"), SLOW),
-    ("tiny.en, every window", 3): (speech_case("tiny_en"), SLOW),
-    ("base, every window", 2): (speech_case("base"), SLOW),
-    ("base, every window", 4): (speech_case("base"), SLOW),
+    ("tiny.en, every window", 2): (speech_case("tiny_en", every=True), SLOW),
+    ("tiny.en, every window", 3): (speech_case("tiny_en", every=True), SLOW),
+    ("base, every window", 2): (speech_case("base", every=True), SLOW),
+    ("base, every window", 4): (speech_case("base", every=True), SLOW),
     ("moonshine", 4): (moonshine_case, SLOW),
     **{
         (name, size): (text_case(name), SLOW)

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -21,17 +18,18 @@ from typing import Any
 import torch
 
 from transept.core.execution import shared_memory
-from transept.core.execution.connection import Connection, anonymous_memory, pack
+from transept.core.execution.connection import anonymous_memory, pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
+from transept.core.execution.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
 
-WORKER = "transept.core.execution.worker_main"
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
 GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
 WATCH_SECONDS = 0.25
+AGAIN = ", and the engine has stopped; make another one"
 
 
 class MultiProcessExecutor(Executor):
@@ -76,49 +74,6 @@ class MultiProcessExecutor(Executor):
         self._finalizer()
 
 
-class _Worker:
-    """One process as its parent sees it."""
-
-    def __init__(self, rank: int, num_threads: int, memory: int | None) -> None:
-        given = [] if memory is None else [memory]
-        ours, theirs = socket.socketpair()
-        with theirs:
-            environment = {
-                **os.environ,
-                "OMP_NUM_THREADS": str(num_threads),
-                "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
-            }
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", WORKER, *map(str, (theirs.fileno(), os.getpid(), *given))],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # this process's output is not theirs to write into
-                pass_fds=[theirs.fileno(), *given],
-                env=environment,
-            )
-        self.rank, self.connection = rank, Connection(ours)
-        self.ready: tuple[Any, ...] | None = None
-        self.busy = False
-        self.progress = (0, 0)  # exchanges with other ranks, orders done
-        self.heard = self.progressed = time.monotonic()
-
-    def beat(self, busy: bool, *progress: int) -> None:
-        """Note what the worker tells of itself."""
-        self.heard = time.monotonic()
-        if progress != self.progress or not busy or not self.busy:
-            self.progress, self.progressed = progress, self.heard  # type: ignore[assignment]
-        self.busy = busy
-
-    def end(self) -> str | None:
-        """How the process has ended; None while it has not."""
-        code = self.process.poll()
-        if code is None:
-            return None
-        if code < 0:
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"ended by itself (status {code})"
-
-
 class _Workers:
     """The processes, a thread for each that reads what it says, and one that watches. Knows no executor."""
 
@@ -133,12 +88,12 @@ class _Workers:
         self._stopper: threading.Thread | None = None
         size = config.config.tensor_parallel_size
         self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
-        self._workers: list[_Worker] = []
+        self._workers: list[RemoteWorker] = []
         share = config.config.device == "cpu" and shared_memory.serves()
         memory = anonymous_memory(shared_memory.memory_bytes(size)) if share else None
         try:
             for rank in range(size):
-                self._workers.append(_Worker(rank, self.num_threads, memory))
+                self._workers.append(RemoteWorker(rank, self.num_threads, memory))
         except BaseException:
             self.stop(EngineClosedError(CLOSED))
             raise
@@ -232,7 +187,7 @@ class _Workers:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
-    def _tell(self, worker: _Worker, *message: Any) -> None:
+    def _tell(self, worker: RemoteWorker, *message: Any) -> None:
         """Send a message to one worker; that it is gone others notice."""
         parcel = pack(message)
         try:
@@ -242,7 +197,7 @@ class _Workers:
         finally:
             parcel.close()
 
-    def _listen(self, worker: _Worker) -> None:
+    def _listen(self, worker: RemoteWorker) -> None:
         """A thread: take what a worker says until it is gone."""
         try:
             while True:
@@ -257,7 +212,7 @@ class _Workers:
             worker.process.wait()
             worker.connection.close()
 
-    def _take(self, worker: _Worker, kind: str, content: list[Any]) -> None:
+    def _take(self, worker: RemoteWorker, kind: str, content: list[Any]) -> None:
         if kind == "beat":
             worker.beat(*content)
         elif kind == "port":
@@ -299,7 +254,7 @@ class _Workers:
                 )
                 self._fail(EngineClosedError(stuck + AGAIN))
 
-    def _name(self, worker: _Worker) -> str:
+    def _name(self, worker: RemoteWorker) -> str:
         return f"rank {worker.rank} of {len(self._workers)} (process {worker.process.pid})"
 
     def _cause(self, otherwise: str) -> Exception:
@@ -307,7 +262,7 @@ class _Workers:
         end = time.monotonic() + 0.3  # a process's end shows a moment after its socket's
         while time.monotonic() < end:
             ends = [(worker, worker.end()) for worker in self._workers]
-            for worker, how in sorted(ends, key=lambda each: worker_code(each[0])):
+            for worker, how in sorted(ends, key=lambda each: each[0].exit_code):
                 if how is not None and not self._stopped:
                     return EngineClosedError(f"{self._name(worker)} {how}{AGAIN}")
             time.sleep(0.02)
@@ -320,12 +275,3 @@ class _Workers:
             self._failure = reason
             self._changed.notify_all()
         self.stop(reason)
-
-
-AGAIN = ", and the engine has stopped; make another one"
-
-
-def worker_code(worker: _Worker) -> int:
-    """Its exit status, so that those that a signal ended come first."""
-    code = worker.process.poll()
-    return 1 << 10 if code is None else code
