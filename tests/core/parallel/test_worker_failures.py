@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -46,19 +47,21 @@ def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
     return sorted(found, key=lambda child: child.pid)
 
 
-def left_behind() -> set[str]:
-    """What has a name in shared memory, or is a socket or folder of temporary files."""
-    folders = [Path("/dev/shm"), Path(os.environ.get("TMPDIR", "/tmp"))]
-    names = {"torch", "gloo", "transept", "psm_", "sem.", "pymp"}
-    return {str(file) for folder in folders for file in folder.glob("*") if any(map(file.name.startswith, names))}
+def named_memory() -> set[str]:
+    """Shared memory that has a name as PyTorch, multiprocessing or Transept would give it."""
+    return {str(file) for name in ("torch_*", "psm_*", "transept*") for file in Path("/dev/shm").glob(name)}
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays_behind() -> Iterator[None]:
-    files, descriptors = left_behind(), psutil.Process().num_fds()
+def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    temporary, memory = tmp_path_factory.mktemp("temporary"), named_memory()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    descriptors = psutil.Process().num_fds()
     yield
     assert not workers()
-    assert left_behind() <= files
+    assert not [*temporary.iterdir()]
+    assert named_memory() <= memory
     wait_until(lambda: psutil.Process().num_fds() <= descriptors + 2)  # what imports open once
     wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("transept-")])
 
@@ -162,15 +165,34 @@ class Sleeps:
         time.sleep(3600)
 
 
-def test_a_worker_that_does_not_get_on_ends_every_request() -> None:
-    engine = make(worker_timeout=2)
+@dataclass(frozen=True)
+class Spins:
+    """A logits processor that never returns, and keeps its processor busy."""
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        while True:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("processor", "options", "complaint"),
+    [
+        pytest.param(
+            *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without getting on"), marks=SLOW
+        ),
+        (Sleeps(), {}, r"has a step to compute, and has not computed for 7 s"),
+    ],
+    ids=["spins", "sleeps"],
+)
+def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, options: Any, complaint: str) -> None:
+    engine = make(**options)
     engine.add_request("good", WORDS[0], GREEDY)
-    engine.add_request("stuck", WORDS[1], replace(GREEDY, logits_processors=(Sleeps(),)))
+    engine.add_request("stuck", WORDS[1], replace(GREEDY, logits_processors=(processor,)))
     begin = time.monotonic()
     finished = run(engine)
     assert time.monotonic() - begin < WORST_SECONDS
     assert isinstance(finished["stuck"].error, EngineClosedError)
-    assert_refuses(engine, r"has computed for 2 s \(worker_timeout\) without getting on")
+    assert_refuses(engine, complaint)
     engine.close()
 
 

@@ -26,6 +26,7 @@ from transept.errors import EngineClosedError, ForkedProcessError, is_interrupti
 
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
 GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
+STILL_SECONDS = 7.0  # of a worker that has work, without processor time; a GPU's may wait for it
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
 WATCH_SECONDS = 0.25
@@ -79,7 +80,8 @@ class _Workers:
 
     def __init__(self, config: WorkerConfig) -> None:
         self._timeout = config.config.worker_timeout
-        self._silence = SILENCE_SECONDS if config.config.device == "cpu" else GPU_SILENCE_SECONDS
+        self._on_cpu = config.config.device == "cpu"
+        self._silence = SILENCE_SECONDS if self._on_cpu else GPU_SILENCE_SECONDS
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._outputs: dict[int, StepOutput] = {}
@@ -89,7 +91,7 @@ class _Workers:
         size = config.config.tensor_parallel_size
         self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
         self._workers: list[RemoteWorker] = []
-        share = config.config.device == "cpu" and shared_memory.serves()
+        share = self._on_cpu and shared_memory.serves()
         memory = anonymous_memory(shared_memory.memory_bytes(size)) if share else None
         try:
             for rank in range(size):
@@ -232,27 +234,31 @@ class _Workers:
                 self._changed.notify_all()
 
     def _watch(self) -> None:
-        """A thread: end everything where a worker is silent, or busy without getting on."""
+        """A thread: end everything where a worker is silent, or has work and does not get on."""
         last = time.monotonic()
         while not self._stopped:
             time.sleep(WATCH_SECONDS)
             now = time.monotonic()
             if now - last > 4 * WATCH_SECONDS:  # this process itself stood still: what workers said is not read yet
                 for worker in self._workers:
-                    worker.heard = worker.progressed = now
+                    worker.heard = worker.progressed = worker.computed = now
             last = now
             for worker in self._workers:
-                silence = self._silence if worker.ready is not None else STARTUP_SILENCE_SECONDS
-                if now - worker.heard > silence:
-                    self._fail(
-                        EngineClosedError(f"{self._name(worker)} has not been heard of for {silence:g} s{AGAIN}")
-                    )
-            slowest = min(self._workers, key=lambda worker: worker.progress)
-            if slowest.busy and now - slowest.progressed > self._timeout:
-                stuck = (
-                    f"{self._name(slowest)} has computed for {self._timeout:g} s (worker_timeout) without getting on"
-                )
-                self._fail(EngineClosedError(stuck + AGAIN))
+                if (complaint := self._complaint(worker, now)) is not None:
+                    self._fail(EngineClosedError(f"{self._name(worker)} {complaint}{AGAIN}"))
+
+    def _complaint(self, worker: RemoteWorker, now: float) -> str | None:
+        """Why a worker is taken to hang."""
+        silence = self._silence if worker.ready is not None else STARTUP_SILENCE_SECONDS
+        if now - worker.heard > silence:
+            return f"has not been heard of for {silence:g} s"
+        if worker.ready is None or not worker.works:
+            return None
+        if self._on_cpu and now - worker.computed > STILL_SECONDS:
+            return f"has a step to compute, and has not computed for {STILL_SECONDS:g} s"
+        if now - worker.progressed > self._timeout:
+            return f"has computed for {self._timeout:g} s (worker_timeout) without getting on"
+        return None
 
     def _name(self, worker: RemoteWorker) -> str:
         return f"rank {worker.rank} of {len(self._workers)} (process {worker.process.pid})"

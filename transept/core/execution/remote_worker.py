@@ -13,6 +13,7 @@ from typing import Any
 from transept.core.execution.connection import Connection
 
 PROGRAM = "transept.core.execution.worker_main"
+NOTHING_SECONDS = 0.1  # of processor time, which the thread that tells of itself takes in some minutes
 RUNNING = 1 << 10  # no process's exit code
 
 
@@ -20,8 +21,11 @@ class RemoteWorker:
     """One process as its parent sees it. Starts it.
 
     memory: descriptor of what ranks exchange tensors through, if they do so. ready: what it told once it had loaded the
-    model. progress: exchanges with other ranks, and orders done; changed at `progressed`. heard: when it last told of
-    itself.
+    model. works: whether it has something to do, and does not wait for another rank. progress: exchanges with other
+    ranks, and orders done.
+
+    Times, of time.monotonic: heard: when it last told of itself; progressed: when it had last got on, or had nothing to
+    do; computed: when it had last taken processor time, or had nothing to do.
     """
 
     def __init__(self, rank: int, num_threads: int, memory: int | None) -> None:
@@ -43,16 +47,19 @@ class RemoteWorker:
             )
         self.rank, self.connection = rank, Connection(ours)
         self.ready: tuple[Any, ...] | None = None
-        self.busy = False
-        self.progress: tuple[int, ...] = (0, 0)
-        self.heard = self.progressed = time.monotonic()
+        self.works = False
+        self.progress = (0, 0)
+        self.heard = self.progressed = self.computed = time.monotonic()
+        self._processor_seconds = 0.0
 
-    def beat(self, busy: bool, *progress: int) -> None:
+    def beat(self, works: bool, processor_seconds: float, progress: tuple[int, int]) -> None:
         """Note what the worker tells of itself."""
         self.heard = time.monotonic()
-        if progress != self.progress or not busy or not self.busy:
+        if progress != self.progress or not works:
             self.progress, self.progressed = progress, self.heard
-        self.busy = busy
+        if self.progressed == self.heard or processor_seconds > self._processor_seconds + NOTHING_SECONDS:
+            self.computed, self._processor_seconds = self.heard, processor_seconds
+        self.works = works
 
     @property
     def exit_code(self) -> int:

@@ -45,16 +45,22 @@ logger = logging.getLogger(__name__)
 
 
 class CountedExchange(Exchange):
-    """An exchange that counts its calls, by which the parent sees that this rank gets on."""
+    """An exchange that counts its calls, by which the parent sees that this rank gets on.
+
+    waiting: whether this rank is in one of them, for another rank maybe.
+    """
 
     def __init__(self, exchange: Exchange) -> None:
-        self._exchange, self.num_calls = exchange, 0
+        self._exchange, self.num_calls, self.waiting = exchange, 0, False
         self.piece_bytes = exchange.piece_bytes
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
         self.num_calls += 1
-        return self._exchange.gather(x)
+        self.waiting = True
+        gathered = self._exchange.gather(x)
+        self.waiting = False
+        return gathered
 
 
 class WorkerProcess:
@@ -152,8 +158,11 @@ class WorkerProcess:
     def _beat(self) -> None:
         """A thread: tell how far this process is."""
         while os.getppid() == self._parent:
-            num_calls = 0 if self._exchange is None else self._exchange.num_calls
-            self._send("beat", self._busy, num_calls, self._num_done)
+            num_calls, waiting = 0, False
+            if self._exchange is not None:
+                num_calls, waiting = self._exchange.num_calls, self._exchange.waiting
+            works = self._busy and not waiting
+            self._send("beat", works, time.process_time(), (num_calls, self._num_done))
             time.sleep(BEAT_SECONDS)
         os._exit(1)
 
