@@ -120,6 +120,7 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
 CASES = {
     ("tiny.en", 2): (speech_case("tiny_en"), ()),
     ("base", 2): (speech_case("base"), SLOW),
+    ("base", 4): (speech_case("base"), SLOW),
     ("bart-base", 4): (text_case("bart-base"), SLOW),
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
