@@ -66,6 +66,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "device": "cpu",
         "quantization": "int8",
         "num_threads": 1,
+        "tensor_parallel_size": 2,
         "model_dir": "/models",
         "offline": True,
     }

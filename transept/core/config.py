@@ -17,6 +17,7 @@ KV_CACHE_DTYPES = ("auto", "fp8")
 QUANTIZATIONS = ("int8", "fp8")
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 INTEGERS = {  # of EngineConfig: at least, at most
+    "tensor_parallel_size": (1, 1 << 10),
     "num_threads": (1, 1 << 31),
     "block_size": (1, 1 << 16),
     "kv_cache_bytes": (1, 1 << 50),
@@ -25,6 +26,7 @@ INTEGERS = {  # of EngineConfig: at least, at most
     "max_decoder_tokens": (1, 1 << 31),
     "max_encoder_tokens": (1, 1 << 31),
 }
+MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
@@ -70,13 +72,18 @@ class EngineConfig:
         triton for the rest); ``"auto"``: torch on a CPU, on a GPU the first of mixed, triton and torch that serves.
     quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
-    num_threads: of a CPU's work, for all engines of this process; None leaves PyTorch's, which are one for each core.
+    tensor_parallel_size: processes that share the model's layers, each with its heads, its part of every feed-forward
+        network and of the vocabulary; on GPUs each has one. It must divide the heads. See docs/parallel.md.
+    worker_timeout: seconds after which such a process is taken to hang that computes and does not get on.
+    num_threads: of a CPU's work, for all engines of this process, and divided among the processes of
+        tensor_parallel_size; None leaves PyTorch's, which are one for each core.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
     kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, which is the dtype, but float16 beside
         int8 weights on a CPU, or ``"fp8"`` (e4m3), which halves what cross-attention reads on a GPU.
-    kv_cache_bytes: cache memory on the device. Default: on a CPU 1.25 GiB, and at most a quarter of the machine's
-        memory, whose pages are used only when they are written; on a GPU what gpu_memory_utilization leaves.
+    kv_cache_bytes: cache memory on the device; on a CPU of all processes of tensor_parallel_size together. Default: on
+        a CPU 1.25 GiB, and at most a quarter of the machine's memory, whose pages are used only when they are written;
+        on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
         Weights and the activations of the largest step, which is run to measure them, are part of it.
     swap_bytes: host memory for preempted requests; 0 recomputes them.
@@ -92,6 +99,8 @@ class EngineConfig:
     dtype: str = "auto"
     attention_backend: str = "auto"
     quantization: str | None = None
+    tensor_parallel_size: int = 1
+    worker_timeout: float = 60.0
     num_threads: int | None = None
     plugin: str | None = None
     model_dir: str | None = None
@@ -137,6 +146,12 @@ class EngineConfig:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")
 
+        seconds = self.worker_timeout
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= MOST_SECONDS:
+            raise ParameterError(
+                f"worker_timeout must be a number of seconds from 1 to {MOST_SECONDS}, not {seconds!r}"
+            )
+
     def _check_types(self) -> None:
         kinds: dict[str, tuple[tuple[type, ...], str]] = {
             "model": ((str, os.PathLike), "a directory or a name"),
@@ -167,6 +182,12 @@ class EngineConfig:
         on_gpu = device.startswith("cuda")
         if on_gpu and not torch.cuda.is_available():
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
+        num_ranks = self.tensor_parallel_size
+        if on_gpu and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
+            raise ParameterError(
+                f'tensor_parallel_size={num_ranks} takes the first {num_ranks} GPUs of device="cuda"; '
+                f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
+            )
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
         if not on_gpu and self.quantization == "fp8":
             raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')

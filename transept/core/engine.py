@@ -14,11 +14,12 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer, plain_files
-from transept.core.checkpoints.model_description import check_default_prompt, describe_model
+from transept.core.checkpoints.model_description import ModelDescription, check_default_prompt, describe_model
+from transept.core.checkpoints.parallel_sizes import check_parallel_size
 from transept.core.checkpoints.source import locate
 from transept.core.config import EngineConfig
 from transept.core.engine_core import EngineCore
-from transept.core.execution.executor import WorkerConfig
+from transept.core.execution.executor import Executor, WorkerConfig
 from transept.core.execution.in_process import InProcessExecutor
 from transept.core.input_processor import NOT_PARAMS, InputProcessor, Request
 from transept.core.job_runner import JobRunner
@@ -70,7 +71,7 @@ class Engine:
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
         warn_of_unsupported(self.generation_config, config.model)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
-        self.executor = InProcessExecutor(WorkerConfig(checkpoint.path, config, limits))
+        self.executor = _executor(described, WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
         self.block_manager = BlockSpaceManager(config.block_size, capacity.num_device_blocks, capacity.num_host_blocks)
         self.scheduler = Scheduler(limits, self.block_manager)
@@ -215,6 +216,16 @@ class Engine:
             self._num_calls -= 1
             if not self._num_calls and not self.runner.tasks.bare:
                 self._owner = None
+
+
+def _executor(described: ModelDescription, config: WorkerConfig) -> Executor:
+    """Of one process or several."""
+    if config.config.tensor_parallel_size == 1:
+        return InProcessExecutor(config)
+    from transept.core.execution.multi_process import MultiProcessExecutor
+
+    check_parallel_size(described, config.config.tensor_parallel_size)
+    return MultiProcessExecutor(config)
 
 
 def _output_of(request: Request) -> Job:

@@ -77,6 +77,7 @@ ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file the
     Setting("device", str, "NAME", "see `transept serve --help`"),
     Setting("quantization", str, "NAME", "see `transept serve --help`"),
     Setting("threads", int, "N", "see `transept serve --help`"),
+    Setting("tensor_parallel_size", int, "N", "processes, or GPUs, that share the model's layers"),
     Setting("model_dir", str, "DIR", "see `transept serve --help`"),
     Setting("offline", bool, None, "see `transept serve --help`"),
 )

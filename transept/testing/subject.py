@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transept.core.execution.in_process import InProcessExecutor
 from transept.core.request.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class Subject:
 
     def run_recorded(self, request: Request) -> tuple[RequestOutput, Recording]:
         """One request alone, and what the model computed for it."""
-        with _recording(self.engine.executor.worker.runner) as recording:
+        executor = self.engine.executor
+        assert isinstance(executor, InProcessExecutor)
+        with _recording(executor.worker.runner) as recording:
             (output,) = self.run([request])
         return output, recording
 

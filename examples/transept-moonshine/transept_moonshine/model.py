@@ -70,7 +70,8 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
-        self.fc1 = ColumnParallelLinear(config.hidden_size, 2 * config.intermediate_size, group=context.group)
+        sizes = {"x": config.intermediate_size, "gate": config.intermediate_size}
+        self.fc1 = ColumnParallelLinear(config.hidden_size, sum(sizes.values()), stacked=sizes, group=context.group)
         self.fc2 = RowParallelLinear(config.intermediate_size, config.hidden_size, group=context.group)
         self.activation = get_activation(config.decoder_hidden_act)
 

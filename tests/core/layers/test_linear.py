@@ -17,6 +17,7 @@ from transept.core.layers.linear import (
     matmul,
 )
 from transept.core.parallel_group import ParallelGroup
+from transept.errors import ParameterError
 
 HIDDEN = 48
 HEAD_DIM = 8
@@ -147,6 +148,18 @@ def test_cross_qkv_multiplies_only_what_is_read(heads: int, kv_heads: int | None
     assert counter.get_total_flops() == 2 * HIDDEN * (rows * q + encoder_rows * 2 * kv)
 
 
-def test_a_group_of_more_than_one_process_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="tensor parallelism"):
-        ParallelGroup(rank=0, size=2)
+@pytest.mark.parametrize(("rank", "size"), [(0, 0), (2, 2), (-1, 1)])
+def test_a_rank_lies_in_its_group(rank: int, size: int) -> None:
+    with pytest.raises(ParameterError, match="no rank"):
+        ParallelGroup(rank, size)
+
+
+def test_what_a_group_does_not_divide_is_refused() -> None:
+    group = ParallelGroup(0, 4)
+    with pytest.raises(ParameterError, match=r"=4 does not divide a layer's 6 heads, which these sizes do: 1, 2, 3, 6"):
+        QKVParallelLinear(HIDDEN, 6, HEAD_DIM, group=group)
+    with pytest.raises(ParameterError, match="2 heads of keys and values, which these sizes do: 1, 2"):
+        QKVParallelLinear(HIDDEN, 8, HEAD_DIM, num_kv_heads=2, group=group)
+    for layer_class in (ColumnParallelLinear, RowParallelLinear):
+        with pytest.raises(ParameterError, match="does not divide a layer's 30 "):
+            layer_class(30, 30, group=group)

@@ -7,7 +7,7 @@ own sequence, so one bias serves every sequence of a flattened batch, whatever t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -26,6 +26,14 @@ class RelativePositionBias:
     table: Tensor
     bidirectional: bool
     max_distance: int = 128
+    _of_heads: dict[tuple[int, int], RelativePositionBias] = field(default_factory=dict, init=False, repr=False)
+
+    def of_heads(self, heads: slice) -> RelativePositionBias:
+        """The bias of some heads; the same object whenever it is asked for, as backends know a bias by its object."""
+        key = (heads.start, heads.stop)
+        if key not in self._of_heads:
+            self._of_heads[key] = replace(self, table=self.table[:, heads])
+        return self._of_heads[key]
 
     def buckets(self, distance: Tensor) -> Tensor:
         """distance: key position minus query position, any shape, int64. Returns bucket numbers, same shape."""

@@ -28,12 +28,14 @@ class CaptureRequest:
 class CrossAttentionCapture:
     """What is wanted in one step, and what has been captured.
 
-    layer_of: the data pointer of a layer's cache -> the decoder layer's number. requests: by request id.
+    layer_of: the data pointer of a layer's cache -> the decoder layer's number. requests: by request id. rank: of this
+    process among those that share the heads, whose own ones are captured.
     weights: request id -> (layer, head) -> float32 [queries, encoder tokens].
     """
 
     layer_of: dict[int, int]
     requests: dict[str, CaptureRequest]
+    rank: int = 0
     weights: dict[str, dict[tuple[int, int], Tensor]] = field(default_factory=dict)
 
     def record(self, query: Tensor, kv_cache: Tensor, scale: float) -> None:
@@ -43,10 +45,12 @@ class CrossAttentionCapture:
         """
         layer = self.layer_of[kv_cache.data_ptr()]
         keys = kv_cache[0].flatten(0, 1)
-        group = query.shape[1] // keys.shape[1]  # query heads to a key head
+        num_heads = query.shape[1]
+        group = num_heads // keys.shape[1]  # query heads to a key head
         for request_id, request in self.requests.items():
-            for wanted_layer, head in request.heads:
-                if wanted_layer != layer:
+            for wanted_layer, wanted_head in request.heads:
+                head = wanted_head - self.rank * num_heads
+                if wanted_layer != layer or not 0 <= head < num_heads:
                     continue
                 scores = scale * (query[request.rows, head].float() @ keys[request.slots, head // group].float().T)
-                self.weights.setdefault(request_id, {})[layer, head] = torch.softmax(scores, dim=-1)
+                self.weights.setdefault(request_id, {})[layer, wanted_head] = torch.softmax(scores, dim=-1)

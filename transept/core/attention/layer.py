@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.biases import AttentionBias
+from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.parallel_group import ParallelGroup
 
@@ -30,6 +30,7 @@ class Attention(nn.Module):
         super().__init__()
         self.scale = head_dim**-0.5 if scale is None else scale
         self.backend = context.attention_backend
+        self._group = context.group
 
     def forward(
         self,
@@ -46,11 +47,19 @@ class Attention(nn.Module):
         query: [num_tokens, num_heads, head_dim].
         key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
-        bias: by positions within a sequence, see `transept.core.attention.biases`.
+        bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
         Returns [num_tokens, num_heads * head_dim].
         """
+        if bias is not None and self._group.size > 1:
+            bias = self._of_own_heads(bias, query.shape[1])
         out = self.backend.forward(query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
         if attn_metadata.capture is not None and attn_type is AttentionType.ENCODER_DECODER:
             assert kv_cache is not None
             attn_metadata.capture.record(query, kv_cache, self.scale)
         return out.flatten(1)
+
+    def _of_own_heads(self, bias: AttentionBias, num_heads: int) -> AttentionBias:
+        heads = slice(self._group.rank * num_heads, (self._group.rank + 1) * num_heads)
+        if isinstance(bias, RelativePositionBias):
+            return bias if bias.table.shape[1] == num_heads else bias.of_heads(heads)
+        return bias if len(bias) in (1, num_heads) else bias[heads]

@@ -1,7 +1,8 @@
 """load_weights: fill a model's parameters from a checkpoint, by the names in a WeightMap.
 
 The checkpoint is walked once. Each tensor is converted while it is copied to its place, or packed as it lies in the
-mapped file, so that the model is never in memory twice; whatever does not fit is told at the end, all at once.
+mapped file, so that the model is never in memory twice; whatever does not fit is told at the end, all at once. Where a
+group of processes shares the model, only this one's shard of a tensor is copied or packed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from torch import Tensor, nn
 
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.weight_map import WeightMap
-from transept.core.layers.linear import StackedParameter
+from transept.core.layers.linear import WHOLE, StackedParameter
 from transept.core.layers.packing import WeightPacker
+from transept.core.parallel_group import Shard
 from transept.errors import CheckpointError, PluginError
 
-WHOLE = ""  # the one piece of a parameter without parts
 MOST_UNEXPECTED = 1000  # weights; then the checkpoint is another model's, and is read no further
 SMALLEST_FLOAT = 2  # bytes; floating-point types below are quantized
 
@@ -112,6 +113,24 @@ class _Place:
     first_row: int
     destination: Tensor  # the rows
     pieces: list[tuple[int, str]]  # (id of the parameter, part)
+    shards: list[Shard]  # of each piece, what of the checkpoint's goes there; empty where all of it does
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the checkpoint's tensor."""
+        shape = [*self.destination.shape]
+        if self.shards:
+            shape[self.shards[0].dim] = sum(shard.total for shard in self.shards)
+        return torch.Size(shape)
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """Of a tensor of that shape what goes there. One piece is a view of a file that may be mapped."""
+        if not self.shards:
+            return tensor
+        if self.shards[0].dim == 1:
+            return self.shards[0].of(tensor)
+        pieces = tensor.split([shard.total for shard in self.shards])
+        return _joined([shard.of(piece) for shard, piece in zip(self.shards, pieces, strict=True)])
 
 
 class _Places:
@@ -138,9 +157,10 @@ class _Places:
         """The place of a target whose name is in the model. Raises PluginError for parts that it does not have."""
         name, _, part = target.partition("#")
         tensor = self.tensors[name]
-        parts = _parts(tensor)
+        parts, shards = _parts(tensor), tensor.shards if isinstance(tensor, StackedParameter) else {}
         if not part:
-            return _Place(tensor, 0, tensor.detach(), [(id(tensor), piece) for piece in parts or (WHOLE,)])
+            pieces = [(id(tensor), piece) for piece in parts or (WHOLE,)]
+            return _Place(tensor, 0, tensor.detach(), pieces, [*shards.values()])
         wanted = part.split("+")
         if unknown := [piece for piece in wanted if piece not in parts]:
             raise PluginError(
@@ -150,7 +170,8 @@ class _Places:
         if any(above.stop != below.start for above, below in pairwise(rows)):
             raise PluginError(f'weight map: the parts in "{target}" are not adjacent; {name} has {", ".join(parts)}')
         first, stop = rows[0].start, rows[-1].stop
-        return _Place(tensor, first, tensor.detach()[first:stop], [(id(tensor), piece) for piece in wanted])
+        pieces, own = [(id(tensor), piece) for piece in wanted], [shards[piece] for piece in wanted if shards]
+        return _Place(tensor, first, tensor.detach()[first:stop], pieces, own)
 
     def fill(self, place: _Place, rows: Tensor) -> None:
         """Copy rows to their place, or keep them until the parameter is packed."""
@@ -211,10 +232,10 @@ def _fill(places: _Places, name: str, target: str, tensor: Tensor, report: _Repo
         report.twice.append(f"{target}, from {name} after {', '.join(earlier)}")
         return
     places.filled.update(dict.fromkeys(place.pieces, name))
-    if tensor.shape != place.destination.shape:
+    if tensor.shape != place.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
         return
-    places.fill(place, tensor)
+    places.fill(place, place.own(tensor))
 
 
 def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: _Report) -> None:
@@ -223,9 +244,9 @@ def _fill_tied(places: _Places, name: str, target: str, tensor: Tensor, report: 
         _fill(places, name, target, tensor, report)
         return
     place = places.find(target)
-    if tensor.shape != place.destination.shape:
+    if tensor.shape != place.shape:
         report.misshaped.append(_misshaped(name, target, tensor, place))
-    elif not _same(tensor, places.content(place), place.destination.dtype):
+    elif not _same(place.own(tensor), places.content(place), place.destination.dtype):
         report.untied.append(f"{name} (for {target})")
 
 
@@ -237,7 +258,7 @@ def _same(tensor: Tensor, other: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _misshaped(name: str, target: str, tensor: Tensor, place: _Place) -> str:
-    return f"{name}: {list(tensor.shape)} in the checkpoint, {list(place.destination.shape)} in the model ({target})"
+    return f"{name}: {list(tensor.shape)} in the checkpoint, {list(place.shape)} in the model ({target})"
 
 
 def _is_quantized(tensor: Tensor, destination: Tensor) -> bool:

@@ -23,7 +23,7 @@ from transept.core.checkpoints.size_limit import SizeLimit
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
-from transept.errors import CheckpointError, PluginError, PromptError
+from transept.errors import CheckpointError, ParameterError, PluginError, PromptError
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
@@ -120,13 +120,14 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
     """The model that a config describes, its parameters empty, on the current default device and in the default dtype.
 
     Raises CheckpointError for a config that the model class cannot be built from, and for one that asks for far more
-    than the checkpoint's weights could fill, before that is allocated.
+    than the checkpoint's weights could fill, before that is allocated. Raises ParameterError where the context's group
+    does not divide its layers.
     """
     model_class, config, checkpoint = described.model_class, described.config, described.checkpoint
     try:
         with SizeLimit(checkpoint):
             model = model_class(config, context)
-    except (PluginError, torch.OutOfMemoryError):
+    except (ParameterError, PluginError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         read = _ReadValues(config)

@@ -14,6 +14,8 @@ from pathlib import Path
 from transept.core.config import EngineConfig, SchedulerConfig
 from transept.core.scheduling.step import StepInput, StepOutput
 
+CLOSED = "the engine is closed; make another one"
+
 
 @dataclass(frozen=True)
 class WorkerConfig:
@@ -46,6 +48,10 @@ class Executor(ABC):
     """
 
     capacity: Capacity
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Raise TranseptError where nothing can be issued any more, saying why."""
 
     @abstractmethod
     def issue(self, step: StepInput) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from transept.core.execution.executor import Capacity, Executor, WorkerConfig
+from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import TranseptError
-
-CLOSED = "the engine is closed; make another one"
 
 
 class InProcessExecutor(Executor):
@@ -32,7 +30,7 @@ class InProcessExecutor(Executor):
         return self._worker
 
     def check_open(self) -> None:
-        """Raise TranseptError once it is closed."""
+        """See Executor."""
         _ = self.worker
 
     def issue(self, step: StepInput) -> int:

@@ -22,10 +22,11 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
+from transept.core.parallel_group import ExchangeError
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
-from transept.errors import PluginError, is_interruption
+from transept.errors import PluginError, RequestFailedError, is_interruption
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -80,6 +81,7 @@ class ModelRunner:
         self.graphs = graphs
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
+        self.group = model.context.group
         self.vocab_size = model.shape(model.config).vocab_size
         self._has_encoded = False
 
@@ -89,7 +91,7 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
-        Raises ForkedProcessError for all.
+        Raises ForkedProcessError for all, and ExchangeError.
         """
         share_num_threads()
         parts: list[Part] = []
@@ -100,7 +102,9 @@ class ModelRunner:
         while waiting:
             batch = waiting.pop()
             try:
-                parts += self._compute(batch, last)
+                parts += self._compute(batch, last) if self.group.size == 1 else self._compute_in_step(batch, last)
+            except ExchangeError:
+                raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
                 if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
                     interruption = error.interruption  # raised once all others have their tokens
@@ -121,6 +125,22 @@ class ModelRunner:
         share_num_threads()
         return IssuedStep(self._compute(step, last))
 
+    def _compute_in_step(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
+        """The same where several ranks compute: if one of them fails, all do, and go on with the same halves."""
+        error: Exception | None = None
+        try:
+            parts = self._compute(step, last)
+        except ExchangeError:
+            raise
+        except Exception as raised:
+            error = raised
+        failed = self.group.all_agree(int(error is not None))
+        if error is not None:
+            raise error
+        if any(failed):
+            raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.group.rank} computed")
+        return parts
+
     def _compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         if not step:
             return []  # blocks have moved, nothing is computed
@@ -134,7 +154,7 @@ class ModelRunner:
         encoder_hidden = self._encode(inputs) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
-        probes = PromptProbes(step, metadata, self.cache.layers)
+        probes = PromptProbes(step, metadata, self.cache.layers, self.group)
         self.cache.wait()
         hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
         _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
 from transept.core.attention.metadata import AttentionMetadata
+from transept.core.parallel_group import ParallelGroup
 from transept.core.request.prompt_probe import ProbeResult, PromptProbe
 from transept.core.scheduling.step import SequenceGroupMetadata
 from transept.core.transfer import Download, upload
@@ -18,8 +19,13 @@ class PromptProbes:
     """The probes of one step. Where weights are asked for, the attention layers capture them through the metadata."""
 
     def __init__(
-        self, step: Sequence[SequenceGroupMetadata], metadata: AttentionMetadata, kv_caches: list[Tensor]
+        self,
+        step: Sequence[SequenceGroupMetadata],
+        metadata: AttentionMetadata,
+        kv_caches: list[Tensor],
+        ranks: ParallelGroup,
     ) -> None:
+        self._ranks = ranks
         self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, the prompt's first row
         requests: dict[str, CaptureRequest] = {}
         for index, group in enumerate(step):
@@ -36,7 +42,7 @@ class PromptProbes:
                 )
         if requests:
             layer_of = {kv_cache.data_ptr(): layer for layer, kv_cache in enumerate(kv_caches)}
-            metadata.capture = CrossAttentionCapture(layer_of, requests)
+            metadata.capture = CrossAttentionCapture(layer_of, requests, ranks.rank)
         self.capture = metadata.capture
         self._download: Download | None = None
 
@@ -49,8 +55,13 @@ class PromptProbes:
                 logits = compute_logits(hidden[first + positions])[:, : probe.vocab_limit].float()
                 parts.append(logits.log_softmax(dim=-1).gather(1, tokens[:, None]))
             if probe.cross_attention_heads and self.capture is not None:
-                captured = self.capture.weights[request_id]
-                parts.append(torch.stack([captured[pair] for pair in probe.cross_attention_heads]))
+                captured, request = self.capture.weights.get(request_id, {}), self.capture.requests[request_id]
+                num_queries, num_keys = request.rows.stop - request.rows.start, len(request.slots)
+                weights = hidden.new_zeros(len(request.heads), num_queries, num_keys, dtype=torch.float32)
+                for index, pair in enumerate(request.heads):
+                    if self._ranks.size == 1 or pair in captured:  # else it is on another rank
+                        weights[index] = captured[pair]
+                parts.append(self._ranks.all_reduce(weights))
         self._download = Download(parts)
 
     def collect(self) -> dict[str, ProbeResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,26 +23,32 @@ from transept.core.execution.sampler import Sampler
 from transept.core.kernels.dispatch import reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
 from transept.core.model import ForConditionalGeneration
+from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ParallelGroup
 from transept.core.scheduling.step import StepInput
+
+ALONE = ParallelGroup()
 
 
 class Worker:
     """Loads the model onto its device, owns the cache, runs steps.
 
+    group: the workers that share the model, each with its heads, rows and columns of weights and cache. All are given
+    the same steps. On a CPU they share kv_cache_bytes and swap_bytes, too.
+
     Raises CheckpointError, PluginError, ParameterError; CapacityError where a GPU has too little memory.
     """
 
-    def __init__(self, worker_config: WorkerConfig) -> None:
+    def __init__(self, worker_config: WorkerConfig, group: ParallelGroup = ALONE) -> None:
         config = worker_config.config
         described = describe_model(worker_config.path, config.model, config.plugin)
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         share_num_threads()
         self.device = device = torch.device(config.device)
-        self._config, self._shape = config, described.shape
+        self._config, self._shape = config, _own_shape(described.shape, group)
         self._cache_dtype = _cache_dtype(config)
-        model = _load(described, config, device, self._cache_dtype)
+        model = _load(described, config, device, self._cache_dtype, group)
         give_back_freed_memory()
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
@@ -53,10 +60,17 @@ class Worker:
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
         size = block_bytes(self._shape, config.block_size, self._cache_dtype)
-        self.num_device_blocks, self.num_host_blocks = kv_cache_bytes // size, config.swap_bytes // size
+        sharing = group.size if device.type == "cpu" else 1
+        self.num_device_blocks = min(group.all_agree(kv_cache_bytes // sharing // size))
+        self.num_host_blocks = config.swap_bytes // group.size // size
         self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         graphs = None
-        if device.type == "cuda" and not config.enforce_eager and model.context.attention_backend.replayable:
+        if (
+            device.type == "cuda"
+            and group.size == 1
+            and not config.enforce_eager
+            and model.context.attention_backend.replayable
+        ):
             graphs = DecodeGraphs(model, self.cache, config.block_size)
         self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
 
@@ -74,6 +88,12 @@ class Worker:
             return self.runner.issue(step.metadata, last)
 
 
+def _own_shape(shape: ModelShape, group: ParallelGroup) -> ModelShape:
+    """The shape of a rank's part of the model. Raises ParameterError where the group does not divide the heads."""
+    num_heads = None if shape.num_heads is None else group.share(shape.num_heads, "heads")
+    return replace(shape, num_heads=num_heads, num_kv_heads=group.share(shape.num_kv_heads, "heads of keys and values"))
+
+
 def _current(device: torch.device) -> AbstractContextManager[Any]:
     """Make it the GPU on which Triton launches kernels and PyTorch records graphs: the current one."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
@@ -88,7 +108,11 @@ def _cache_dtype(config: EngineConfig) -> torch.dtype:
 
 
 def _load(
-    described: ModelDescription, config: EngineConfig, device: torch.device, cache_dtype: torch.dtype
+    described: ModelDescription,
+    config: EngineConfig,
+    device: torch.device,
+    cache_dtype: torch.dtype,
+    group: ParallelGroup,
 ) -> ForConditionalGeneration:
     """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
     dtype: torch.dtype = getattr(torch, config.dtype)
@@ -101,7 +125,7 @@ def _load(
         cache_dtype,
         config.quantization,
     )
-    context = LayerContext(attention_backend=backend, group=ParallelGroup())
+    context = LayerContext(attention_backend=backend, group=group)
     model = _build(described, context, device, dtype)
     long_inputs = not described.shape.encoder_takes_text
     packer = WeightPacker(model, device.type, config.quantization, long_inputs=long_inputs)

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.core.layers.linear import matmul
+from transept.core.layers.linear import WHOLE, StackedParameter, matmul
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel_group import ParallelGroup
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Token id -> vector; weight [vocabulary, hidden], whose rows would be split over the group."""
+    """Token id -> vector; weight [vocabulary, hidden], whose rows are split over the group."""
 
     weight: nn.Parameter
     packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded, where a head shares it
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, group: ParallelGroup) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(num_embeddings // group.size, embedding_dim), requires_grad=False)
+        self.weight = _vocabulary(num_embeddings, embedding_dim, group)
         self.packed = None
+        self._group, self._shard = group, group.shard(num_embeddings, dim=0)
 
     def forward(self, token_ids: Tensor) -> Tensor:
-        """token_ids: [tokens] int64. Returns [tokens, hidden]."""
+        """token_ids: [tokens] int64. Returns [tokens, hidden], the same on every rank."""
+        if self._group.size == 1:
+            return self._rows(token_ids)
+        own = token_ids - self._shard.first
+        of_others = (own < 0) | (token_ids >= self._shard.stop)
+        rows = self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[:, None], 0)
+        return self._group.all_reduce(rows)  # of each token one rank has the vector, and the others zeros
+
+    def _rows(self, indices: Tensor) -> Tensor:
         if self.packed is not None:
-            return self.packed.rows(token_ids)
-        return F.embedding(token_ids, self.weight)
+            return self.packed.rows(indices)
+        return F.embedding(indices, self.weight)
 
 
 class VocabParallelHead(nn.Module):
-    """Hidden state -> logits over the vocabulary.
+    """Hidden state -> logits over the vocabulary, whose rows are split over the group.
 
     weight: a matrix [vocabulary, hidden] to share with an embedding (tied), or None for one of its own.
     """
@@ -47,10 +55,17 @@ class VocabParallelHead(nn.Module):
         weight: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
-        rows = num_embeddings // group.size
-        self.weight = weight if weight is not None else nn.Parameter(torch.empty(rows, embedding_dim), False)
+        self.weight = weight if weight is not None else _vocabulary(num_embeddings, embedding_dim, group)
         self.packed = None
+        self._group, self._num_embeddings = group, num_embeddings
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns logits [rows, vocabulary]."""
-        return matmul(hidden, self.packed or self.weight)
+        """hidden: [rows, hidden]. Returns logits [rows, vocabulary], the same on every rank."""
+        return self._group.all_gather(matmul(hidden, self.packed or self.weight), self._num_embeddings)
+
+
+def _vocabulary(num_embeddings: int, embedding_dim: int, group: ParallelGroup) -> nn.Parameter:
+    """The rank's rows of a vocabulary's matrix."""
+    shard = group.shard(num_embeddings, dim=0)
+    shards = {WHOLE: shard} if group.size > 1 else None
+    return StackedParameter.of((shard.stop - shard.first, embedding_dim), {}, shards)

@@ -1,7 +1,9 @@
 """Linear layers: column, row, QKV and encoder/decoder QKV.
 
 Sharding over a process group is a property of a layer and its weight loader, never of a model file. A layer is told its
-group; today every group has size 1, and tensor parallelism will be added here alone.
+group, holds its rank's part, and says with `StackedParameter.shards` which part of a checkpoint's weight that is. A
+column-parallel layer computes some of the outputs; a row-parallel one takes some of the inputs, and adds up all ranks'
+products.
 """
 
 from __future__ import annotations
@@ -11,24 +13,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel_group import ParallelGroup, Shard
 
 ALL = slice(None)
+WHOLE = ""  # the one part of a parameter without parts
 
 
 class StackedParameter(nn.Parameter):
     """A weight or bias whose rows are several named parts, which checkpoints may hold one by one.
 
     parts: part name -> rows of it, in order; empty when the parameter is one piece.
+    shards: part name, or WHOLE -> what this is of the checkpoint's; empty when the parameter is all of it.
     """
 
     parts: dict[str, slice]
+    shards: dict[str, Shard]
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], sizes: dict[str, int]) -> StackedParameter:
+    def of(
+        cls, shape: tuple[int, ...], sizes: dict[str, int], shards: dict[str, Shard] | None = None
+    ) -> StackedParameter:
         """An uninitialised parameter of this shape, whose rows are the given parts in order."""
         parameter = cls(torch.empty(shape), requires_grad=False)
-        parameter.parts, start = {}, 0
+        parameter.parts, parameter.shards, start = {}, shards or {}, 0
         for name, size in sizes.items():
             parameter.parts[name] = slice(start, start + size)
             start += size
@@ -49,20 +56,28 @@ def matmul(x: Tensor, weight: Tensor | PackedWeight, bias: Tensor | None = None,
 class Linear(nn.Module):
     """``y = x Wᵀ + b``; weight [out, in], bias [out]. The base of the parallel layers.
 
-    stacked: part name -> rows, when the weight is several matrices on top of each other.
+    stacked: part name -> rows, when the weight is several matrices on top of each other. shards: of the weight, see
+    StackedParameter; of rows they hold for the bias, too.
     """
 
     weight: StackedParameter  # what a checkpoint fills; on the meta device where it is packed
     packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, stacked: dict[str, int] | None = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        stacked: dict[str, int] | None = None,
+        shards: dict[str, Shard] | None = None,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = StackedParameter.of((out_features, in_features), stacked or {})
+        parts = stacked or {}
+        self.weight = StackedParameter.of((out_features, in_features), parts, shards)
         self.packed = None
-        self.bias = StackedParameter.of((out_features,), stacked or {}) if bias else None
+        of_bias = {part: shard for part, shard in (shards or {}).items() if shard.dim == 0}
+        self.bias = StackedParameter.of((out_features,), parts, of_bias) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in]. Returns [tokens, out]."""
@@ -70,21 +85,57 @@ class Linear(nn.Module):
 
 
 class ColumnParallelLinear(Linear):
-    """A linear layer whose outputs would be split over the group."""
+    """A linear layer whose outputs are split over the group.
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, group: ParallelGroup) -> None:
-        super().__init__(in_features, out_features // group.size, bias)
+    stacked: part name -> outputs, where these are several vectors side by side, such as a value and its gate: then each
+    rank has its share of each of them. Raises ParameterError where the group does not divide the outputs.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        stacked: dict[str, int] | None = None,
+        group: ParallelGroup,
+    ) -> None:
+        sizes = stacked or {WHOLE: out_features}
+        own = {part: group.share(size, "outputs (of its feed-forward network, say)") for part, size in sizes.items()}
+        super().__init__(in_features, sum(own.values()), bias, own if stacked else None, _shards(sizes, group))
 
 
 class RowParallelLinear(Linear):
-    """A linear layer whose inputs would be split over the group, and its outputs summed."""
+    """A linear layer whose inputs are split over the group, and whose products are summed.
+
+    Raises ParameterError where the group does not divide the inputs.
+    """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, group: ParallelGroup) -> None:
-        super().__init__(in_features // group.size, out_features, bias)
+        own = group.share(in_features, "inputs (of its feed-forward network, say)")
+        shards = {WHOLE: group.shard(in_features, dim=1)} if group.size > 1 else None
+        super().__init__(own, out_features, bias, shards=shards)
+        self._group = group
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [tokens, in], this rank's. Returns [tokens, out], the same on every rank."""
+        if self._group.size == 1:
+            return matmul(x, self.packed or self.weight, self.bias)
+        total = self._group.all_reduce(matmul(x, self.packed or self.weight))
+        return total if self.bias is None else total.add_(self.bias)
+
+
+def _shards(sizes: dict[str, int], group: ParallelGroup) -> dict[str, Shard] | None:
+    """Of the rows of parts of these whole sizes."""
+    return {part: group.shard(size, dim=0) for part, size in sizes.items()} if group.size > 1 else None
 
 
 class QKVParallelLinear(Linear):
-    """Query, key and value projections of self-attention as one matrix; parts ``q``, ``k``, ``v``."""
+    """Query, key and value projections of self-attention as one matrix; parts ``q``, ``k``, ``v``.
+
+    num_heads, num_kv_heads: of all ranks; the attributes of these names are this rank's. Raises ParameterError where
+    the group does not divide them.
+    """
 
     def __init__(
         self,
@@ -96,11 +147,19 @@ class QKVParallelLinear(Linear):
         bias: bool = True,
         group: ParallelGroup,
     ) -> None:
-        self.num_heads = num_heads // group.size
-        self.num_kv_heads = (num_kv_heads or num_heads) // group.size
+        num_kv_heads = num_kv_heads or num_heads
+        self.num_heads = group.share(num_heads, "heads")
+        self.num_kv_heads = group.share(num_kv_heads, "heads of keys and values")
         self.head_dim = head_dim
         q_size, kv_size = self.num_heads * head_dim, self.num_kv_heads * head_dim
-        super().__init__(hidden_size, q_size + 2 * kv_size, bias, stacked={"q": q_size, "k": kv_size, "v": kv_size})
+        whole = {"q": num_heads * head_dim, "k": num_kv_heads * head_dim, "v": num_kv_heads * head_dim}
+        super().__init__(
+            hidden_size,
+            q_size + 2 * kv_size,
+            bias,
+            stacked={"q": q_size, "k": kv_size, "v": kv_size},
+            shards=_shards(whole, group),
+        )
         self.q_size = q_size
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]

@@ -67,7 +67,7 @@ def _without_memory(weight: nn.Parameter) -> nn.Parameter:
     """The same parameter on the meta device."""
     empty = type(weight)(torch.empty_like(weight, device="meta"), requires_grad=False)
     if isinstance(weight, StackedParameter) and isinstance(empty, StackedParameter):
-        empty.parts = weight.parts
+        empty.parts, empty.shards = weight.parts, weight.shards
     return empty
 
 

@@ -123,10 +123,13 @@ class DecoderLayer(nn.Module):
         self.ffn = config.feed_forward(context)
         self.ffn_norm = config.norm(config.hidden_size)
         self.backend = context.attention_backend
+        self._in_one_process = context.group.size == 1
 
     @cached_property
     def _kernel(self) -> DecoderLayerKernel | None:
         """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
+        if not self._in_one_process:  # it would have to stop for the sums
+            return None
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
         linears = [module for module in self.modules() if isinstance(module, Linear)]
         if not all(module.packed and isinstance(module.packed.panels, WeightPanels) for module in linears):

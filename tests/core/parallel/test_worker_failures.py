@@ -1,0 +1,335 @@
+"""Whatever a worker does, die or hang, every request ends, nothing stays behind, and the next engine starts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from transept import Engine, RequestOutput, SamplingParams
+from transept.errors import EngineClosedError, ForkedProcessError, ParameterError, TranseptError
+
+CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
+WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
+LONG = SamplingParams(temperature=0.0, max_tokens=50, ignore_eos=True)
+SLOW = pytest.mark.slow
+WORST_SECONDS = 10  # until every request has ended
+STARTED = "transept.core.execution.worker_main"
+
+
+def make(**options: Any) -> Engine:
+    return Engine(CHECKPOINT, device="cpu", tensor_parallel_size=2, kv_cache_bytes=1 << 24, **options)
+
+
+def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
+    """Of this process or another."""
+    found = []
+    for child in (process or psutil.Process()).children():
+        try:
+            if STARTED in child.cmdline():
+                found.append(child)
+        except psutil.Error:
+            continue
+    return sorted(found, key=lambda child: child.pid)
+
+
+def named_memory() -> set[str]:
+    """Shared memory that has a name as PyTorch, multiprocessing or Transept would give it."""
+    return {str(file) for name in ("torch_*", "psm_*", "transept*") for file in Path("/dev/shm").glob(name)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    temporary, memory = tmp_path_factory.mktemp("temporary"), named_memory()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    descriptors = psutil.Process().num_fds()
+    yield
+    assert not workers()
+    assert not [*temporary.iterdir()]
+    assert named_memory() <= memory
+    wait_until(lambda: psutil.Process().num_fds() <= descriptors + 2)  # what imports open once
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("transept-")])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def run(engine: Engine) -> dict[str, RequestOutput]:
+    finished: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+    return finished
+
+
+def assert_refuses(engine: Engine, match: str) -> None:
+    with pytest.raises(EngineClosedError, match=match):
+        engine.add_request("late", WORDS[0], GREEDY)
+    with pytest.raises(TranseptError, match=match):
+        engine.generate(WORDS[0], GREEDY)
+
+
+def survive_a_kill(rng: random.Random, expected: dict[str, list[int]]) -> int:
+    """Requests while one worker is killed. Returns how many failed."""
+    engine = make()
+    victim = rng.choice(workers())
+    for word in WORDS:
+        engine.add_request(word, word, LONG)
+    killer = threading.Timer(rng.uniform(0.0, 0.3), victim.send_signal, [signal.SIGKILL])
+    begin = time.monotonic()
+    killer.start()
+    finished = run(engine)
+    killer.join()
+    assert time.monotonic() - begin < WORST_SECONDS
+    assert sorted(finished) == sorted(WORDS)
+    for word, output in finished.items():
+        if output.error is None:
+            assert output.outputs[0].token_ids == expected[word]
+        else:
+            assert isinstance(output.error, EngineClosedError)
+    wait_until(lambda: not workers())
+    assert_refuses(engine, "was ended by SIGKILL, and the engine has stopped; make another one")
+    engine.close()
+    return sum(output.error is not None for output in finished.values())
+
+
+@pytest.mark.parametrize(
+    ("exchange", "kills"),
+    [("memory", 5), pytest.param("memory", 50, marks=SLOW), pytest.param("gloo", 10, marks=SLOW)],
+)
+def test_a_worker_is_killed_at_any_moment(exchange: str, kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
+    rng = random.Random(kills)
+    reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
+    expected = {word: reference.generate(word, LONG)[0].outputs[0].token_ids for word in WORDS}
+    failures = [survive_a_kill(rng, expected) for _ in range(kills)]
+    assert any(failures)
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=SLOW)])
+def test_a_worker_is_killed_while_it_starts(kills: int) -> None:
+    rng = random.Random(kills)
+    for _ in range(kills):
+
+        def kill() -> None:
+            wait_until(lambda: len(workers()) == 2)
+            time.sleep(rng.uniform(0, 1.5))
+            rng.choice(workers()).kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(EngineClosedError, match="was ended by SIGKILL"):
+            make()
+        killer.join()
+        assert not workers()
+
+
+@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=SLOW)])
+def test_a_worker_that_stands_still_ends_every_request(rank: int) -> None:
+    engine = make()
+    for word in WORDS:
+        engine.add_request(word, word, GREEDY)
+    engine.step()
+    workers()[rank].suspend()
+    begin = time.monotonic()
+    finished = run(engine)
+    assert time.monotonic() - begin < WORST_SECONDS
+    assert all(isinstance(output.error, EngineClosedError) for output in finished.values())
+    assert_refuses(engine, rf"rank {rank} of 2 \(process \d+\) has not been heard of for 6 s")
+    engine.close()
+
+
+@dataclass(frozen=True)
+class Sleeps:
+    """A logits processor that never returns."""
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        time.sleep(3600)
+
+
+@dataclass(frozen=True)
+class Spins:
+    """A logits processor that never returns, and keeps its processor busy."""
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        while True:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("processor", "options", "complaint"),
+    [
+        pytest.param(
+            *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without getting on"), marks=SLOW
+        ),
+        (Sleeps(), {}, r"has a step to compute, and has not computed for 7 s"),
+    ],
+    ids=["spins", "sleeps"],
+)
+def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, options: Any, complaint: str) -> None:
+    engine = make(**options)
+    engine.add_request("good", WORDS[0], GREEDY)
+    engine.add_request("stuck", WORDS[1], replace(GREEDY, logits_processors=(processor,)))
+    begin = time.monotonic()
+    finished = run(engine)
+    assert time.monotonic() - begin < WORST_SECONDS
+    assert isinstance(finished["stuck"].error, EngineClosedError)
+    assert_refuses(engine, complaint)
+    engine.close()
+
+
+@dataclass(frozen=True)
+class Raises:
+    """A logits processor that raises, once a row has three tokens."""
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        if any(len(row.output_token_ids) == 3 for row in rows):
+            raise ValueError("this processor is broken")
+
+
+@dataclass(frozen=True)
+class Forbids:
+    """A logits processor that leaves one token."""
+
+    token: int
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        kept = logits[:, self.token].clone()
+        logits.fill_(float("-inf"))
+        logits[:, self.token] = kept
+
+
+@pytest.mark.parametrize("exchange", ["memory", "gloo"])
+def test_requests_fail_alone_and_close_ends_all(exchange: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
+    engine = make()
+    reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
+    broken = {"raises": (Raises(),), "lambda": (lambda logits, rows: None,)}
+    for word in WORDS:
+        engine.add_request(word, word, GREEDY)
+    for name, processors in broken.items():
+        engine.add_request(name, WORDS[0], replace(GREEDY, logits_processors=processors))
+    engine.add_request("forbids", WORDS[0], replace(GREEDY, logits_processors=(Forbids(7),)))
+    finished = run(engine)
+    for word in WORDS:
+        assert finished[word].outputs[0].token_ids == reference.generate(word, GREEDY)[0].outputs[0].token_ids
+    assert "this processor is broken" in str(finished["raises"].error)
+    assert isinstance(finished["lambda"].error, ParameterError)
+    assert "logits_processors must pickle" in str(finished["lambda"].error)
+    assert set(finished["forbids"].outputs[0].token_ids[:9]) == {7}
+    for word in WORDS:
+        engine.add_request(word, word, LONG)
+    engine.step()
+    engine.close()
+    assert not workers()
+    assert all("closed" in str(output.error) for output in run(engine).values())
+    engine.close()
+
+
+def test_a_process_that_was_forked_leaves_the_workers_alone() -> None:
+    engine = make()
+    child = os.fork()
+    if not child:
+        try:
+            engine.close()
+            engine.executor.check_open()
+        except ForkedProcessError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(engine.generate(WORDS[0], GREEDY)[0].outputs[0].token_ids) > 2
+    engine.close()
+
+
+@SLOW
+def test_an_engine_that_nobody_holds_ends_its_workers() -> None:
+    engine = make()
+    assert len(workers()) == 2
+    del engine
+    import gc
+
+    gc.collect()
+    wait_until(lambda: not workers())
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys, time
+    from transept import Engine, SamplingParams
+    class Own:
+        def __call__(self, logits, rows): pass
+    engine = Engine(sys.argv[1], device="cpu", tensor_parallel_size=2, kv_cache_bytes=1 << 24)
+    text = engine.generate("nave", SamplingParams(temperature=0.0))[0].outputs[0].text
+    try:
+        engine.generate("nave", SamplingParams(temperature=0.0, logits_processors=[Own()]))
+    except Exception as error:
+        text += " / " + str(error)
+    print(text, flush=True)
+    if sys.argv[2] == "works":
+        engine.generate(["nave"] * 1000, SamplingParams(temperature=0.0, max_tokens=60, ignore_eos=True))
+    if sys.argv[2] != "ends":
+        time.sleep(3600)
+    """
+)
+
+
+@pytest.mark.parametrize("how", ["works", pytest.param("waits", marks=SLOW), pytest.param("ends", marks=SLOW)])
+def test_workers_go_with_the_process_that_started_them(tmp_path: Path, how: str) -> None:
+    """A script that runs an engine without a guard: it is run once. It ends, or is killed, idle or not."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(CHECKPOINT), how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "Own is defined in the script itself" in line
+        started = workers(psutil.Process(process.pid))
+        if how == "ends":
+            assert process.stdout.read() == ""
+            assert process.wait(20) == 0
+        else:
+            assert len(started) == 2
+            process.kill()
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive
+
+
+def test_sizes_that_do_not_fit_are_told_before_anything_starts() -> None:
+    with pytest.raises(ParameterError, match=r"tensor_parallel_size=3 does not divide .*tensor_parallel_size=1, 2, 4"):
+        Engine(CHECKPOINT, device="cpu", tensor_parallel_size=3)
+    for size in (0, -1, 1.5, True):
+        with pytest.raises(ParameterError, match="tensor_parallel_size must be an integer of at least 1"):
+            Engine(CHECKPOINT, tensor_parallel_size=size)
+    for seconds in (0, float("nan"), "1"):
+        with pytest.raises(ParameterError, match="worker_timeout must be a number of seconds"):
+            Engine(CHECKPOINT, worker_timeout=seconds)
+
+
+@SLOW
+def test_a_checkpoint_that_workers_refuse_is_an_error_of_its_own(tmp_path: Path) -> None:
+    for file in CHECKPOINT.iterdir():
+        if file.name != "model.safetensors":
+            (tmp_path / file.name).symlink_to(file)
+    whole = (CHECKPOINT / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TranseptError, match="truncated or corrupt"):
+        Engine(tmp_path, device="cpu", tensor_parallel_size=2)
+    assert not workers()
