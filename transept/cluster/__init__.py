@@ -1,0 +1,33 @@
+"""Many machines, by Ray: Transept in Ray Data's pipelines, over folders of recordings, and behind Ray Serve.
+
+Needs the extra ``ray``: ``pip install "transept[ray]"``. Every public name is loaded on first use, and Ray with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transept.cluster.data import Summarize, Transcribe, Translate
+
+_LAZY_IMPORTS = {
+    "Summarize": "transept.cluster.data",
+    "Transcribe": "transept.cluster.data",
+    "Translate": "transept.cluster.data",
+}
+
+__all__ = ["Summarize", "Transcribe", "Translate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY_IMPORTS:
+        raise AttributeError(f"module 'transept.cluster' has no attribute {name!r}")
+    from transept.cluster.runtime import require_ray
+
+    require_ray()
+    return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
