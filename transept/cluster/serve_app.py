@@ -1,0 +1,146 @@
+"""The server behind Ray Serve: each replica runs the server's own application, with models of its own.
+
+Serve does what it does: it routes requests to replicas, bounds its queue, starts and stops replicas with the load, lets
+those that stop finish, and replaces those whose health check fails. Here are the deployment and its settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transept.cluster.runtime import replica_threads, require_ray
+from transept.errors import EngineClosedError, ParameterError, shown
+from transept.option_names import refuse_unknown
+from transept.serving.settings import ModelSource, ServerSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from ray.serve import Application
+
+NAME = "transept"  # of the application, and of its deployment
+HEALTH_SECONDS = 10.0  # between two checks of a replica
+STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
+RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
+START_ATTEMPTS = 3  # of replicas, before the deployment is given up
+
+
+class ModelServer:
+    """What runs in a replica: the server's application (`transept.serving.http.app`), and what Serve asks of it."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        logger = logging.getLogger("transept")
+        logger.setLevel(logging.INFO)
+        if not logger.handlers:
+            logger.addHandler(logging.StreamHandler())
+        engine = settings.engine
+        if engine.get("num_threads") is None:
+            engine = {**engine, "num_threads": replica_threads()}
+        self.settings = dataclasses.replace(settings, engine=engine)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Serve, which then starts it: that begins to load the models."""
+        from transept.serving.http.app import build_app as build_server
+
+        app = build_server(self.settings)
+        self.models = app.state.models
+        return app
+
+    async def check_health(self) -> None:
+        """Take a real step with every engine. The first check ends once the models are loaded, and then requests come.
+
+        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step.
+        """
+        await self.models.wait_until_loaded()
+        for model in self.models.models.values():
+            if model.engine is None:
+                raise EngineClosedError(f'model "{model.name}" cannot be served: {model.error}')
+            await model.engine.check_health(STEP_SECONDS)
+
+
+def build_app(
+    settings: ServerSettings | str | Sequence[str],
+    *,
+    replicas: int = 1,
+    autoscale: tuple[int, int] | None = None,
+    threads: int | None = None,
+    num_gpus: float | None = None,
+    autoscaling_options: Mapping[str, Any] | None = None,
+) -> Application:
+    """An application for ``ray.serve.run``: the server's endpoints, page and streams, from any of its replicas.
+
+    settings: of the server, where host and port are Serve's own business; or models alone, as MODEL or NAME=MODEL.
+    replicas: processes with the models. autoscale: least and most of them, in place of replicas. threads: CPUs of each;
+    None: 1. num_gpus: of each. autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
+    A replica works on max_running requests at a time; max_queue more wait at each proxy, and others get a 429.
+    Raises ParameterError for what cannot be, MissingPackageError without the extra.
+    """
+    require_ray()
+    from ray import serve
+
+    if not isinstance(settings, ServerSettings):
+        sources = [settings] if isinstance(settings, str) else settings
+        settings = ServerSettings(tuple(ModelSource.parse(source) for source in sources))
+    _check(replicas, autoscale, threads, num_gpus)
+    options: dict[str, Any] = {"num_replicas": replicas}
+    if autoscale is not None:
+        least, most = autoscale
+        scaling = {"target_ongoing_requests": max(1, settings.max_running // 2), **(autoscaling_options or {})}
+        options = {"autoscaling_config": {"min_replicas": least, "max_replicas": most, **scaling}}
+    deployment = serve.deployment(
+        name=NAME,
+        ray_actor_options={"num_cpus": threads or 1, "num_gpus": num_gpus or 0},
+        max_ongoing_requests=settings.max_running,
+        max_queued_requests=settings.max_queue,
+        backpressure_config={"status_code": 429, "retry_after_s": RETRY_AFTER_SECONDS},
+        graceful_shutdown_timeout_s=settings.shutdown_timeout,
+        graceful_shutdown_wait_loop_s=0.5,
+        health_check_period_s=HEALTH_SECONDS,
+        health_check_timeout_s=STEP_SECONDS + HEALTH_SECONDS,
+        max_constructor_retry_count=START_ATTEMPTS,
+        **options,
+    )(serve.ingress(None)(ModelServer))
+    return deployment.bind(settings)
+
+
+def from_config(args: dict[str, Any]) -> Application:
+    """An application for a Serve config, with ``import_path: transept.cluster.serve_app:from_config``.
+
+    args: models, a list of MODEL or NAME=MODEL; replicas, threads, num_gpus, autoscale (``MIN:MAX``) as for
+    `build_app`; engine, a mapping of the engine's options; and all other fields of ServerSettings.
+    """
+    ours = ("replicas", "threads", "num_gpus", "autoscale")
+    fields = [each.name for each in dataclasses.fields(ServerSettings)]
+    refuse_unknown("the application has no setting", args, [*fields, *ours])
+    given = dict(args)
+    options = {name: given.pop(name) for name in ours if name in given}
+    if "autoscale" in options:
+        options["autoscale"] = parse_autoscale(options["autoscale"])
+    models = given.pop("models", ())
+    for name in ("cors", "api_keys"):
+        if name in given:
+            given[name] = tuple(given[name])
+    sources = tuple(ModelSource.parse(source) for source in ([models] if isinstance(models, str) else models))
+    return build_app(ServerSettings(sources, **given), **options)
+
+
+def parse_autoscale(text: str) -> tuple[int, int]:
+    """``1:4``: the least and the most replicas. Raises ParameterError."""
+    least, colon, most = text.partition(":")
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise ParameterError(f"autoscale must be MIN:MAX, such as 1:4, not {shown(text)}")
+    return int(least), int(most)
+
+
+def _check(replicas: Any, autoscale: Any, threads: Any, num_gpus: Any) -> None:
+    for name, value in (("replicas", replicas), ("threads", 1 if threads is None else threads)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"{name} must be an integer of at least 1, not {shown(value)}")
+    if num_gpus is not None and (isinstance(num_gpus, bool) or not isinstance(num_gpus, int | float) or num_gpus < 0):
+        raise ParameterError(f"num_gpus must be a number of at least 0, not {shown(num_gpus)}")
+    if autoscale is not None:
+        least, most = autoscale
+        if not 0 <= least <= most or most < 1:
+            raise ParameterError(f"autoscale must be from a least to a most number of replicas, not {least}:{most}")
