@@ -22,6 +22,7 @@ from transept.cluster.files import is_uri, reason_of
 from transept.errors import ParameterError
 
 MANIFESTS = (".jsonl", ".parquet")
+HIDDEN = re.compile(r"(?:^|/)\.")
 COLUMNS = ("file", "text")  # of a manifest: one of them at least
 
 
@@ -76,7 +77,7 @@ def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | M
     if info.type == pa.fs.FileType.Directory:
         yield from _of_folder(argument, suffixes)
     elif info.type == pa.fs.FileType.NotFound:
-        if is_uri(argument) and glob.has_magic(path):
+        if is_uri(argument) and "*" in path:
             yield from _of_uri_pattern(argument, filesystem, path)
         else:
             yield Missing(argument, "there is no such file")
@@ -111,11 +112,12 @@ def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Mis
 
 def _of_uri_pattern(pattern: str, filesystem: Any, path: str) -> Iterator[Input | Missing]:
     """The files of an object store that a pattern matches; ``**`` stands for any folders, ``*`` for part of a name."""
-    fixed = re.split(r"[*?\[]", path, maxsplit=1)[0].rpartition("/")[0]
-    steps = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", path)
+    fixed = path.partition("*")[0].rpartition("/")[0]
+    steps = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    parts = re.split(r"(\*\*/|\*\*|\*)", path)
     expression = re.compile("".join(steps.get(part, re.escape(part)) for part in parts))
-    matches = [each for each in _files(filesystem, fixed) if expression.fullmatch(each)]
+    files = [each for each in _files(filesystem, fixed) if not HIDDEN.search(each[len(fixed) :])]
+    matches = [each for each in files if expression.fullmatch(each)]
     if not matches:
         yield Missing(pattern, "nothing there matches this pattern")
     root = pattern[: pattern.index(path)]
@@ -127,7 +129,7 @@ def _of_folder(folder: str, suffixes: Collection[str]) -> Iterator[Input | Missi
     found = False
     for each in _files(filesystem, path):
         relative = os.path.relpath(each, path)
-        if os.path.splitext(each)[1].lower() in suffixes and not re.search(r"(?:^|/)\.", relative):
+        if os.path.splitext(each)[1].lower() in suffixes and not HIDDEN.search(relative):
             found = True
             yield _input(f"{folder.rstrip('/')}/{relative}")
     if not found:

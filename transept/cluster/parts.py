@@ -10,8 +10,8 @@ import io
 import json
 import os
 import secrets
-import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +44,8 @@ class OutputFolder:
 
     def __init__(self, place: str, format: Format, record: Mapping[str, Any]) -> None:
         self.place, self.format = place, format
-        self._run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"  # no two runs make parts of one name
+        now = datetime.now(UTC)
+        self._run = f"{now:%Y%m%dT%H%M%S.%f}-{secrets.token_hex(2)}"  # no two runs make parts of one name
         self._num_parts = 0
         self._lock: int | None = None
         try:

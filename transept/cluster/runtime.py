@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from types import ModuleType
 from transept.errors import TranseptError
 
 LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
+CONNECT_SECONDS = 10.0
 OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -61,6 +63,8 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
     if ray.is_initialized():
         yield _size(ray)
         return
+    if address != LOCAL:
+        _check_reachable(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         with _without_stderr():
@@ -81,6 +85,17 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
         yield _size(ray)
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ClusterError where nothing answers at ``HOST:PORT`` or ``ray://HOST:PORT``, for which Ray waits minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", or a name that Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f'cannot reach a Ray cluster at "{address}": {error}') from error
 
 
 @contextlib.contextmanager
