@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ from transept.errors import TranseptError
 
 LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
 CONNECT_SECONDS = 10.0
+LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 75
 OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -74,6 +76,7 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
                     num_cpus=max(processors(), num_cpus or 1),
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
+                    **_session_folder(),
                     **quiet,
                 )
             else:
@@ -85,6 +88,11 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
         yield _size(ray)
     finally:
         ray.shutdown()
+
+
+def _session_folder() -> dict[str, str]:
+    """Where a local Ray keeps its sockets: their names may not be long, as they would be in some folders of TMPDIR."""
+    return {"_temp_dir": "/tmp/ray"} if len(tempfile.gettempdir()) > LONGEST_FOLDER else {}
 
 
 def _check_reachable(address: str) -> None:

@@ -1,63 +1,28 @@
-"""The server behind Ray Serve: each replica runs the server's own application, with models of its own.
+"""The server behind Ray Serve: a deployment for each model, whose replicas run the server's own application.
 
 Serve does what it does: it routes requests to replicas, bounds its queue, starts and stops replicas with the load, lets
-those that stop finish, and replaces those whose health check fails. Here are the deployment and its settings.
+those that stop finish, and replaces those whose health check fails. Here are the deployments' settings.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transept.cluster.runtime import replica_threads, require_ray
-from transept.errors import EngineClosedError, ParameterError, shown
+from transept.cluster.model_server import RETRY_AFTER_SECONDS, STEP_SECONDS, ModelServer
+from transept.cluster.runtime import require_ray
+from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
 from transept.serving.settings import ModelSource, ServerSettings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from ray.serve import Application
 
-NAME = "transept"  # of the application, and of its deployment
+NAME = "transept"  # of the application, and of its ingress
 HEALTH_SECONDS = 10.0  # between two checks of a replica
-STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
-RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
 START_ATTEMPTS = 3  # of replicas, before the deployment is given up
-
-
-class ModelServer:
-    """What runs in a replica: the server's application (`transept.serving.http.app`), and what Serve asks of it."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        logger = logging.getLogger("transept")
-        logger.setLevel(logging.INFO)
-        if not logger.handlers:
-            logger.addHandler(logging.StreamHandler())
-        engine = settings.engine
-        if engine.get("num_threads") is None:
-            engine = {**engine, "num_threads": replica_threads()}
-        self.settings = dataclasses.replace(settings, engine=engine)
-
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        """Called by Serve, which then starts it: that begins to load the models."""
-        from transept.serving.http.app import build_app as build_server
-
-        app = build_server(self.settings)
-        self.models = app.state.models
-        return app
-
-    async def check_health(self) -> None:
-        """Take a real step with every engine. The first check ends once the models are loaded, and then requests come.
-
-        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step.
-        """
-        await self.models.wait_until_loaded()
-        for model in self.models.models.values():
-            if model.engine is None:
-                raise EngineClosedError(f'model "{model.name}" cannot be served: {model.error}')
-            await model.engine.check_health(STEP_SECONDS)
 
 
 def build_app(
@@ -74,35 +39,52 @@ def build_app(
     settings: of the server, where host and port are Serve's own business; or models alone, as MODEL or NAME=MODEL.
     replicas: processes with the models. autoscale: least and most of them, in place of replicas. threads: CPUs of each;
     None: 1. num_gpus: of each. autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
+    Of several models each is a deployment of its own, with so many replicas, and a `Router` is the ingress.
     A replica works on max_running requests at a time; max_queue more wait at each proxy, and others get a 429.
     Raises ParameterError for what cannot be, MissingPackageError without the extra.
     """
     require_ray()
     from ray import serve
 
+    from transept.cluster.router import ModelDeployment, Router
+
     if not isinstance(settings, ServerSettings):
         sources = [settings] if isinstance(settings, str) else settings
         settings = ServerSettings(tuple(ModelSource.parse(source) for source in sources))
     _check(replicas, autoscale, threads, num_gpus)
-    options: dict[str, Any] = {"num_replicas": replicas}
+    number: dict[str, Any] = {"num_replicas": replicas}
     if autoscale is not None:
         least, most = autoscale
         scaling = {"target_ongoing_requests": max(1, settings.max_running // 2), **(autoscaling_options or {})}
-        options = {"autoscaling_config": {"min_replicas": least, "max_replicas": most, **scaling}}
-    deployment = serve.deployment(
-        name=NAME,
-        ray_actor_options={"num_cpus": threads or 1, "num_gpus": num_gpus or 0},
-        max_ongoing_requests=settings.max_running,
-        max_queued_requests=settings.max_queue,
-        backpressure_config={"status_code": 429, "retry_after_s": RETRY_AFTER_SECONDS},
-        graceful_shutdown_timeout_s=settings.shutdown_timeout,
-        graceful_shutdown_wait_loop_s=0.5,
-        health_check_period_s=HEALTH_SECONDS,
-        health_check_timeout_s=STEP_SECONDS + HEALTH_SECONDS,
-        max_constructor_retry_count=START_ATTEMPTS,
-        **options,
-    )(serve.ingress(None)(ModelServer))
-    return deployment.bind(settings)
+        number = {"autoscaling_config": {"min_replicas": least, "max_replicas": most, **scaling}}
+    of_models: dict[str, Any] = {
+        "ray_actor_options": {"num_cpus": threads or 1, "num_gpus": num_gpus or 0},
+        "max_ongoing_requests": settings.max_running,
+        "max_queued_requests": settings.max_queue,
+        "health_check_period_s": HEALTH_SECONDS,
+        "health_check_timeout_s": STEP_SECONDS + HEALTH_SECONDS,
+        **number,
+    }
+    of_all: dict[str, Any] = {
+        "backpressure_config": {"status_code": 429, "retry_after_s": RETRY_AFTER_SECONDS},
+        "graceful_shutdown_timeout_s": settings.shutdown_timeout,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "max_constructor_retry_count": START_ATTEMPTS,
+    }
+    if len(settings.models) == 1:
+        ingress = serve.deployment(name=NAME, **of_models, **of_all)(serve.ingress(None)(ModelServer))
+        return ingress.bind(settings)
+    models = {}
+    for index, source in enumerate(settings.models):
+        name = f"{index}-{re.sub(r'[^A-Za-z0-9_.-]', '-', source.name)}"
+        deployment = serve.deployment(name=name, **of_models, **of_all)(ModelDeployment)
+        models[source.name] = deployment.bind(dataclasses.replace(settings, models=(source,)))
+    routers: dict[str, Any] = {
+        "num_replicas": max(1, replicas if autoscale is None else autoscale[0]),
+        "ray_actor_options": {"num_cpus": 0},
+        "max_ongoing_requests": len(models) * (settings.max_running + settings.max_queue),
+    }
+    return serve.deployment(name=NAME, **routers, **of_all)(serve.ingress(None)(Router)).bind(settings, models)
 
 
 def from_config(args: dict[str, Any]) -> Application:
