@@ -15,7 +15,7 @@ from transept.cluster.model_server import RETRY_AFTER_SECONDS, STEP_SECONDS, Mod
 from transept.cluster.runtime import require_ray
 from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
-from transept.serving.settings import ModelSource, ServerSettings
+from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -95,8 +95,9 @@ def from_config(args: dict[str, Any]) -> Application:
     """
     ours = ("replicas", "threads", "num_gpus", "autoscale")
     fields = [each.name for each in dataclasses.fields(ServerSettings)]
-    refuse_unknown("the application has no setting", args, [*fields, *ours])
+    refuse_unknown("the application has no setting", args, [*fields, *ours, "api_key_file"])
     given = dict(args)
+    key_file = given.pop("api_key_file", None)
     options = {name: given.pop(name) for name in ours if name in given}
     if "autoscale" in options:
         options["autoscale"] = parse_autoscale(options["autoscale"])
@@ -104,6 +105,8 @@ def from_config(args: dict[str, Any]) -> Application:
     for name in ("cors", "api_keys"):
         if name in given:
             given[name] = tuple(given[name])
+    if key_file is not None:
+        given["api_keys"] = (*given.get("api_keys", ()), *read_keys(key_file))
     sources = tuple(ModelSource.parse(source) for source in ([models] if isinstance(models, str) else models))
     return build_app(ServerSettings(sources, **given), **options)
 
