@@ -6,6 +6,7 @@ builder that they go to.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import Path
@@ -23,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.partition("#")[0].strip()
-    for fence in re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S)
+    for language, fence in re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.M | re.S)
+    if not language
     for line in fence.replace("\\\n", " ").splitlines()
     if line.startswith("transept ")
 ]
@@ -92,6 +94,19 @@ def test_the_manifests_settings_make_an_application(application: dict[str, Any],
 def test_a_command_of_the_page_is_understood(command: str) -> None:
     arguments = _parser().parse_args(shlex.split(command)[1:])
     assert arguments.run
+
+
+def test_the_sizing_table_is_its_arithmetic() -> None:
+    seconds = [float(each) for each in re.findall(r"215\.0 / (\d+\.\d+)", PAGE)]
+    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert all(f"| batched | {each:.2f} |" in benchmarks for each in seconds)
+    assert [round(215.0 / each, 1) for each in seconds] == [32.7, 16.3]
+    rows = re.findall(r"^\| ([\d,]+) \| ([\d,.]+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.M)
+    assert len(rows) == 4
+    for row in rows:
+        hours, audio, *machines = (float(each.replace(",", "")) for each in row)
+        assert audio == round(hours / 24, 1)
+        assert machines == [math.ceil(hours / 24 / (215.0 / each)) for each in seconds]
 
 
 def test_there_are_commands() -> None:
