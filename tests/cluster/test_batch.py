@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from transept import TextGenerator, Transcriber
+from transept.cli import main
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.parts import OutputError
@@ -116,6 +117,7 @@ def test_documents(local_ray: ClusterSize, bart_dir: Path, t5_dir: Path, tmp_pat
 
 RUN = """
 import sys
+from transept.cli import main
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 
@@ -198,10 +200,11 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
         (["--languge", "en"], "Did you mean --language"),
     ],
 )
-def test_bad_usage(arguments: list[str], words: str) -> None:
-    done = batch("x.wav", "--model", "m", "--output", "/nowhere/out", *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+def test_bad_usage(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["batch", "x.wav", "--model", "m", "--output", "/nowhere/out", *arguments])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
     assert not os.path.exists("/nowhere")
 
 

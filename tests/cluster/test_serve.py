@@ -19,6 +19,8 @@ from transept.cluster.serve_app import from_config, parse_autoscale
 from transept.errors import ParameterError
 
 KEY = "correct-horse"
+# A server of one model, too, takes half a minute more; test_faults has one by default.
+SERVERS = [pytest.param("one_model", marks=pytest.mark.slow), "three_models"]
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +59,15 @@ def texts(tiny_en_dir: Path, recordings: list[Path]) -> list[str]:
     return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(recordings)]  # type: ignore[union-attr]
 
 
-def test_transcriptions_of_many_clients(one_model: ServeProcess, recordings: list[Path], texts: list[str]) -> None:
+@pytest.mark.parametrize("served", SERVERS)
+def test_transcriptions_of_many_clients(
+    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
+) -> None:
+    server = request.getfixturevalue(served)
     found: dict[int, str] = {}
 
     def ask(index: int) -> None:
-        with client_of(one_model) as client:
+        with client_of(server) as client:
             found[index] = client.audio.transcriptions.create(model="tiny.en", file=recordings[index % 5]).text
 
     threads = [threading.Thread(target=ask, args=(index,)) for index in range(10)]
@@ -72,7 +78,7 @@ def test_transcriptions_of_many_clients(one_model: ServeProcess, recordings: lis
     assert [found.get(index) for index in range(10)] == texts * 2
 
 
-@pytest.mark.parametrize("served", ["one_model", "three_models"])
+@pytest.mark.parametrize("served", SERVERS)
 def test_streams(served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]) -> None:
     with client_of(request.getfixturevalue(served)) as client:
         events = list(client.audio.transcriptions.create(model="whisper-1", file=recordings[0], stream=True))
@@ -82,7 +88,7 @@ def test_streams(served: str, request: pytest.FixtureRequest, recordings: list[P
     assert "".join(deltas) == texts[0]
 
 
-@pytest.mark.parametrize("served", ["one_model", "three_models"])
+@pytest.mark.parametrize("served", SERVERS)
 def test_the_page_and_what_is_about_all_models(served: str, request: pytest.FixtureRequest) -> None:
     server: ServeProcess = request.getfixturevalue(served)
     names = ["tiny.en"] if served == "one_model" else ["tiny.en", "bart", "t5"]
@@ -129,18 +135,21 @@ def test_errors_have_openais_shape(three_models: ServeProcess, recordings: list[
         client.audio.transcriptions.create(model="tiny.en", file=recordings[0])
 
 
+@pytest.mark.parametrize("served", SERVERS)
 def test_the_first_signal_lets_requests_finish(
-    one_model: ServeProcess, recordings: list[Path], texts: list[str]
+    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
 ) -> None:
-    """The last test of this server."""
-    with client_of(one_model, max_retries=0) as client:
+    """The last test of these servers."""
+    server = request.getfixturevalue(served)
+    with client_of(server, max_retries=0) as client:
         stream = client.audio.transcriptions.create(model="tiny.en", file=recordings[0], stream=True)
-        one_model.send(signal.SIGTERM)
+        server.send(signal.SIGTERM)
         events = list(stream)
     assert events[-1].type == "transcript.text.done"
-    assert one_model.wait() == 0
+    assert server.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     process = ServeProcess(tmp_path, "/nowhere", "--ray")
     assert process.wait() == 1
