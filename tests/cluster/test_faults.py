@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from two_nodes import kill, processes_named, two_nodes
 
 from transept import Transcriber
+from transept.cluster import batch
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.serve_app import build_app
@@ -64,6 +66,25 @@ def test_a_batch_loses_a_replica_and_then_a_node(
     assert Counter(row["file"] for row in found) == Counter(row.file for row in rows)
     for row in found:
         assert row["text"] == texts[int(Path(row["file"]).stem) % SHORTEST]
+
+
+@pytest.mark.slow
+def test_a_row_that_ends_its_worker_each_time_gets_an_error(
+    tiny_en_dir: Path, short: list[Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deadly(batch.Replica):  # here, so that it is sent to workers
+        def __call__(self, table: Any) -> Any:
+            if any(path == deadly for path in table["path"].to_pylist()):
+                os._exit(1)
+            return super().__call__(table)
+
+    deadly = str(short[2])
+    monkeypatch.setattr(batch, "Replica", Deadly)
+    rows, _ = find_inputs([str(path) for path in short], ())
+    report = run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), replicas=1, threads=1), str(tmp_path))
+    assert report.num_done == SHORTEST - 1
+    assert list(report.failed) == [deadly]
+    assert "the worker died each of the 5 times" in report.failed[deadly]
 
 
 def test_clients_of_serve_lose_a_replica_and_then_a_node(

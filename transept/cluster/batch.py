@@ -218,13 +218,14 @@ def _mapped(
     """What Ray Data makes of rows, without blocks whose workers died. Raises what a replica could not start for."""
     import ray.data
 
-    context = ray.data.DataContext.get_current()
+    context = ray.data.DataContext.get_current().copy()  # the program's own stays as it is
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.max_errored_blocks = -1  # `_results` sees what is missing
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # alone, so that none pays for another's deaths
     blocks = [_block(rows[begin : begin + batch_rows], job) for begin in range(0, len(rows), batch_rows)]
-    with warnings.catch_warnings():
+    with ray.data.DataContext.current(context), warnings.catch_warnings():
         # The number of retries has no other name in Ray.
         warnings.simplefilter("ignore", ray.util.annotations.RayDeprecationWarning)
         dataset = ray.data.from_arrow(blocks).map_batches(
@@ -232,8 +233,8 @@ def _mapped(
             fn_constructor_args=(job.task, _absolute(job.model), {"num_threads": threads, **job.options}),
             compute=ray.data.ActorPoolStrategy(
                 size=min(replicas, len(blocks)),
-                max_tasks_in_flight_per_actor=2 * CALLS_AT_A_TIME,
-                max_concurrent_calls_per_actor=CALLS_AT_A_TIME,
+                max_tasks_in_flight_per_actor=2 * calls if batch_rows > 1 else 1,
+                max_concurrent_calls_per_actor=calls,
                 enable_true_multi_threading=True,
             ),
             batch_size=None,
