@@ -141,7 +141,7 @@ def test_every_page_of_the_site_can_be_reached() -> None:
     assert listed == {page.relative_to("docs").as_posix() for page in PAGES if page.parts[0] == "docs"}
 
 
-@pytest.mark.parametrize("module", ["transept", "transept.authoring", "transept.testing"])
+@pytest.mark.parametrize("module", ["transept", "transept.authoring", "transept.cluster", "transept.testing"])
 def test_the_reference_has_every_public_name(module: str) -> None:
     page = ROOT / "docs" / "reference" / f"{module.rpartition('.')[2]}.md"
     names = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", page.read_text(encoding="utf-8"), re.M)

@@ -18,13 +18,24 @@ import sys
 import time
 from collections.abc import Sequence
 
-from transept.cli import align, env, generate, models, plugins, serve, summarize, transcribe, translate
+from transept.cli import align, batch, env, generate, models, plugins, serve, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, tell
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
-COMMANDS = (transcribe, align, summarize, translate, generate, serve, models, plugins, env)  # in the order of --help
+COMMANDS = (
+    transcribe,
+    align,
+    summarize,
+    translate,
+    generate,
+    batch,
+    serve,
+    models,
+    plugins,
+    env,
+)  # in the order of --help
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -52,6 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     for setting in (CONFIG, *SETTINGS):
         _add_option(parser, setting)
+    _add_cluster(parser)
     add_engine_options(parser.add_argument_group("models"))
     parser.set_defaults(run=serve, parser=parser, **dict.fromkeys(NAMES))  # None: not given
 
@@ -64,6 +65,20 @@ def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
     parser.add_argument(setting.flag, action=action, type=setting.kind, metavar=setting.metavar, help=setting.help)
 
 
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    cluster = parser.add_argument_group("replicas")
+    cluster.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="serve by Ray Serve, on this cluster, or without ADDRESS on this machine; MODEL stands before it",
+    )
+    cluster.add_argument("--replicas", type=int, metavar="N", help="processes with each model (default: 1)")
+    cluster.add_argument("--autoscale", metavar="MIN:MAX", help="as many of them as the load needs")
+    cluster.add_argument("--gpus", type=float, metavar="N", help="GPUs of each (default: none)")
+
+
 def serve(arguments: argparse.Namespace) -> int:
     """``transept serve``."""
     names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES]
@@ -74,12 +89,43 @@ def serve(arguments: argparse.Namespace) -> int:
         raise MissingPackageError(
             f'transept serve needs {", ".join(missing)}; install them with: pip install "transept[serve]"'
         )
+    _check_cluster(arguments)
     _set_up_log(settings.log_json)
     output = sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
-        from transept.serving.server import run_server
 
-        return run_server(settings, lambda line: print(printable(line), file=output, flush=True))
+    def announce(line: str) -> None:
+        print(printable(line), file=output, flush=True)
+
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        if arguments.ray is None:
+            from transept.serving.server import run_server
+
+            return run_server(settings, announce)
+        from transept.cluster.runtime import require_ray
+
+        require_ray()
+        from transept.cluster.serve_command import run_on_ray
+
+        return run_on_ray(
+            settings,
+            announce,
+            address=arguments.ray,
+            replicas=arguments.replicas or 1,
+            autoscale=arguments.autoscale,
+            num_gpus=arguments.gpus,
+        )
+
+
+def _check_cluster(arguments: argparse.Namespace) -> None:
+    """Leave with a usage error for options of a cluster without one, or that contradict each other."""
+    if arguments.ray is None:
+        for name in ("replicas", "autoscale", "gpus"):
+            if getattr(arguments, name) is not None:
+                arguments.parser.error(f"--{name} is about replicas of Ray Serve; add --ray")
+    if arguments.replicas is not None and arguments.autoscale is not None:
+        arguments.parser.error("--replicas and --autoscale both say how many there are")
+    if arguments.replicas is not None and arguments.replicas < 1:
+        arguments.parser.error(f"--replicas must be at least 1, not {arguments.replicas}")
 
 
 def _set_up_log(as_json: bool) -> None:

@@ -100,6 +100,11 @@ class ServedModels:
         """Load all of them, in the order in which they were named, beside whatever else the event loop does."""
         self._loading = asyncio.create_task(self._load_all())
 
+    async def wait_until_loaded(self) -> None:
+        """Returns once every model is ready or has failed."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
     def named(self, name: str) -> ServedModel:
         """The model of that name. Raises ApiError: 404, with the names that there are."""
         if name not in self.models:

@@ -1,0 +1,177 @@
+"""A replica, then a machine, is killed while files or requests are under way: each result comes, once, and is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from two_nodes import kill, processes_named, two_nodes
+
+from transept import Transcriber
+from transept.cluster import batch
+from transept.cluster.batch import BatchJob, run_batch
+from transept.cluster.inputs import find_inputs
+from transept.cluster.serve_app import build_app
+
+PATIENCE = 240.0  # seconds
+SHORTEST = 6  # recordings that are copied, of a second or two each
+
+
+@pytest.fixture(scope="module")
+def short(speech_dir: Path) -> list[Path]:
+    return sorted((speech_dir / "prompts-en").glob("*.flac"), key=lambda path: path.stat().st_size)[:SHORTEST]
+
+
+@pytest.fixture(scope="module")
+def texts(tiny_en_dir: Path, short: list[Path]) -> list[str]:
+    return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(short)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("num_files", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_batch_loses_a_replica_and_then_a_node(
+    tiny_en_dir: Path, short: list[Path], texts: list[str], tmp_path: Path, num_files: int
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for index in range(num_files):
+        shutil.copy(short[index % SHORTEST], folder / f"{index:03}.flac")
+    rows, _ = find_inputs([str(folder)], {".flac"})
+    job = BatchJob("transcribe", str(tiny_en_dir), replicas=2, threads=1)
+    killed: list[str] = []
+    with two_nodes() as (cluster, second):
+
+        def on_result(row: dict[str, Any]) -> None:
+            if not killed:
+                replicas = processes_named("ray::MapWorker")
+                assert replicas
+                kill(replicas[0])
+                killed.append("replica")
+            elif killed == ["replica"]:
+                cluster.remove_node(second, allow_graceful=False)
+                killed.append("node")
+
+        report = run_batch(rows, job, str(tmp_path / "out"), on_result=on_result, part_seconds=0)
+    assert killed == ["replica", "node"]
+    assert (report.num_done, report.failed) == (num_files, {})
+    parts = sorted((tmp_path / "out").glob("part-*.jsonl"))
+    found = [json.loads(line) for part in parts for line in part.read_text(encoding="utf-8").splitlines()]
+    assert Counter(row["file"] for row in found) == Counter(row.file for row in rows)
+    for row in found:
+        assert row["text"] == texts[int(Path(row["file"]).stem) % SHORTEST]
+
+
+@pytest.mark.slow
+def test_a_row_that_ends_its_worker_each_time_gets_an_error(
+    tiny_en_dir: Path, short: list[Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deadly(batch.Replica):  # here, so that it is sent to workers
+        def __call__(self, table: Any) -> Any:
+            if any(path == deadly for path in table["path"].to_pylist()):
+                os._exit(1)
+            return super().__call__(table)
+
+    deadly = str(short[2])
+    monkeypatch.setattr(batch, "Replica", Deadly)
+    rows, _ = find_inputs([str(path) for path in short], ())
+    report = run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), replicas=1, threads=1), str(tmp_path))
+    assert report.num_done == SHORTEST - 1
+    assert list(report.failed) == [deadly]
+    assert "the worker died each of the 5 times" in report.failed[deadly]
+
+
+def test_clients_of_serve_lose_a_replica_and_then_a_node(
+    tiny_en_dir: Path, short: list[Path], texts: list[str]
+) -> None:
+    """Clients that try again, as OpenAI's does, get every answer, and the right one."""
+    with two_nodes(cpus=(2, 1)) as (cluster, second):
+        from ray import serve
+
+        serve.start("HeadOnly", {"port": 18765})
+        serve.run(build_app(f"tiny.en={tiny_en_dir}", replicas=2), name="transept")
+        answers: dict[int, str | Exception] = {}
+        until = threading.Event()
+
+        def ask(client_number: int) -> None:
+            index = client_number
+            with openai.OpenAI(
+                base_url="http://127.0.0.1:18765/v1", api_key="-", max_retries=12, timeout=PATIENCE
+            ) as client:
+                while not until.is_set():
+                    try:
+                        made = client.audio.transcriptions.create(model="tiny.en", file=short[index % SHORTEST])
+                        answers[index] = made.text
+                    except openai.OpenAIError as error:
+                        answers[index] = error
+                    index += 4
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_for(lambda: len(answers) >= 8)
+            kill(processes_named("ray::ServeReplica")[0])
+            seen = len(answers)
+            wait_for(lambda: len(answers) >= seen + 8)
+            cluster.remove_node(second, allow_graceful=False)
+            seen = len(answers)
+            wait_for(lambda: len(answers) >= seen + 8)
+        finally:
+            until.set()
+            for thread in threads:
+                thread.join()
+        assert len(answers) >= 24
+        assert {index: texts[index % SHORTEST] for index in answers} == answers
+        serve.shutdown()
+
+
+@pytest.mark.slow
+def test_replicas_come_and_go_with_the_load(tiny_en_dir: Path, speech_dir: Path) -> None:
+    recording = sorted((speech_dir / "librivox").glob("*.flac"))[0]
+    with two_nodes() as _:
+        from ray import serve
+
+        serve.start("HeadOnly", {"port": 18766})
+        quick = {"upscale_delay_s": 1, "downscale_delay_s": 2, "look_back_period_s": 2, "target_ongoing_requests": 1}
+        app = build_app(f"tiny.en={tiny_en_dir}", autoscale=(1, 2), autoscaling_options=quick)
+        serve.run(app, name="transept")
+        assert num_replicas() == 1
+        until = threading.Event()
+
+        def ask() -> None:
+            with openai.OpenAI(base_url="http://127.0.0.1:18766/v1", api_key="-", timeout=PATIENCE) as client:
+                while not until.is_set():
+                    client.audio.transcriptions.create(model="tiny.en", file=recording)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_for(lambda: num_replicas() == 2)
+        finally:
+            until.set()
+            for thread in threads:
+                thread.join()
+        wait_for(lambda: num_replicas() == 1)
+        serve.shutdown()
+
+
+def num_replicas() -> int:
+    from ray import serve
+
+    (deployment,) = serve.status().applications["transept"].deployments.values()
+    return deployment.replica_states.get("RUNNING", 0)
+
+
+def wait_for(condition: Any) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)

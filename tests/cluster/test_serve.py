@@ -1,0 +1,173 @@
+"""``transept serve --ray`` with real replicas, by OpenAI's unmodified client: answers, streams, errors, the page."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from serving.serve_process import PATIENCE, ServeProcess
+
+from transept import TextGenerator, Transcriber
+from transept.cluster.serve_app import from_config, parse_autoscale
+from transept.errors import ParameterError
+
+KEY = "correct-horse"
+# A server of one model, too, takes half a minute more; test_faults has one by default.
+SERVERS = [pytest.param("one_model", marks=pytest.mark.slow), "three_models"]
+
+
+@pytest.fixture(scope="module")
+def one_model(tiny_en_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    arguments = [f"tiny.en={tiny_en_dir}", "--ray", "--replicas", "2"]
+    process = ServeProcess(tmp_path_factory.mktemp("one"), *arguments)
+    assert process.url, process.log.read_text()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def three_models(
+    tiny_en_dir: Path, bart_dir: Path, t5_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServeProcess]:
+    models = [f"{name}={path}" for name, path in (("tiny.en", tiny_en_dir), ("bart", bart_dir), ("t5", t5_dir))]
+    folder = tmp_path_factory.mktemp("three")
+    (folder / "keys").write_text(KEY)
+    process = ServeProcess(folder, *models, "--ray", "--api-key-file", folder / "keys", "--max-upload-mb", "1")
+    assert process.url, process.log.read_text()
+    yield process
+    process.stop()
+
+
+def client_of(server: ServeProcess, **options: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", **{"api_key": KEY, "timeout": PATIENCE, **options})
+
+
+@pytest.fixture(scope="module")
+def recordings(speech_dir: Path) -> list[Path]:
+    return sorted((speech_dir / "librivox").glob("*.flac"))
+
+
+@pytest.fixture(scope="module")
+def texts(tiny_en_dir: Path, recordings: list[Path]) -> list[str]:
+    return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(recordings)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("served", SERVERS)
+def test_transcriptions_of_many_clients(
+    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
+) -> None:
+    server = request.getfixturevalue(served)
+    found: dict[int, str] = {}
+
+    def ask(index: int) -> None:
+        with client_of(server) as client:
+            found[index] = client.audio.transcriptions.create(model="tiny.en", file=recordings[index % 5]).text
+
+    threads = [threading.Thread(target=ask, args=(index,)) for index in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found.get(index) for index in range(10)] == texts * 2
+
+
+@pytest.mark.parametrize("served", SERVERS)
+def test_streams(served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]) -> None:
+    with client_of(request.getfixturevalue(served)) as client:
+        events = list(client.audio.transcriptions.create(model="whisper-1", file=recordings[0], stream=True))
+    assert events[-1].type == "transcript.text.done"
+    assert events[-1].text == texts[0]
+    deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
+    assert "".join(deltas) == texts[0]
+
+
+@pytest.mark.parametrize("served", SERVERS)
+def test_the_page_and_what_is_about_all_models(served: str, request: pytest.FixtureRequest) -> None:
+    server: ServeProcess = request.getfixturevalue(served)
+    names = ["tiny.en"] if served == "one_model" else ["tiny.en", "bart", "t5"]
+    with httpx.Client(base_url=server.url, timeout=PATIENCE, headers={"Authorization": f"Bearer {KEY}"}) as client:
+        assert "<title>" in client.get("/").text
+        for path in ("/web/index.html", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 200, path
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/ready").json() == {"status": "ready", "models": dict.fromkeys(names, "ready")}
+        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == names
+        assert client.get("/v1/models/tiny.en").json()["kind"] == "speech"
+        assert client.get("/v1/models/nope").status_code == 404
+        metrics = client.get("/metrics").text.splitlines()
+        assert {f'transept_model_ready{{model="{name}"}} 1.0' for name in names} <= set(metrics)
+        assert len([line for line in metrics if line.startswith("# TYPE transept_model_ready ")]) == 1
+
+
+def test_texts_of_two_models(three_models: ServeProcess, bart_dir: Path, t5_dir: Path) -> None:
+    document = "The cat sat on the mat."
+    with client_of(three_models) as client:
+        completion = client.completions.create(model="bart", prompt=document, max_tokens=10, temperature=0)
+    expected = TextGenerator(bart_dir).generate(document, max_tokens=10, temperature=0.0, num_beams=1)
+    assert completion.choices[0].text.strip() == expected.text
+    headers = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "mine"}
+    body = {"model": "t5", "input": document, "source": "en", "target": "de", "max_tokens": 10}
+    answer = httpx.post(f"{three_models.url}/v1/translate", json=body, headers=headers, timeout=PATIENCE)
+    expected = TextGenerator(t5_dir).translate(document, source="en", target="de", max_tokens=10)
+    assert answer.status_code == 200, answer.text
+    assert expected.text in json.dumps(answer.json(), ensure_ascii=False)
+    assert answer.headers["x-request-id"] == "mine"
+
+
+def test_errors_have_openais_shape(three_models: ServeProcess, recordings: list[Path]) -> None:
+    with client_of(three_models, max_retries=0) as client:
+        with pytest.raises(openai.NotFoundError, match=r'no model "nope" here\. Models: tiny\.en, bart, t5'):
+            client.audio.transcriptions.create(model="nope", file=recordings[0])
+        with pytest.raises(openai.BadRequestError, match="text model"):
+            client.audio.transcriptions.create(model="bart", file=recordings[0])
+        with pytest.raises(openai.APIStatusError) as refused:
+            client.audio.transcriptions.create(model="tiny.en", file=("a.wav", bytes(2 << 20)))
+        assert refused.value.status_code == 413
+    client = client_of(three_models, api_key="wrong", max_retries=0)
+    with client, pytest.raises(openai.AuthenticationError):
+        client.audio.transcriptions.create(model="tiny.en", file=recordings[0])
+
+
+@pytest.mark.parametrize("served", SERVERS)
+def test_the_first_signal_lets_requests_finish(
+    served: str, request: pytest.FixtureRequest, recordings: list[Path], texts: list[str]
+) -> None:
+    """The last test of these servers."""
+    server = request.getfixturevalue(served)
+    with client_of(server, max_retries=0) as client:
+        stream = client.audio.transcriptions.create(model="tiny.en", file=recordings[0], stream=True)
+        server.send(signal.SIGTERM)
+        events = list(stream)
+    assert events[-1].type == "transcript.text.done"
+    assert server.wait() == 0
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    process = ServeProcess(tmp_path, "/nowhere", "--ray")
+    assert process.wait() == 1
+    assert process.line == ""
+    assert 'model "/nowhere" cannot be served: CheckpointError' in process.log.read_text()
+
+
+def test_settings_of_a_config() -> None:
+    assert parse_autoscale("1:4") == (1, 4)
+    for text in ("4", "a:b", "1:", ":2"):
+        with pytest.raises(ParameterError, match="MIN:MAX"):
+            parse_autoscale(text)
+    with pytest.raises(ParameterError, match="least to a most"):
+        from_config({"models": ["m"], "autoscale": "4:1"})
+    with pytest.raises(ParameterError, match="Did you mean 'replicas'"):
+        from_config({"models": ["m"], "replica": 2})
+    with pytest.raises(ParameterError, match="replicas must be"):
+        from_config({"models": ["m"], "replicas": 0})
+    with pytest.raises(ParameterError, match="at least one model"):
+        from_config({})
+    assert type(from_config({"models": ["a=m"], "replicas": 2, "max_queue": 3})).__name__ == "Application"

@@ -1,0 +1,228 @@
+"""``transept batch --model M --output DIR INPUT...``: many files through replicas of a model, here or on a cluster.
+
+The work is `transept.cluster.batch`'s; here are the arguments, what is told while it runs, and the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from transept.cli.documents import DECODING as TEXT_DECODING
+from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.printable import printable_name, tell
+from transept.cli.recordings import MEDIA
+from transept.cli.tally import FAILURES_NAMED
+from transept.cli.transcribe_options import DECODING, RECORDING, SPEECH, TIMES, Option, add_group, transcription_options
+from transept.errors import ParameterError
+
+if TYPE_CHECKING:
+    from transept.cluster.batch import BatchJob, BatchReport
+    from transept.cluster.inputs import Input, Missing
+
+TASKS = ("transcribe", "summarize", "translate")
+FORMATS = ("jsonl", "parquet")
+TEXTS = (".txt", ".md")  # of the files that are taken from folders where the task is about text
+ELSEWHERE = ("task", "detect_language", "fp16")  # options of transcribe that mean something else here, or nothing
+MOST_USED = (
+    *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus", "--retry-failed"),
+    *("--language", "--to-english", "--batched", "--vad", "--word-timestamps", "--beam-size"),
+    *("--source", "--target", "--truncate", "--num-beams", "--max-tokens", "--device", "--quantization", "--offline"),
+)
+TEXT = (
+    Option("source", str, "LANGUAGE", "language to translate from, such as de; optional where there is no choice"),
+    Option("target", str, "LANGUAGE", "language to translate to"),
+    Option("truncate", bool, "", "cut the end off documents that are too long"),
+    Option("chunk", bool, "", "split those at sentences and join the chunks' texts"),
+    Option("max_source_tokens", int, "N", "what is too long (default: what the model can read)"),
+)
+SHARED = ("length_penalty", "no_repeat_ngram_size", "temperature", "seed")  # of decoding, for speech and for text
+
+
+def _without(options: Sequence[Option], names: Sequence[str]) -> list[Option]:
+    return [option for option in options if option.name not in names]
+
+
+def _text_decoding() -> list[Option]:
+    named = [(flag[2:].replace("-", "_"), kind, about) for flag, kind, about in TEXT_DECODING]
+    return [Option(name, kind, "N" if kind is int else "X", about) for name, kind, about in named if name not in SHARED]
+
+
+SPEECH_GROUPS = (
+    ("speech and language", None, _without(SPEECH, ELSEWHERE)),
+    ("times", None, TIMES),
+    ("the way through the recording", None, RECORDING),
+    ("decoding", "A number may be None, which means: none of it.", _without(DECODING, ELSEWHERE)),
+)
+TEXT_GROUPS = (
+    ("text", "For --task summarize and translate.", TEXT),
+    (
+        "decoding of text",
+        "Default: what the checkpoint's settings say. --length-penalty, --temperature and --seed are for text, too.",
+        _text_decoding(),
+    ),
+)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept batch``."""
+    about = "run a model over many files, on replicas of it on this machine or a Ray cluster"
+    parser = commands.add_parser(
+        "batch",
+        help=about,
+        usage="transept batch [option ...] --output DIR INPUT ...",
+        description="Run a model over many files, on this machine or a Ray cluster. Results are rows with file, text, "
+        "segments, language, duration and error, in parts that appear whole: the same command, run again, goes on "
+        "where it was stopped. Needs transept[ray].",
+        epilog="Exit code: 0 all rows done, 1 some were not (each has its error in the output), 2 bad usage.",
+        allow_abbrev=False,
+        most_used=MOST_USED,
+    )
+    parser.add_argument(
+        "inputs",
+        nargs="+",
+        metavar="INPUT",
+        help="file, folder (with what is below it), pattern such as 'talks/**/*.mp3', manifest (.jsonl or .parquet "
+        "with a column file or text), or URI of a file or folder, such as s3://bucket/talks",
+    )
+    _add_output(parser)
+    _add_cluster(parser)
+    for group in (*SPEECH_GROUPS, *TEXT_GROUPS):
+        add_group(parser, *group)
+    add_model_options(parser, None)
+    parser.set_defaults(run=batch, parser=parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("task and output")
+    output.add_argument("--output", metavar="DIR", required=True, help="folder of the parts, by path or URI")
+    output.add_argument("--format", choices=FORMATS, default="jsonl", help="of the parts: jsonl (default) or parquet")
+    output.add_argument(
+        "--task", choices=TASKS, default="transcribe", help="transcribe (default), summarize, translate"
+    )
+    output.add_argument("--to-english", action="store_true", help="translate speech to English (--task transcribe)")
+    output.add_argument("--retry-failed", action="store_true", help="do rows again that the output has with an error")
+    output.add_argument("--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 h)")
+    output.add_argument(
+        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
+    )
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        default="local",
+        help="cluster to run on, such as auto or ray://head:10001; local, the default, starts Ray here",
+    )
+    cluster.add_argument(
+        "--replicas", type=int, metavar="N", help="copies of the model (default: one for each GPU, or each machine)"
+    )
+    cluster.add_argument("--gpus", type=float, metavar="N", help="GPUs of each (default: 1 where there are any)")
+
+
+def batch(arguments: argparse.Namespace) -> int:
+    """``transept batch``."""
+    options = _options(arguments)
+    from transept.cluster.runtime import require_ray
+
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        require_ray()
+        from transept.cluster.batch import BatchJob
+        from transept.cluster.inputs import find_inputs
+
+        job = BatchJob(
+            arguments.task,
+            arguments.model,
+            options,
+            replicas=arguments.replicas,
+            threads=arguments.num_threads,
+            num_gpus=arguments.gpus,
+        )
+        rows, missing = find_inputs(arguments.inputs, MEDIA if arguments.task == "transcribe" else TEXTS)
+        for each in missing:
+            tell(f"transept: {printable_name(each.argument)}: {each.reason}")
+        report = _run(arguments, rows, job)
+    tell(_summary(report, missing))
+    if report.seconds:
+        tell(_speed(report, time.perf_counter() - arguments.begin))
+    return 1 if report.failed or missing else 0
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of the task and of the engine. Leaves with a usage error for those of another task."""
+    given = vars(arguments)
+    speech = [option.name for _, _, options in SPEECH_GROUPS for option in options]
+    text = [option.name for _, _, options in TEXT_GROUPS for option in options] + [*SHARED]
+    is_speech = arguments.task == "transcribe"
+    for name in (name for name in (text if is_speech else speech) if name in given and name not in SHARED):
+        flag = f"--{name.replace('_', '-')}"
+        arguments.parser.error(
+            f"{flag} is about {'text' if is_speech else 'speech'}, and --task {arguments.task} about the other"
+        )
+    engine = {
+        name: value for name, value in engine_options(arguments).items() if value not in (None, False, {}, "auto")
+    }
+    engine.pop("num_threads", None)
+    if not is_speech:
+        if arguments.to_english:
+            arguments.parser.error("--to-english is about speech; --task translate takes --target en")
+        return {**engine, **{name: given[name] for name in text if name in given}}
+    names = {name: given[name] for name in speech if name in given}
+    options = transcription_options(argparse.Namespace(**names))
+    if (batch_size := names.get("batch_size")) is not None:
+        if batch_size < 1:
+            raise ParameterError(f"batch_size must be at least 1, not {batch_size}")
+        engine["max_num_seqs"] = batch_size * max(options.get("beam_size") or 1, options.get("best_of") or 1)
+    return {**engine, **options, **({"task": "translate"} if arguments.to_english else {})}
+
+
+def _run(arguments: argparse.Namespace, rows: Sequence[Input], job: BatchJob) -> BatchReport:
+    from tqdm import tqdm
+
+    from transept.cluster.batch import run_batch
+
+    with tqdm(total=len(rows), unit=" files", disable=None) as bar:
+
+        def note(row: dict[str, Any]) -> None:
+            bar.update()
+            if row["error"] is not None:
+                with tqdm.external_write_mode():
+                    tell(f"transept: {printable_name(row['file'])}: {row['error']}")
+
+        try:
+            return run_batch(
+                rows,
+                job,
+                arguments.output,
+                format=arguments.format,
+                address=arguments.ray,
+                retry_failed=arguments.retry_failed,
+                on_result=note,
+            )
+        except KeyboardInterrupt:
+            tell("interrupted: what was done is written, and the same command goes on from here")
+            raise
+
+
+def _summary(report: BatchReport, missing: Sequence[Missing]) -> str:
+    counts = [f"{report.num_done} done"]
+    counts += [f"{report.num_skipped} were in the output"] if report.num_skipped else []
+    if report.failed:
+        named = ", ".join(map(printable_name, list(report.failed)[:FAILURES_NAMED]))
+        counts.append(f"{len(report.failed)} failed ({named}{', ...' if len(report.failed) > FAILURES_NAMED else ''})")
+    counts += [f"{len(missing)} arguments gave nothing"] if missing else []
+    return f"{report.num_rows} row{'s' if report.num_rows != 1 else ''}: {', '.join(counts)}"
+
+
+def _speed(report: BatchReport, total: float) -> str:
+    what = f"{report.audio_seconds:.1f} s of audio" if report.audio_seconds else f"{report.num_done} rows"
+    times = f", {report.audio_seconds / report.seconds:.1f} times real time" if report.audio_seconds else ""
+    replicas = f"{report.replicas} replica{'s' if report.replicas != 1 else ''}"
+    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
+    return f"{what} in {report.seconds:.1f} s{times}, by {replicas} of {threads}; {total:.1f} s in all"

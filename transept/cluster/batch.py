@@ -1,0 +1,262 @@
+"""A batch: many files through replicas of one model, by Ray Data, to a folder of parts. What `transept batch` runs.
+
+Ray Data hands rows to the replicas and does again what died with a worker or a machine. Results come to this process,
+and only it writes, so each row is written once; what was written stays, and the next run leaves it out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
+from transept.cluster.data import speech_options, text_options
+from transept.cluster.inputs import Input
+from transept.cluster.parts import Format, OutputFolder
+from transept.cluster.replica import FAILURE, TASKS, Replica, failure_of
+from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, processors
+from transept.errors import ParameterError, shown
+
+Task = Literal["transcribe", "summarize", "translate"]
+
+BATCH_ROWS = 16  # of a call: as many recordings as the library holds in memory at a time
+CALLS_AT_A_TIME = 2  # of a replica, so that its engine has work while the last rows of a call end
+PART_ROWS = 1000
+PART_SECONDS = 30.0  # after which a part is written however few rows there are: so much work a killed run loses
+RETRIES = 4  # of a call whose worker or machine died
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """What to do with every row, and on how many replicas.
+
+    task, model, options: as Transcribe, Summarize and Translate take them. replicas: None: as many as there are GPUs,
+    or nodes. threads: CPUs of each; None: those of its node, shared among the replicas there. num_gpus: of each;
+    None: 1 where the cluster has GPUs and the device is not ``"cpu"``.
+    Raises ParameterError for what cannot be.
+    """
+
+    task: Task
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    replicas: int | None = None
+    threads: int | None = None
+    num_gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise ParameterError(f"the task must be one of {', '.join(TASKS)}, not {shown(self.task)}")
+        for name in ("replicas", "threads"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ParameterError(f"{name} must be an integer of at least 1, not {shown(value)}")
+        if self.task == "transcribe":
+            speech_options(self.model, self.options)
+        else:
+            text_options(self.task, self.model, self.options)
+
+    def record(self) -> dict[str, Any]:
+        """What results depend on."""
+        return {"task": self.task, "model": self.model, "options": self.options}
+
+
+@dataclass
+class BatchReport:
+    """What became of a batch. num_rows: of all that were asked for. num_skipped: were in the output already.
+
+    failed: the rows that have an error, with it, those of earlier runs, too. audio_seconds: of the recordings that were
+    transcribed. seconds: from the first row handed out to the last result. startup_seconds: until then.
+    """
+
+    num_rows: int
+    num_skipped: int = 0
+    num_done: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    audio_seconds: float = 0.0
+    seconds: float = 0.0
+    startup_seconds: float = 0.0
+    replicas: int = 0
+    threads: int = 0
+
+
+def run_batch(
+    rows: Sequence[Input],
+    job: BatchJob,
+    output: str,
+    *,
+    format: Format = "jsonl",
+    address: str = LOCAL,
+    retry_failed: bool = False,
+    on_result: Callable[[dict[str, Any]], None] | None = None,
+    part_seconds: float = PART_SECONDS,
+) -> BatchReport:
+    """Do all rows that the output does not have yet, and write them there.
+
+    output: a folder, by path or URI. address: of a Ray cluster; `LOCAL` starts Ray here and ends it.
+    retry_failed: do those that the output has with an error again, too. on_result: called with each new row, without
+    its segments. part_seconds: see PART_SECONDS.
+    Raises OutputError, ClusterError, and what the model's constructor raises; what was done by then is written.
+    """
+    report = BatchReport(len(rows))
+    with OutputFolder(output, format, job.record()) as folder:
+        if retry_failed:
+            folder.forget_failed()
+        to_do = [row for row in rows if row.file not in folder.done]
+        report.num_skipped = len(rows) - len(to_do)
+        report.failed = {row.file: error for row in rows if (error := folder.done.get(row.file)) is not None}
+        if to_do:
+            _run(to_do, job, folder, address, report, on_result, part_seconds)
+    return report
+
+
+def _run(
+    rows: Sequence[Input],
+    job: BatchJob,
+    folder: OutputFolder,
+    address: str,
+    report: BatchReport,
+    on_result: Callable[[dict[str, Any]], None] | None,
+    part_seconds: float,
+) -> None:
+    begin = time.monotonic()
+    wanted = None if job.threads is None else (job.replicas or 1) * job.threads
+    part = _Part(folder, part_seconds)
+    with cluster(address, num_cpus=max(wanted or 1, job.replicas or 1)) as size:
+        report.replicas, report.threads, num_gpus = _resources(job, size, len(rows))
+        started = time.monotonic()
+        report.startup_seconds = started - begin
+        try:
+            for table in _results(rows, job, report.replicas, report.threads, num_gpus):
+                part.add(table)
+                for row in table.select([name for name in table.column_names if name != "segments"]).to_pylist():
+                    _count(row, report)
+                    if on_result is not None:
+                        on_result(row)
+        finally:
+            part.write()
+            report.seconds = time.monotonic() - started
+
+
+class _Part:
+    """Rows that wait to be written together."""
+
+    def __init__(self, folder: OutputFolder, seconds: float) -> None:
+        self.folder, self.seconds = folder, seconds
+        self.tables: list[pa.Table] = []
+        self.begin = 0.0
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows; written once they are many, or have waited long."""
+        if not self.tables:
+            self.begin = time.monotonic()
+        self.tables.append(table)
+        if sum(map(len, self.tables)) >= PART_ROWS or time.monotonic() - self.begin >= self.seconds:
+            self.write()
+
+    def write(self) -> None:
+        """Write what waits."""
+        if self.tables:
+            self.folder.write(pa.concat_tables(self.tables))
+            self.tables = []
+
+
+def _count(row: dict[str, Any], report: BatchReport) -> None:
+    if row["error"] is None:
+        report.num_done += 1
+        report.audio_seconds += row.get("duration") or 0.0
+    else:
+        report.failed[row["file"]] = row["error"]
+
+
+def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> tuple[int, int, float]:
+    """Replicas, and the threads and the GPUs of each. Raises ClusterError for more than a node has."""
+    device = job.options.get("device", "auto")
+    uses_gpu = str(device).startswith("cuda") or (device == "auto" and size.num_gpus > 0)
+    num_gpus = float(uses_gpu) if job.num_gpus is None else job.num_gpus
+    replicas = job.replicas or (size.num_gpus if uses_gpu else size.num_nodes) or 1
+    replicas = min(replicas, -(-num_rows // BATCH_ROWS)) if job.replicas is None else min(replicas, num_rows)
+    node_cpus = min(size.node_cpus, processors()) if size.num_nodes == 1 else size.node_cpus
+    a_node = -(-replicas // size.num_nodes)
+    threads = job.threads or max(1, node_cpus // a_node)
+    if threads > size.node_cpus:
+        raise ClusterError(f"a replica is to have {threads} threads, and the smallest node has {size.node_cpus} CPUs")
+    if num_gpus > size.num_gpus:
+        raise ClusterError(f"a replica is to have {num_gpus:g} GPUs, and the cluster has {size.num_gpus}")
+    return replicas, threads, num_gpus
+
+
+def _results(rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, num_gpus: float) -> Iterator[pa.Table]:
+    """Tables of results: `file` and the columns of the task, as they come.
+
+    Rows whose worker died again and again are done one by one at the end; those that end theirs then get an error.
+    """
+    missing = {row.file: row for row in rows}
+    for batch_rows in (BATCH_ROWS, 1):
+        if not missing:
+            return
+        for table in _mapped(list(missing.values()), job, replicas, threads, num_gpus, batch_rows):
+            for file in table["file"].to_pylist():
+                del missing[file]
+            yield table
+    if missing:
+        types = SPEECH_COLUMNS if job.task == "transcribe" else TEXT_COLUMNS
+        error = f"the worker died each of the {RETRIES + 1} times that it was given this"
+        lost = [{"file": file, "segments": [], "error": error} for file in missing]
+        yield pa.Table.from_pylist(lost, pa.schema({"file": pa.string(), **types}))
+
+
+def _mapped(
+    rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, num_gpus: float, batch_rows: int
+) -> Iterator[pa.Table]:
+    """What Ray Data makes of rows, without blocks whose workers died. Raises what a replica could not start for."""
+    import ray.data
+
+    context = ray.data.DataContext.get_current().copy()  # the program's own stays as it is
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.max_errored_blocks = -1  # `_results` sees what is missing
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # alone, so that none pays for another's deaths
+    blocks = [_block(rows[begin : begin + batch_rows], job) for begin in range(0, len(rows), batch_rows)]
+    with ray.data.DataContext.current(context), warnings.catch_warnings():
+        # The number of retries has no other name in Ray.
+        warnings.simplefilter("ignore", ray.util.annotations.RayDeprecationWarning)
+        dataset = ray.data.from_arrow(blocks).map_batches(
+            Replica,
+            fn_constructor_args=(job.task, _absolute(job.model), {"num_threads": threads, **job.options}),
+            compute=ray.data.ActorPoolStrategy(
+                size=min(replicas, len(blocks)),
+                max_tasks_in_flight_per_actor=2 * calls if batch_rows > 1 else 1,
+                max_concurrent_calls_per_actor=calls,
+                enable_true_multi_threading=True,
+            ),
+            batch_size=None,
+            batch_format="pyarrow",
+            num_cpus=threads,
+            num_gpus=num_gpus,
+            ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
+        )
+    batches: Iterable[Any] = dataset.iter_batches(batch_size=None, batch_format="pyarrow")
+    for table in batches:
+        if FAILURE in table.column_names:
+            raise failure_of(table)
+        yield table
+
+
+def _block(rows: Sequence[Input], job: BatchJob) -> pa.Table:
+    columns = {"file": [row.file for row in rows], "path": [row.path for row in rows]}
+    if job.task != "transcribe":
+        columns["text"] = [row.text for row in rows]
+    return pa.table(columns, pa.schema({name: pa.string() for name in columns}))
+
+
+def _absolute(model: str) -> str:
+    """A model that is a folder here by its whole path: workers run in folders of their own."""
+    return str(Path(model).absolute()) if Path(model).exists() else model

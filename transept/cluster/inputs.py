@@ -1,0 +1,189 @@
+"""What a batch is made of: the files that folders, patterns, manifests and URIs give, and documents in manifests.
+
+Called by `transept batch`. Local paths and object stores are looked through alike, by pyarrow's filesystems; of files
+only the names are read, and of manifests the rows.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet
+
+from transept.cluster.files import is_uri, reason_of
+from transept.errors import ParameterError
+
+MANIFESTS = (".jsonl", ".parquet")
+HIDDEN = re.compile(r"(?:^|/)\.")
+COLUMNS = ("file", "text")  # of a manifest: one of them at least
+
+
+@dataclass(frozen=True)
+class Input:
+    """A row of a batch. file: what the user calls it, and what its result is found by; no two are alike.
+
+    path: that workers open, absolute, or a URI; None where there is no file. text: a document that a manifest holds.
+    """
+
+    file: str
+    path: str | None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An argument that gives nothing, and why."""
+
+    argument: str
+    reason: str
+
+
+def find_inputs(arguments: Iterable[str], suffixes: Collection[str]) -> tuple[list[Input], list[Missing]]:
+    """The rows that arguments name, each once, in order; and what gave none.
+
+    suffixes: in small letters, of the files that are taken from folders, and from those below them; hidden ones are
+    left out. A pattern takes what it matches. A manifest is a file of `MANIFESTS` with a column ``file`` or ``text``.
+    Raises ParameterError for a manifest that is none.
+    """
+    found: dict[str, Input] = {}
+    missing: list[Missing] = []
+    for argument in arguments:
+        for each in _of_argument(argument, suffixes):
+            if isinstance(each, Missing):
+                missing.append(each)
+            else:
+                found.setdefault(each.file, each)
+    return list(found.values()), missing
+
+
+def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
+    if not is_uri(argument) and glob.has_magic(argument) and not os.path.lexists(argument):
+        yield from _of_pattern(argument, suffixes)
+        return
+    try:
+        filesystem, path = _filesystem(argument)
+        info = filesystem.get_file_info(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        yield Missing(argument, reason_of(error))
+        return
+    if info.type == pa.fs.FileType.Directory:
+        yield from _of_folder(argument, suffixes)
+    elif info.type == pa.fs.FileType.NotFound:
+        if is_uri(argument) and "*" in path:
+            yield from _of_uri_pattern(argument, filesystem, path)
+        else:
+            yield Missing(argument, "there is no such file")
+    elif argument.lower().endswith(MANIFESTS):
+        yield from _of_manifest(argument, filesystem, path)
+    else:
+        yield _input(argument)
+
+
+def _filesystem(argument: str) -> tuple[Any, str]:
+    """The filesystem of a path or a URI, and the path in it."""
+    if is_uri(argument):
+        filesystem, path = pa.fs.FileSystem.from_uri(argument)
+        return filesystem, path
+    return pa.fs.LocalFileSystem(), os.path.abspath(argument)
+
+
+def _input(file: str) -> Input:
+    return Input(file, file if is_uri(file) else os.path.abspath(file))
+
+
+def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
+    for match in matches:
+        if os.path.isfile(match):
+            yield _input(match)
+        elif "**" not in pattern:  # which matches what is in its folders, too
+            yield from _of_folder(match, suffixes)
+
+
+def _of_uri_pattern(pattern: str, filesystem: Any, path: str) -> Iterator[Input | Missing]:
+    """The files of an object store that a pattern matches; ``**`` stands for any folders, ``*`` for part of a name."""
+    fixed = path.partition("*")[0].rpartition("/")[0]
+    steps = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    parts = re.split(r"(\*\*/|\*\*|\*)", path)
+    expression = re.compile("".join(steps.get(part, re.escape(part)) for part in parts))
+    files = [each for each in _files(filesystem, fixed) if not HIDDEN.search(each[len(fixed) :])]
+    matches = [each for each in files if expression.fullmatch(each)]
+    if not matches:
+        yield Missing(pattern, "nothing there matches this pattern")
+    root = pattern[: pattern.index(path)]
+    yield from (_input(root + match) for match in matches)
+
+
+def _of_folder(folder: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
+    filesystem, path = _filesystem(folder)
+    found = False
+    for each in _files(filesystem, path):
+        relative = os.path.relpath(each, path)
+        if os.path.splitext(each)[1].lower() in suffixes and not HIDDEN.search(relative):
+            found = True
+            yield _input(f"{folder.rstrip('/')}/{relative}")
+    if not found:
+        yield Missing(folder, "no file of this task is in this folder, nor below it")
+
+
+def _files(filesystem: Any, folder: str) -> list[str]:
+    selector = pa.fs.FileSelector(folder, recursive=True)
+    return sorted(info.path for info in filesystem.get_file_info(selector) if info.type == pa.fs.FileType.File)
+
+
+def _of_manifest(manifest: str, filesystem: Any, path: str) -> Iterator[Input]:
+    """Its rows. A relative path is one from here, or where there is none from the manifest's folder."""
+    folder = manifest.rpartition("/")[0]
+    for number, row in enumerate(_rows(manifest, filesystem, path), 1):
+        file, text = row.get("file"), row.get("text")
+        if not isinstance(file, str | None) or not isinstance(text, str | None) or (not file and text is None):
+            raise ParameterError(f'row {number} of "{manifest}" must have a file, or a text, as a string')
+        if not file:
+            yield Input(f"{manifest}:{number}", None, text)
+            continue
+        if not is_uri(file) and not os.path.isabs(file) and not os.path.exists(file) and folder:
+            beside = f"{folder}/{file}"
+            yield Input(file, beside if is_uri(beside) else os.path.abspath(beside), text)
+            continue
+        yield Input(file, _input(file).path, text)
+
+
+def _rows(manifest: str, filesystem: Any, path: str) -> Sequence[dict[str, Any]]:
+    try:
+        with filesystem.open_input_file(path) as opened:
+            if path.lower().endswith(".parquet"):
+                return _rows_of_parquet(manifest, opened)
+            lines = opened.read().decode("utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise ParameterError(f'the manifest "{manifest}" cannot be read: {reason_of(error)}') from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ParameterError(f'line {number} of "{manifest}" is not JSON: {error}') from None
+        if not isinstance(row, dict):
+            raise ParameterError(f'line {number} of "{manifest}" must be an object with "file" or "text"')
+        rows.append(row)
+    return rows
+
+
+def _rows_of_parquet(manifest: str, opened: Any) -> list[dict[str, Any]]:
+    file = pa.parquet.ParquetFile(opened)
+    names = [name for name in COLUMNS if name in file.schema_arrow.names]
+    if not names:
+        found = ", ".join(file.schema_arrow.names)
+        raise ParameterError(f'the manifest "{manifest}" has no column "file" or "text", but {found}')
+    return list(file.read(columns=names).to_pylist())

@@ -1,0 +1,261 @@
+"""Router: the ingress where several models are served, each by a deployment of its own.
+
+A request says in its body which model it wants, so bodies are read here, once access is granted, and whole requests go
+on to a replica of that model, which runs the server's application for it. Answers come back as they are written. What
+is about all models is put together here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer
+from transept.serving.errors import ApiError
+from transept.serving.http.access import Access
+from transept.serving.http.forms import read_form
+from transept.serving.metrics import Metrics
+from transept.serving.models import OPENAI_SPEECH, ServedModels
+from transept.serving.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+FORWARDED = (  # of a request's scope: what is plain data
+    *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path"),
+    *("headers", "client", "server"),
+)
+SPEECH_PATHS, MODELS_PATH = "/v1/audio/", "/v1/models"
+
+
+class ModelDeployment(ModelServer):
+    """A replica of one model behind the router."""
+
+    async def __init__(self, settings: ServerSettings) -> None:  # type: ignore[misc]  # as Serve takes it
+        super().__init__(settings)
+        self._lifespan = self.application.router.lifespan_context(self.application)
+        await self._lifespan.__aenter__()
+
+    async def describe(self) -> dict[str, Any]:
+        """The model as `/v1/models` lists it, once it is loaded."""
+        await self.models.wait_until_loaded()
+        (model,) = self.models.models.values()
+        return model.describe()
+
+    async def asgi(self, scope: Scope, body: bytes) -> AsyncGenerator[Message, None]:
+        """The application's messages for one request. Closing it tells the application that nobody reads them."""
+        messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        left = asyncio.Event()
+        rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if rest:
+                return rest.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def run() -> None:
+            try:
+                await self.application(scope, receive, messages.put)
+            finally:
+                messages.put_nowait(None)
+
+        task = asyncio.create_task(run())
+        try:
+            while (message := await messages.get()) is not None:
+                yield message
+            await task
+        finally:
+            left.set()
+            with contextlib.suppress(Exception):
+                await task
+
+
+class Router:
+    """Runs in a replica of the ingress. models: by name, in the order in which they were named."""
+
+    def __init__(self, settings: ServerSettings, models: Mapping[str, DeploymentHandle[Any]]) -> None:
+        self.settings = dataclasses.replace(settings, log_json=False)  # the models' replicas log
+        self.handles = dict(models)
+        self.names = ServedModels(self.settings)  # never loaded: it knows names
+        self.state = SimpleNamespace(metrics=Metrics(self.names))
+        self._access = Access(self._answer, models=self.names)
+        self._kinds: dict[str, str | None] = {}  # as far as they were asked for
+
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """Called by Serve."""
+        return IdByServe(self._counted)
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # whose metrics count what is refused
+        await self._access(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})  # no model is named in a body here
+            return
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        response = await self._of_all(path) if scope["method"] in ("GET", "HEAD") else None
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        body = await _body(receive)
+        name = await self._model_of(path, scope, body)
+        await self._forward(self.handles[name], scope, body, receive, send)
+
+    async def _of_all(self, path: str) -> Response | None:
+        """The answer to what is about all models."""
+        if path == MODELS_PATH:
+            described = await asyncio.gather(*(handle.describe.remote() for handle in self.handles.values()))
+            return JSONResponse({"object": "list", "data": described})
+        if path in ("/ready", "/health"):
+            answers = [(await self._collect(handle, path))[1] for handle in self.handles.values()]
+            states = [json.loads(answer) for answer in answers]
+            found = [state["status"] for state in states]
+            status = next((each for each in ("failed", "draining", "loading") if each in found), found[0])
+            models = {name: state for each in states for name, state in each.get("models", {}).items()}
+            content = {"status": status, **({"models": models} if path == "/ready" else {})}
+            return JSONResponse(content, 200 if status in ("ready", "ok") else 503)
+        if path == "/metrics":
+            texts = [(await self._collect(handle, path))[1].decode() for handle in self.handles.values()]
+            return PlainTextResponse(_merged(texts), media_type="text/plain; version=1.0.0; charset=utf-8")
+        return None
+
+    async def _model_of(self, path: str, scope: Scope, body: bytes) -> str:
+        """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
+        if path.startswith(f"{MODELS_PATH}/"):
+            return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
+        name = await _named_in(scope, body)
+        kind = "speech" if path.startswith(SPEECH_PATHS) else "text"
+        if name is not None and not (name == OPENAI_SPEECH and kind == "speech" and name not in self.handles):
+            return self.names.named(name).name
+        if scope["method"] == "POST":
+            for each in self.handles:
+                if await self._kind(each) == kind:
+                    return each
+        return next(iter(self.handles))
+
+    async def _kind(self, name: str) -> str | None:
+        if name not in self._kinds:
+            self._kinds[name] = (await self.handles[name].describe.remote())["kind"]
+        return self._kinds[name]
+
+    async def _collect(self, handle: DeploymentHandle[Any], path: str) -> tuple[int, bytes]:
+        """The status and the body of a GET."""
+        root = self.settings.root_path
+        scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
+        scope |= {"method": "GET", "path": root + path, "query_string": b"", "root_path": root, "headers": []}
+        if self.settings.api_keys:
+            scope["headers"] = [(b"authorization", f"Bearer {self.settings.api_keys[0]}".encode())]
+        status, parts = 0, []
+        answer: Any = handle.options(stream=True).asgi.remote(scope, b"")
+        async for message in answer:
+            status = message.get("status", status)
+            parts.append(message.get("body", b""))
+        return status, b"".join(parts)
+
+    async def _forward(
+        self, handle: DeploymentHandle[Any], scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Let a replica answer. Raises ApiError where none can, before its answer has begun."""
+        from ray.exceptions import RayActorError
+        from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+        plain = {name: scope[name] for name in FORWARDED if name in scope}
+        request_id = scope["state"]["request_id"].encode()
+        plain["headers"] = [each for each in scope["headers"] if each[0] != b"x-request-id"]
+        plain["headers"].append((b"x-request-id", request_id))
+        answer: Any = handle.options(stream=True).asgi.remote(plain, body)
+        watch = asyncio.create_task(_when_gone(receive, answer.cancel))
+        has_begun = False
+        try:
+            async for message in answer:
+                has_begun = True
+                await send(message)
+        except BackPressureError:
+            raise ApiError(
+                429, "too many requests wait for this model", code="queue_full", retry_after=RETRY_AFTER_SECONDS
+            ) from None
+        except (RayActorError, DeploymentUnavailableError) as error:
+            if has_begun:
+                raise
+            raise ApiError(
+                503, "the replica that had this request is gone", code="unavailable", retry_after=RETRY_AFTER_SECONDS
+            ) from error
+        finally:
+            watch.cancel()
+
+
+async def _when_gone(receive: Receive, cancel: Any) -> None:
+    """Cancel when the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    cancel()
+
+
+async def _body(receive: Receive) -> bytes:
+    """The whole body; `Access` bounds it."""
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def _named_in(scope: Scope, body: bytes) -> str | None:
+    """The model that a body names; None where it names none, or cannot be read: then a replica says why."""
+    kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
+    with contextlib.suppress(Exception):
+        if kind == "application/json":
+            name = json.loads(body).get("model")
+        else:
+            messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
+            async with read_form(Request(scope, messages.__anext__)) as form:
+                name = form.get("model")
+        return name if isinstance(name, str) and name else None
+    return None
+
+
+async def _once(message: Message) -> AsyncIterator[Message]:
+    yield message
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Nothing is to be begun or ended here."""
+    while (message := await receive())["type"] == "lifespan.startup":
+        await send({"type": "lifespan.startup.complete"})
+    assert message["type"] == "lifespan.shutdown"
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+def _merged(texts: list[str]) -> str:
+    """Prometheus's text formats as one, each family once; the samples of models differ in their labels."""
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for text in texts:
+        name = ""
+        for line in text.splitlines():
+            if line.startswith("# EOF") or not line:
+                continue
+            if line.startswith("#"):
+                name = line.split()[2]
+                about = families.setdefault(name, ([], []))[0]
+                if line not in about:
+                    about.append(line)
+            else:
+                samples = families.setdefault(name, ([], []))[1]
+                if line not in samples:
+                    samples.append(line)
+    return "".join(f"{line}\n" for about, samples in families.values() for line in (*about, *samples))

@@ -1,0 +1,150 @@
+"""Ray itself: whether it is installed, the cluster that a command runs on, and what a replica may use of a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import ModuleType
+
+from transept.errors import TranseptError
+
+LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
+CONNECT_SECONDS = 10.0
+LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 75
+OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
+EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+class MissingPackageError(TranseptError, ImportError):
+    """The extra ``ray`` is not installed."""
+
+
+class ClusterError(TranseptError):
+    """No cluster can be reached, or it cannot hold what is asked of it."""
+
+
+@dataclass(frozen=True)
+class ClusterSize:
+    """What a cluster has. num_nodes: that are alive. node_cpus: CPUs of the smallest node that has any."""
+
+    num_nodes: int
+    node_cpus: int
+    num_gpus: int
+
+
+def require_ray() -> ModuleType:
+    """Import Ray. Raises MissingPackageError, which names the extra."""
+    missing = [package for module, package in EXTRA.items() if find_spec(module) is None]
+    if missing:
+        raise MissingPackageError(
+            f'transept.cluster needs {", ".join(missing)}; install them with: pip install "transept[ray]"'
+        )
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    return ray
+
+
+@contextlib.contextmanager
+def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSize]:
+    """A cluster for one command: connected to, or started on this machine (`LOCAL`) and ended afterwards.
+
+    num_cpus: that a local one has at least; by default one for each core. A process that is connected already stays so.
+    Raises ClusterError for an address where none answers.
+    """
+    ray = require_ray()
+    if ray.is_initialized():
+        yield _size(ray)
+        return
+    if address != LOCAL:
+        _check_reachable(address)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        with _without_stderr():
+            if address == LOCAL:
+                ray.init(
+                    address=LOCAL,
+                    num_cpus=max(processors(), num_cpus or 1),
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    **_session_folder(),
+                    **quiet,
+                )
+            else:
+                ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        what = "start Ray on this machine" if address == LOCAL else f'reach a Ray cluster at "{address}"'
+        raise ClusterError(f"cannot {what}: {_first_line(error)}") from error
+    try:
+        yield _size(ray)
+    finally:
+        ray.shutdown()
+
+
+def _session_folder() -> dict[str, str]:
+    """Where a local Ray keeps its sockets: their names may not be long, as they would be in some folders of TMPDIR."""
+    return {"_temp_dir": "/tmp/ray"} if len(tempfile.gettempdir()) > LONGEST_FOLDER else {}
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ClusterError where nothing answers at ``HOST:PORT`` or ``ray://HOST:PORT``, for which Ray waits minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", or a name that Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f'cannot reach a Ray cluster at "{address}": {error}') from error
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """While Ray's C++ starts, which writes there of its settings; what fails is an exception."""
+    try:
+        saved = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+def processors() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _size(ray: ModuleType) -> ClusterSize:
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus = [int(resources["CPU"]) for resources in nodes if resources.get("CPU", 0) >= 1]
+    return ClusterSize(len(nodes), min(cpus, default=1), int(sum(resources.get("GPU", 0) for resources in nodes)))
+
+
+def replica_threads() -> int | None:
+    """The number of CPUs that Ray gave the actor which this runs in, at least one; None outside of Ray's actors."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    if context.get_actor_id() is None:
+        return None
+    return max(1, int(context.get_assigned_resources().get("CPU", 1)))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

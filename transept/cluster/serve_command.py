@@ -1,0 +1,95 @@
+"""What ``transept serve --ray`` runs: the application on a cluster, until a signal lets it drain."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from transept.cluster.runtime import LOCAL, ClusterError, cluster, processors
+from transept.cluster.serve_app import NAME, build_app, parse_autoscale
+from transept.serving.settings import ServerSettings
+
+DONE, FORCED = 0, 130  # exit codes
+
+
+def run_on_ray(
+    settings: ServerSettings,
+    announce: Callable[[str], None],
+    *,
+    address: str = LOCAL,
+    replicas: int = 1,
+    autoscale: str | None = None,
+    num_gpus: float | None = None,
+) -> int:
+    """Serve until a signal comes: the first one lets running requests finish, a second one ends at once.
+
+    announce: is given one line, with the URL, once all models are loaded. address: of a Ray cluster; `LOCAL` starts Ray
+    here and ends it. autoscale: ``MIN:MAX``. num_gpus: of a replica.
+    Returns the exit code. Raises ClusterError where no cluster, or no replica, can be had.
+    """
+    bounds = None if autoscale is None else parse_autoscale(autoscale)
+    most = replicas if bounds is None else bounds[1]
+    threads = settings.engine.get("num_threads") or (max(1, processors() // most) if address == LOCAL else 1)
+    port = settings.port or _free_port(settings.host)
+    settings = dataclasses.replace(settings, port=port)
+    app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)
+    with cluster(address, num_cpus=most * threads * len(settings.models)), _signals() as signals:
+        from ray import serve
+
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
+        quiet = {"log_level": "ERROR", "enable_access_log": False}
+        where = "HeadOnly" if address == LOCAL else "EveryNode"
+        serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
+        try:
+            serve.run(app, name=NAME, route_prefix="/", logging_config=quiet)
+        except RuntimeError as error:
+            reason = _reason(serve.status())
+            serve.delete(NAME)
+            raise ClusterError(reason) from error
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        announce(f"Transept listens on http://{host}:{port}{settings.root_path} (by Ray Serve; the models are loaded)")
+        signals.wait()
+        serve.delete(NAME)
+    return DONE
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """An event that the first SIGINT or SIGTERM sets; a second one raises KeyboardInterrupt."""
+    came = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if came.is_set():
+            raise KeyboardInterrupt
+        came.set()
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _free_port(host: str) -> int:
+    """Serve takes no 0 for any port that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as bound:
+        bound.bind((host, 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def _reason(status: Any) -> str:
+    """Why no replica could be started: what our own error in a replica's traceback says, or what Serve says."""
+    told = [each.message for each in status.applications[NAME].deployments.values()]
+    lines = [line.strip() for message in told for line in message.splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("transept.errors.")]
+    return (ours or lines or ["Serve could not start the application"])[-1].removeprefix("transept.errors.")
