@@ -8,7 +8,7 @@ from typing import Any
 from transept.core.config import QUANTIZATIONS
 
 MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
-NAMES = ("plugin", "device", "quantization", "num_threads", "model_dir", "offline")
+NAMES = ("plugin", "device", "quantization", "num_threads", "tensor_parallel_size", "model_dir", "offline")
 LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
@@ -21,20 +21,23 @@ def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> N
 
 
 def add_engine_options(parser: argparse._ActionsContainer) -> None:
-    """--device, --quantization, --threads, --model-dir, --offline, --plugin."""
+    """--device, --quantization, --threads, --tensor-parallel-size, --model-dir, --offline, --plugin."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
-        help="round the model's weights: int8 is faster and needs less memory; fp8 is for GPUs",
+        help="round weights: int8 is faster, fp8 for GPUs",
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"
     )
     parser.add_argument(
+        "--tensor-parallel-size", type=int, default=1, metavar="N", help="processes or GPUs that share the model"
+    )
+    parser.add_argument(
         "--model-dir",
         metavar="DIR",
-        help="folder that models are looked up in and downloaded to (default: the hub's cache)",
+        help="folder of models (default: the hub's cache)",
     )
     parser.add_argument("--model_dir", dest="model_dir", help=argparse.SUPPRESS)  # openai-whisper's
     parser.add_argument("--offline", action="store_true", help="download nothing: take models that are on this machine")
