@@ -72,16 +72,16 @@ def _chain(
     heard = Heard()
     given = None if options.multilingual else language
     for window in windows:
-        previous = earlier.prompt()
-        decoded = yield from _decoded_in_parts(model, window, given, options, previous)
+        had_prompt = bool(earlier.prompt())
+        decoded = yield from _decoded_in_parts(model, window, given, options, earlier)
         for one in decoded:
             if one.segments:
                 earlier.add(one.segments, one.temperature)
         found = [segment for one in decoded for segment in one.segments]
         for stretch in uncovered(window.stretches, found):
             rest = window.part(stretch)
-            if rest.spans != window.spans or previous:  # else it was heard just so
-                again = yield from _decoded_in_parts(model, rest, given, options, [])
+            if rest.spans != window.spans or had_prompt:  # else it was heard just so
+                again = yield from _decoded_in_parts(model, rest, given, options, None)
                 found += [segment for one in again for segment in one.segments]
                 found.sort(key=lambda segment: segment.start)
         heard.segments.extend(found)
@@ -101,32 +101,40 @@ class _DecodedSpeech:
 
 
 def _decoded_in_parts(
-    model: SpeechModel, window: SpokenWindow, language: str | None, options: TranscriptionOptions, previous: list[int]
+    model: SpeechModel,
+    window: SpokenWindow,
+    language: str | None,
+    options: TranscriptionOptions,
+    earlier: EarlierText | None,
 ) -> Generator[Any, Any, list[_DecodedSpeech]]:
     """A job: what one window says, cut where its language changes, and again as long as words leave speech out.
 
-    language: None: detected. previous: tokens of the text before it. Ends because a part has fewer spans than what it
-    is cut from, and one span is never cut.
+    language: None: detected. earlier: the text before it. Ends because a part has fewer spans than what it is cut from,
+    and one span is never cut.
     """
     features, whole = model.window_features(window.sound()), None
     decoded: list[_DecodedSpeech] = []
+
+    def previous(code: str) -> list[int]:
+        return [] if earlier is None else earlier.prompt(code if options.multilingual else None)
+
     if language is None:
         found = yield from window_language(model, features)
         language = found.code
         if is_certain(found):
-            whole = yield from _decoded(model, window, features, language, options, previous)
+            whole = yield from _decoded(model, window, features, language, options, previous(language))
         if whole is None or whole.avg_logprob < LIKELY:
             runs = yield from language_runs(model, found, window.spans, lambda run: window.of(run).sound())
             for code, run in runs if len(runs) > 1 else ():
-                decoded += yield from _decoded_in_parts(model, window.of(run), code, options, [])
+                decoded += yield from _decoded_in_parts(model, window.of(run), code, options, None)
             if decoded:
                 return decoded
             if runs[0][0] != language:
                 language, whole = runs[0][0], None
     if whole is None:
-        whole = yield from _decoded(model, window, features, language, options, previous)
+        whole = yield from _decoded(model, window, features, language, options, previous(language))
     for part in _parts(window, whole.timings):
-        decoded += yield from _decoded_in_parts(model, part, language, options, [])
+        decoded += yield from _decoded_in_parts(model, part, language, options, None)
     return decoded or [whole]
 
 

@@ -18,12 +18,12 @@ from transept.speech.algorithms.language import Language, detected, language_req
 from transept.speech.speech_model import SpeechModel
 from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
 
-CERTAIN = 0.98  # probability; a window of one language is mostly above it, with 3 s of another at 0.50 to 0.95, but
-# French that goes before Spanish at 0.99: then LIKELY tells
-LIKELY = -0.4  # mean log probability of a window's tokens: -0.1 to -0.4, with some of another language -0.4 to -0.6
+CERTAIN = 0.995  # probability; English and French by themselves are mostly above it, and with 3 s of another language
+# at 0.50 to 0.95; but French that goes before Spanish is at 0.99
+LIKELY = -0.3  # mean log probability of a window's tokens: -0.1 to -0.3, with some of another language -0.3 to -0.6
 PAUSE = 0.3  # seconds; languages change where somebody pauses for so long
 SHORTEST = 1.0  # seconds; less speech tells too little of its language
-CHANGE = 3.0  # what a change costs, in units of log probability
+CHANGE = 2.0  # what a change costs, in units of log probability
 LEAST = 1e-3  # probability that any language has, however sure the model is
 
 

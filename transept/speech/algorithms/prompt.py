@@ -70,9 +70,16 @@ class EarlierText:
         self.initial = [] if options.initial_prompt is None else model.tokenizer.encode_prompt(options.initial_prompt)
         self.tokens = list(self.initial)
         self.begin = 0  # index in tokens of the first that a prompt may hold
+        self.language: str | None = None  # of the last segment, where it is told
 
-    def prompt(self) -> list[int]:
-        """The tokens before the next window; the decoding cuts them to its limit from the left."""
+    def prompt(self, language: str | None = None) -> list[int]:
+        """The tokens before the next window; the decoding cuts them to its limit from the left.
+
+        language: the window's, where windows differ: after text in another one a model goes on in that, so only an
+        initial prompt that is carried is left.
+        """
+        if language is not None and self.language not in (language, None):
+            return list(self.initial) if self.options.carry_initial_prompt else []
         if not self.options.carry_initial_prompt:
             return self.tokens[self.begin :]
         said = self.tokens[max(len(self.initial), self.begin) :]
@@ -82,5 +89,9 @@ class EarlierText:
     def add(self, segments: Sequence[Segment], temperature: float) -> None:
         """Take in what a window held, decoded at a temperature."""
         self.tokens += [token for segment in segments for token in segment.tokens]
+        language = segments[-1].language if segments else self.language
+        if language != self.language and self.language is not None:
+            self.begin = len(self.tokens) - sum(len(segment.tokens) for segment in segments)
+        self.language = language
         if not self.options.condition_on_previous_text or temperature > self.options.prompt_reset_on_temperature:
             self.begin = len(self.tokens)

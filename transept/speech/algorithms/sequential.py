@@ -185,7 +185,7 @@ class _Walk:
     def _decoded(self, features: Tensor) -> Generator[Any, Any, DecodedWindow]:
         """A job: what a window in one language says."""
         assert self.language is not None
-        previous = self.earlier.prompt()
+        previous = self.earlier.prompt(self.language if self.options.multilingual else None)
         return (
             yield from decode_window(
                 self.model,
