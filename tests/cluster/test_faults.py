@@ -35,7 +35,8 @@ def texts(tiny_en_dir: Path, short: list[Path]) -> list[str]:
     return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(short)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("num_files", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_files", [40, 200])
 def test_a_batch_loses_a_replica_and_then_a_node(
     tiny_en_dir: Path, short: list[Path], texts: list[str], tmp_path: Path, num_files: int
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recordings import RATE
 
 from transept import Transcriber
-from transept.speech.algorithms.language_changes import CHANGE, LEAST, likeliest
+from transept.speech.algorithms.language_changes import CHANGE, LEAST, viterbi_path
 
 LANGUAGES = ("en", "fr", "es")
 PROMPTS = ("conf-thereare", "conf-userswilljoin", "confbridge-remove-last-in")
@@ -73,13 +73,13 @@ def test_no_other_languages_are_likelier(drawn: list[list[float]], before: str |
     def ways(length: int) -> list[list[str]]:
         return [[*way, code] for way in ways(length - 1) for code in LANGUAGES] if length else [[]]
 
-    found = likeliest(probabilities, LANGUAGES, before)
+    found = viterbi_path(probabilities, LANGUAGES, before)
     assert score(found) == pytest.approx(max(score(way) for way in ways(len(drawn))), abs=1e-9)
 
 
 def test_what_is_too_short_to_tell_goes_with_its_neighbours() -> None:
     english, french = {"en": 0.97, "fr": 0.01, "es": 0.02}, {"en": 0.02, "fr": 0.97, "es": 0.01}
-    assert likeliest([english, {}, english, french, {}], LANGUAGES, None) == ["en", "en", "en", "fr", "fr"]
+    assert viterbi_path([english, {}, english, french, {}], LANGUAGES, None) == ["en", "en", "en", "fr", "fr"]
     doubtful = {"en": 0.4, "fr": 0.6, "es": 0.0}
-    assert likeliest([english, doubtful, english], LANGUAGES, None) == ["en", "en", "en"]
-    assert likeliest([doubtful], LANGUAGES, "en") == ["en"]
+    assert viterbi_path([english, doubtful, english], LANGUAGES, None) == ["en", "en", "en"]
+    assert viterbi_path([doubtful], LANGUAGES, "en") == ["en"]

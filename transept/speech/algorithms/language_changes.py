@@ -51,7 +51,7 @@ def language_runs(
     asked = [stretch for stretch in stretches if len(sounds[stretch]) >= SHORTEST * SAMPLE_RATE]
     outputs = yield Submit([language_request(model, model.window_features(sounds[stretch])) for stretch in asked])
     heard = {stretch: detected(model, output).probabilities for stretch, output in zip(asked, outputs, strict=True)}
-    codes = likeliest([heard.get(stretch, {}) for stretch in stretches], list(model.languages), before)
+    codes = viterbi_path([heard.get(stretch, {}) for stretch in stretches], list(model.languages), before)
     runs: list[tuple[str, range]] = []
     for code, stretch in zip(codes, stretches, strict=True):
         begin = runs.pop()[1].start if runs and runs[-1][0] == code else stretch.start
@@ -67,8 +67,10 @@ def spans_between_pauses(waveform: Waveform, options: VadOptions) -> list[Span]:
     return speech_spans(waveform, options)
 
 
-def likeliest(probabilities: Sequence[Mapping[str, float]], languages: Sequence[str], before: str | None) -> list[str]:
-    """The languages of stretches in a row: a change counts where the stretches speak for it by more than CHANGE.
+def viterbi_path(
+    probabilities: Sequence[Mapping[str, float]], languages: Sequence[str], before: str | None
+) -> list[str]:
+    """The most likely languages of stretches in a row (Viterbi 1967), where each change costs CHANGE.
 
     probabilities: of languages, by stretch; empty where nothing is known. before: what was spoken before them, if
     known.
