@@ -169,7 +169,7 @@ PARTS = {"throughput": throughput, "rows": rows, "requests": requests}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=PARTS, default=list(PARTS))
     for part in parser.parse_args().parts:
         PARTS[part]()

@@ -50,6 +50,26 @@ def speech_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def bart_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BART with random weights."""
+    from text.small_checkpoints import save_bart  # with transformers, which few tests need
+
+    directory = tmp_path_factory.mktemp("bart")
+    save_bart(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def t5_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small T5 with random weights."""
+    from text.small_checkpoints import save_t5
+
+    directory = tmp_path_factory.mktemp("t5")
+    save_t5(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def triton_looks_once() -> None:
     """Triton's interpreter looks through its language for builtins at every call of a function: once is enough.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 MOST_NAMES = 60  # that a message lists
@@ -78,6 +79,10 @@ class RequestFailedError(TranseptError):
         error = cls(f"the request failed while it was computed: {type(cause).__name__}: {message_of(cause)}")
         error.__cause__ = cause
         return error
+
+
+class MissingPackageError(TranseptError, ImportError):
+    """An extra of Transept is not installed."""
 
 
 class KernelsNotBuiltError(TranseptError):
@@ -180,6 +185,18 @@ def _edits(one: str, other: str) -> int:
                 least = min(least, last[j - 2] + 1)
             row.append(least)
     return row[-1]
+
+
+def require_packages(what: str, packages: Mapping[str, str], extra: str) -> None:
+    """Raise MissingPackageError, which names the extra, where a module is not installed.
+
+    what: needs them. packages: module -> the package that holds it.
+    """
+    missing = [package for module, package in packages.items() if find_spec(module) is None]
+    if missing:
+        raise MissingPackageError(
+            f'{what} needs {", ".join(missing)}; install them with: pip install "transept[{extra}]"'
+        )
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -6,21 +6,6 @@ from pathlib import Path
 import openai
 import pytest
 from serve_process import PATIENCE, Serve, ServeProcess
-from text.small_checkpoints import save_bart, save_t5
-
-
-@pytest.fixture(scope="session")
-def bart_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("bart")
-    save_bart(directory)
-    return directory
-
-
-@pytest.fixture(scope="session")
-def t5_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("t5")
-    save_t5(directory)
-    return directory
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import DECODING as TEXT_DECODING
-from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.documents import LONG_DOCUMENTS
+from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import MEDIA
 from transept.cli.tally import FAILURES_NAMED
@@ -36,9 +37,9 @@ MOST_USED = (
 TEXT = (
     Option("source", str, "LANGUAGE", "language to translate from, such as de; optional where there is no choice"),
     Option("target", str, "LANGUAGE", "language to translate to"),
-    Option("truncate", bool, "", "cut the end off documents that are too long"),
-    Option("chunk", bool, "", "split those at sentences and join the chunks' texts"),
-    Option("max_source_tokens", int, "N", "what is too long (default: what the model can read)"),
+    Option("truncate", bool, "", LONG_DOCUMENTS["truncate"]),
+    Option("chunk", bool, "", LONG_DOCUMENTS["chunk"]),
+    Option("max_source_tokens", int, "N", LONG_DOCUMENTS["max_source_tokens"]),
 )
 SHARED = ("length_penalty", "no_repeat_ngram_size", "temperature", "seed")  # of decoding, for speech and for text
 
@@ -106,10 +107,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("--to-english", action="store_true", help="translate speech to English (--task transcribe)")
     output.add_argument("--retry-failed", action="store_true", help="do rows again that the output has with an error")
-    output.add_argument("--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 h)")
-    output.add_argument(
-        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
-    )
+    for limit in LIMITS:
+        add_limit(output, limit)
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.near_files import near_file
 from transept.cli.printable import printable, printable_name, tell
 from transept.errors import PromptError, TranseptError
@@ -37,6 +37,13 @@ DECODING = (  # option, type, help; each is a field of SamplingParams
     ("--top-p", float, "sample from the most likely tokens with that much probability together"),
     ("--seed", int, "makes samples reproducible"),
 )
+
+
+LONG_DOCUMENTS = {  # option -> help
+    "truncate": "cut the end off documents that are too long",
+    "chunk": "split those at sentences and join the chunks' texts",
+    "max_source_tokens": "what is too long (default: what the model can read)",
+}
 
 
 def add_task_parser(
@@ -80,14 +87,10 @@ def add_task_parser(
     )
     long_ones = parser.add_argument_group("long documents")
     length = long_ones.add_mutually_exclusive_group()
-    length.add_argument("--truncate", action="store_true", help="cut the end off documents that are too long")
-    length.add_argument("--chunk", action="store_true", help="split those at sentences and join the chunks' texts")
-    long_ones.add_argument(
-        "--max-source-tokens", type=int, metavar="N", help="what is too long (default: what the model can read)"
-    )
-    long_ones.add_argument(
-        "--max-text-characters", type=int, metavar="N", help="refuse longer documents (default: 33554432)"
-    )
+    length.add_argument("--truncate", action="store_true", help=LONG_DOCUMENTS["truncate"])
+    length.add_argument("--chunk", action="store_true", help=LONG_DOCUMENTS["chunk"])
+    long_ones.add_argument("--max-source-tokens", type=int, metavar="N", help=LONG_DOCUMENTS["max_source_tokens"])
+    add_limit(long_ones, "max_text_characters")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say, for this task.")
     for option, kind, meaning in DECODING:
         decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)

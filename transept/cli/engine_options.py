@@ -9,7 +9,10 @@ from transept.core.config import QUANTIZATIONS
 
 MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
 NAMES = ("plugin", "device", "quantization", "num_threads", "tensor_parallel_size", "model_dir", "offline")
-LIMITS = ("max_audio_seconds", "max_text_characters")
+LIMITS: dict[str, tuple[type, str, str]] = {
+    "max_audio_seconds": (float, "S", "refuse longer recordings (default: 24 hours)"),
+    "max_text_characters": (int, "N", "refuse longer documents (default: 33554432)"),
+}
 
 
 def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -42,6 +45,12 @@ def add_engine_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--model_dir", dest="model_dir", help=argparse.SUPPRESS)  # openai-whisper's
     parser.add_argument("--offline", action="store_true", help="download nothing: take models that are on this machine")
     parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
+
+
+def add_limit(parser: argparse._ActionsContainer, name: str) -> None:
+    """The option of one of `LIMITS`."""
+    kind, metavar, about = LIMITS[name]
+    parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import logging
 import os
 import sys
 import time
-from importlib.util import find_spec
 
 from transept.cli.engine_options import MODEL, NAMES, add_engine_options
 from transept.cli.printable import PrintableFormatter, printable
-from transept.errors import TranseptError
+from transept.errors import require_packages
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, Setting, read_settings
 
 EXTRA = {  # module: the package that holds it
@@ -22,10 +21,6 @@ EXTRA = {  # module: the package that holds it
     "python_multipart": "python-multipart",
     "uvicorn": "uvicorn",
 }
-
-
-class MissingPackageError(TranseptError):
-    """The extra ``serve`` is not installed."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,11 +79,7 @@ def serve(arguments: argparse.Namespace) -> int:
     names = [MODELS.name, CONFIG.name, *(setting.name for setting in SETTINGS), *NAMES]
     flags = {name: getattr(arguments, name) for name in names}
     settings = read_settings({**flags, MODELS.name: flags[MODELS.name] or None}, os.environ)
-    missing = [package for module, package in EXTRA.items() if find_spec(module) is None]
-    if missing:
-        raise MissingPackageError(
-            f'transept serve needs {", ".join(missing)}; install them with: pip install "transept[serve]"'
-        )
+    require_packages("transept serve", EXTRA, "serve")
     _check_cluster(arguments)
     _set_up_log(settings.log_json)
     output = sys.stdout

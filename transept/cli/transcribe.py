@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli import language_detection
 from transept.cli.confidence import printable_text
-from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import STDIN, Recording, find_recordings
@@ -86,9 +86,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         help="standard input is no file but raw samples at this rate: 16 bits, signed, little-endian, mono",
     )
     inputs.add_argument("--allow-urls", action="store_true", help="take URLs (http, https, ...), too, by way of FFmpeg")
-    inputs.add_argument(
-        "--max-audio-seconds", type=float, metavar="S", help="refuse longer recordings (default: 24 hours)"
-    )
+    add_limit(inputs, "max_audio_seconds")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

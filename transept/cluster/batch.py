@@ -21,7 +21,8 @@ from transept.cluster.data import speech_options, text_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.replica import FAILURE, TASKS, Replica, failure_of
-from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, processors
+from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster
+from transept.core.config import usable_cores
 from transept.errors import ParameterError, shown
 
 Task = Literal["transcribe", "summarize", "translate"]
@@ -182,7 +183,7 @@ def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> tuple[int, in
     num_gpus = float(uses_gpu) if job.num_gpus is None else job.num_gpus
     replicas = job.replicas or (size.num_gpus if uses_gpu else size.num_nodes) or 1
     replicas = min(replicas, -(-num_rows // BATCH_ROWS)) if job.replicas is None else min(replicas, num_rows)
-    node_cpus = min(size.node_cpus, processors()) if size.num_nodes == 1 else size.node_cpus
+    node_cpus = min(size.node_cpus, usable_cores()) if size.num_nodes == 1 else size.node_cpus
     a_node = -(-replicas // size.num_nodes)
     threads = job.threads or max(1, node_cpus // a_node)
     if threads > size.node_cpus:

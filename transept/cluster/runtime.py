@@ -10,10 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import ModuleType
 
-from transept.errors import TranseptError
+from transept.core.config import usable_cores
+from transept.errors import TranseptError, require_packages
 
 LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
 CONNECT_SECONDS = 10.0
@@ -21,10 +21,6 @@ LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 
 OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-
-
-class MissingPackageError(TranseptError, ImportError):
-    """The extra ``ray`` is not installed."""
 
 
 class ClusterError(TranseptError):
@@ -42,11 +38,7 @@ class ClusterSize:
 
 def require_ray() -> ModuleType:
     """Import Ray. Raises MissingPackageError, which names the extra."""
-    missing = [package for module, package in EXTRA.items() if find_spec(module) is None]
-    if missing:
-        raise MissingPackageError(
-            f'transept.cluster needs {", ".join(missing)}; install them with: pip install "transept[ray]"'
-        )
+    require_packages("transept.cluster", EXTRA, "ray")
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     import ray
@@ -73,7 +65,7 @@ def cluster(address: str, *, num_cpus: int | None = None) -> Iterator[ClusterSiz
             if address == LOCAL:
                 ray.init(
                     address=LOCAL,
-                    num_cpus=max(processors(), num_cpus or 1),
+                    num_cpus=max(usable_cores(), num_cpus or 1),
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
                     **_session_folder(),
@@ -122,11 +114,6 @@ def _without_stderr() -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(null)
-
-
-def processors() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _size(ray: ModuleType) -> ClusterSize:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from transept.cluster.runtime import LOCAL, ClusterError, cluster, processors
+from transept.cluster.runtime import LOCAL, ClusterError, cluster
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
+from transept.core.config import usable_cores
 from transept.serving.settings import ServerSettings
 
 DONE, FORCED = 0, 130  # exit codes
@@ -36,7 +37,7 @@ def run_on_ray(
     """
     bounds = None if autoscale is None else parse_autoscale(autoscale)
     most = replicas if bounds is None else bounds[1]
-    threads = settings.engine.get("num_threads") or (max(1, processors() // most) if address == LOCAL else 1)
+    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else 1)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)
     app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)

@@ -58,6 +58,11 @@ class SchedulerConfig:
             )
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @refuses_unknown("Engine has no option")
 @dataclass(frozen=True)
 class EngineConfig:

@@ -99,8 +99,12 @@ class Tied(nn.Module):
 @pytest.mark.parametrize("rows", [1, 7])
 def test_feed_forward(loaded: Any, size: int, gated: bool, rows: int) -> None:
     x = torch.randn(rows, HIDDEN, generator=torch.Generator().manual_seed(1))
-    build = lambda group: FeedForward(HIDDEN, 96, "gelu", gated=gated, group=group)  # noqa: E731
-    assert_equal(loaded, build, lambda module: module(x), size)
+    assert_equal(
+        loaded,
+        lambda group: FeedForward(HIDDEN, 96, "gelu", gated=gated, group=group),
+        lambda module: module(x),
+        size,
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -119,7 +123,9 @@ def test_a_tied_vocabulary_that_does_not_divide(loaded: Any, size: int) -> None:
 @pytest.mark.parametrize("heads", [(12, 12), (24, 12)])
 @pytest.mark.parametrize("size", SIZES)
 def test_heads_of_all_ranks_are_those_of_the_layer(loaded: Any, size: int, heads: tuple[int, int]) -> None:
-    build = lambda group: QKVParallelLinear(HIDDEN, heads[0], HEAD_DIM, num_kv_heads=heads[1], group=group)  # noqa: E731
+    def build(group: ParallelGroup) -> QKVParallelLinear:
+        return QKVParallelLinear(HIDDEN, heads[0], HEAD_DIM, num_kv_heads=heads[1], group=group)
+
     loaded.save(build)
     x = torch.randn(5, HIDDEN, generator=torch.Generator().manual_seed(1))
     expected = loaded(build, ParallelGroup())(x)

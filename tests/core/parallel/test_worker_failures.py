@@ -127,11 +127,15 @@ def test_a_worker_is_killed_at_any_moment(exchange: str, kills: int, monkeypatch
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=SLOW)])
 def test_a_worker_is_killed_while_it_starts(kills: int) -> None:
     rng = random.Random(kills)
+    begin = time.monotonic()
+    make().close()
+    seconds = time.monotonic() - begin
+
     for _ in range(kills):
 
         def kill() -> None:
             wait_until(lambda: len(workers()) == 2)
-            time.sleep(rng.uniform(0, 1.5))
+            time.sleep(rng.uniform(0, 0.6 * seconds))  # while it still starts, on fast processors, too
             rng.choice(workers()).kill()
 
         killer = threading.Thread(target=kill)

@@ -102,7 +102,7 @@ class Connection:
         self._socket.close()
 
     def _read(self, size: int) -> bytearray:
-        data, view = bytearray(size), memoryview(bytearray())
+        data = bytearray(size)
         view = memoryview(data)
         while view:
             count = self._socket.recv_into(view)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from transept.core.config import usable_cores
 from transept.core.parallel_group import Exchange, ExchangeError
 
 SLOT_BYTES = 1 << 20  # of a tensor that is exchanged in one piece: it stays in a core's cache
@@ -62,8 +63,7 @@ class SharedMemoryExchange(Exchange):
         self._memory = torch.frombuffer(mapped, dtype=torch.uint8)
         self._views: dict[tuple[int, torch.dtype, torch.Size], list[Tensor]] = {}
         self._num_calls = 0
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._spin_seconds = SPIN_SECONDS if size <= cores else 0.0
+        self._spin_seconds = SPIN_SECONDS if size <= usable_cores() else 0.0
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
