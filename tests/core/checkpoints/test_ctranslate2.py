@@ -1,6 +1,8 @@
 """The model.bin reader against a loop that walks the same bytes with struct and numpy alone."""
 
+import re
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +53,14 @@ def test_every_variable_of_a_real_checkpoint(directory, request):
         assert tuple(tensor.shape) == expected.shape == checkpoint.shape_of(name)
         assert tensor.numpy().dtype == expected.dtype
         assert np.array_equal(tensor.numpy(), expected)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what is mapped")
+def test_the_table_of_variables_stays_mapped_no_longer_than_it_is_read(tiny_en_dir):
+    checkpoint = open_checkpoint(tiny_en_dir)
+    maps = Path("/proc/self/smaps").read_text().split(f"{checkpoint.config_file}\n")
+    assert len(maps) == 2
+    assert re.search(r"^Rss: +(\d+) kB", maps[1], re.MULTILINE)[1] == "0"
 
 
 def test_scalars(tiny_en_dir):

@@ -70,6 +70,7 @@ class CTranslate2Checkpoint(Checkpoint):
         self.version, spec_name, self.revision = table.header()
         self.architectures = (spec_name,)
         self.variables = table.variables()
+        self._data.madvise(mmap.MADV_DONTNEED)  # a page was read for each, of which the system may map many around it
         # by where what they scale lies, since an alias has no scale of its own
         self._scales = {
             variable.offset: name + SCALE for name, variable in self.variables.items() if name + SCALE in self.variables
