@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 import threading
 from typing import NoReturn
@@ -19,10 +20,12 @@ def run() -> NoReturn:
 
     The interpreter is not taken down where nothing can miss it: once torch is loaded, that takes as long as a fifth of
     its import. After an interruption nothing waits for threads that read or compute beside an engine, and nothing that
-    is registered for the end is called where there are any.
+    is registered for the end is called where there are any. One that comes after the command ends the process at once,
+    with the exit code that it has by then.
     """
     gc.set_threshold(GARBAGE_THRESHOLD)
     code = main()
+    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     offload = sys.modules.get("transept.core.offload")
     if code == INTERRUPTED and offload is not None and offload.has_threads():
         _end(code)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMMAND = """
 import atexit, sys, threading
 
@@ -18,12 +20,17 @@ sys.argv = ["transept", *{arguments}]
 from transept.__main__ import run
 run()
 """
+INTERRUPTED = "import os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
 THREAD = "threading.Thread(target=lambda: (threading.main_thread().join(), print('waited for'))).start()"
 
 
-def end_of(arguments: list[str], more: str = "") -> tuple[int, list[str]]:
+def ended(arguments: list[str], more: str = "") -> subprocess.CompletedProcess[str]:
     command = COMMAND.format(arguments=arguments, more=more)
-    ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+
+
+def end_of(arguments: list[str], more: str = "") -> tuple[int, list[str]]:
+    ran = ended(arguments, more)
     return ran.returncode, ran.stdout.splitlines()
 
 
@@ -54,3 +61,10 @@ def test_the_exit_code_is_the_commands(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
     code, lines = end_of(["transcribe", __file__, "--model", missing])  # torch is loaded before the model is looked for
     assert (code, lines[-1]) == (1, "registered")
+
+
+@pytest.mark.parametrize("command", ["env", "plugins list"], ids=["with torch", "without"])
+def test_an_interruption_after_the_command_changes_nothing(command: str) -> None:
+    ran = ended(command.split(), INTERRUPTED)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.count("\n") > 3
