@@ -17,7 +17,7 @@ from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.job_tasks import NO_JOB, JobTasks
 from transept.core.jobs import Channel, Crash, Job, check_job
-from transept.core.offload import OffloadPool
+from transept.core.offload import Offloaded, OffloadPool
 from transept.errors import ForkedProcessError, ParameterError, QueueFullError, shown
 
 LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, and the driver at its offloaded functions
@@ -47,7 +47,7 @@ class JobRunner:
         self._waiting: list[Channel] = []  # whose readers wait while another thread drives
         self._pool = OffloadPool(OFFLOAD_THREADS)
         self._pid = os.getpid()
-        self._offloaded: set[Future[Any]] = set()  # under way, or on its way back through the inbox
+        self._offloaded: set[Offloaded] = set()  # under way, or on its way back through the inbox
 
     def run(
         self, jobs: Iterable[Job], max_jobs: int, max_requests: int | None = None
@@ -198,7 +198,7 @@ class JobRunner:
         more = self.tasks.start_children()
         if channel.events or not channel.unfinished:
             return
-        self._pool.relieve()
+        self._pool.relieve(self.tasks.core.has_unfinished)
         if self.tasks.core.has_unfinished:
             self.tasks.step()
         elif more:
@@ -250,16 +250,16 @@ class JobRunner:
             if self._driver is None and self._waiting:
                 self._waiting.pop(0).wake()
 
-    def _offload(self, function: Callable[[], Any], done: Callable[[Future[Any]], None]) -> Future[Any]:
+    def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], lasts: bool) -> Offloaded:
         """Call a function on the pool, and `done` with its outcome in the thread that drives."""
 
-        def take_back(future: Future[Any]) -> None:
+        def take_back(future: Offloaded) -> None:
             done(future)
             self._offloaded.discard(future)
 
-        future = self._pool.submit(function)
+        future = self._pool.submit(function, lasts)
         self._offloaded.add(future)
-        future.add_done_callback(lambda future: self._put(partial(take_back, future)))
+        future.add_done_callback(lambda _: self._put(partial(take_back, future)))
         return future
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
 from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
+from transept.core.offload import Offloaded
 from transept.core.outputs import RequestOutput
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
@@ -27,7 +27,7 @@ STARTED_A_TURN = 64  # jobs of Gathers, so that the engine steps however many th
 
 NO_JOB: Any = object()  # the end of an iterator, whatever that yields
 
-OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Future[Any]], None]], Future[Any]]
+OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Offloaded], None], bool], Offloaded]
 
 
 @dataclass(eq=False)
@@ -41,7 +41,8 @@ class Task:
     depth: int = 0  # parents above it
     requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
     streams: bool = False  # whether that Submit does
-    offloaded: Future[Any] | None = None
+    offloaded: Offloaded | None = None
+    lasts: bool = False  # whether a function of it, or of its parent, took so long that steps go first
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
     merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
@@ -156,7 +157,7 @@ class JobTasks:
             parent.waiting_children = None
             self._join(parent)
             return
-        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1)
+        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1, lasts=parent.lasts)
         parent.children.append(child)
         self._advance(child)
 
@@ -230,7 +231,7 @@ class JobTasks:
             self._parents.append(task)
             return True
         if isinstance(event, Offload):
-            task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future))
+            task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future), task.lasts)
             return True
         task.streams = event.stream
         for request in event.requests:
@@ -251,13 +252,14 @@ class JobTasks:
             if request_id not in self.bare:
                 return request_id
 
-    def _take_back(self, task: Task, future: Future[Any]) -> None:
+    def _take_back(self, task: Task, future: Offloaded) -> None:
         """Let a job go on with what was done for it in another thread."""
         if task.offloaded is not future:
             return  # it is gone
         error = future.exception()
         with self._working_on(task):
             task.offloaded = None
+            task.lasts |= future.lasts
             if error is None:
                 self._advance(task, future.result())
             else:

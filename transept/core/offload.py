@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import atexit
 import math
-import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any
 
 from transept.core.kernels.openmp import end_openmp_threads
+from transept.core.thread_priority import lower, put_last
 
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
+LONG_SECONDS = 0.3  # of processor time; what takes longer, while the engine has steps to compute, is put last
 GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
 NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a core that both want
 
 _pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
 
-Offloaded: TypeAlias = tuple[Future[Any], Callable[[], Any]] | None  # None ends a thread
-
 
 def has_threads() -> bool:
     """Whether any pool has started threads, which may be at work."""
     return any(pool.threads for pool in _pools)
+
+
+class Offloaded(Future[Any]):
+    """What comes of a function that is called beside the engine.
+
+    lasts: whether it takes long enough for the engine's steps to come first.
+    """
+
+    def __init__(self, function: Callable[[], Any], lasts: bool) -> None:
+        super().__init__()
+        self.function: Callable[[], Any] | None = function  # until it is called
+        self.lasts = lasts
 
 
 class OffloadPool:
@@ -44,10 +53,10 @@ class OffloadPool:
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
-        self._queue: SimpleQueue[Offloaded] = SimpleQueue()
-        self.threads: list[threading.Thread] = []
+        self._queue: SimpleQueue[Offloaded | None] = SimpleQueue()
+        self.threads: list[_Thread] = []
         self._looked = 0.0  # when `relieve` looked at them, in seconds of time.monotonic
-        self._seconds: dict[threading.Thread, float] = {}  # processor time of each then
+        self._seconds: dict[_Thread, float] = {}  # processor time of each then
         self.end = weakref.finalize(self, _end, self._queue, self.threads)
         _pools.add(self)
 
@@ -55,66 +64,108 @@ class OffloadPool:
         """Whether the calling thread is one of the pool's."""
         return threading.current_thread() in self.threads
 
-    def submit(self, function: Callable[[], Any]) -> Future[Any]:
-        """Call a function as soon as a thread is free. Called by one thread at a time."""
-        future = Future[Any]()
-        self._queue.put((future, function))
+    def submit(self, function: Callable[[], Any], lasts: bool = False) -> Offloaded:
+        """Call a function as soon as a thread is free. Called by one thread at a time. lasts: see Offloaded."""
+        work = Offloaded(function, lasts)
+        self._queue.put(work)
         if len(self.threads) < self.num_threads:
             self._start_thread()
-        return future
+        return work
 
-    def relieve(self) -> None:
-        """Start another thread where functions wait for threads that wait themselves. Called again and again."""
+    def relieve(self, steps_wait: bool) -> None:
+        """Let steps go first, and functions begin that wait for threads which wait themselves. Called again and again.
+
+        steps_wait: whether the engine has any to compute.
+        """
+        threads = [*self.threads]
+        if steps_wait:
+            for thread in threads:
+                thread.put_last_if_it_lasts()
         now = time.monotonic()
-        if self._queue.empty() or now - self._looked < STUCK_SECONDS:
+        if self._queue.empty():
             return
-        seconds = {thread: _processor_seconds(thread) for thread in self.threads}
-        num_stuck = sum(seconds[thread] == self._seconds.get(thread) for thread in self.threads)
-        self._looked, self._seconds = now, seconds
-        if len(self.threads) - num_stuck < self.num_threads and len(self.threads) < MOST_THREADS:
+        if len(threads) < self.num_threads:  # one was put last, and has ended
             self._start_thread()
+        elif now - self._looked >= STUCK_SECONDS:
+            seconds = {thread: thread.processor_seconds() for thread in threads}
+            num_stuck = sum(seconds[thread] == self._seconds.get(thread) for thread in threads)
+            self._looked, self._seconds = now, seconds
+            if len(threads) - num_stuck < self.num_threads and len(threads) < MOST_THREADS:
+                self._start_thread()
 
     def _start_thread(self) -> None:
-        name = f"transept-offload-{len(self.threads) + 1}"
-        self.threads.append(threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True))
+        self.threads.append(_Thread(self._queue, self.threads))
         self.threads[-1].start()
 
 
-def _processor_seconds(thread: threading.Thread) -> float:
-    """How long a thread has computed so far; NaN, which equals nothing, where the system does not tell."""
-    clock_of = getattr(time, "pthread_getcpuclockid", None)
-    if clock_of is None or thread.ident is None or not thread.is_alive():
-        return math.nan
-    return time.clock_gettime(clock_of(thread.ident))
+class _Thread(threading.Thread):
+    """Calls functions one after the other. One that lasts is its last, since no thread comes back from being put last.
+
+    threads: the pool's, which it leaves then.
+    """
+
+    def __init__(self, queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
+        super().__init__(name=f"transept-offload-{len(threads) + 1}", daemon=True)
+        self._queue, self._threads = queue, threads
+        self._clock: int | None = None  # of its processor time, where the system tells that
+        self._work: Offloaded | None = None
+        self._begun = 0.0  # of processor time
+        self._is_last = False
+
+    def run(self) -> None:
+        """Call functions until the pool ends, or one lasts."""
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        lower(threading.get_native_id(), NICENESS)
+        while not self._is_last and (work := self._queue.get()) is not None:
+            if work.set_running_or_notify_cancel():
+                self._call(work)
+            del work  # what it holds is not kept while the thread waits
+        if self in self._threads:
+            self._threads.remove(self)
+
+    def put_last_if_it_lasts(self) -> None:
+        """Put the thread last if what it calls has computed for LONG_SECONDS. Called by another one."""
+        work = self._work
+        if work is not None and not self._is_last and self.processor_seconds() - self._begun > LONG_SECONDS:
+            work.lasts = True
+            self._put_last()
+
+    def processor_seconds(self) -> float:
+        """How long the thread has computed so far; NaN, which equals nothing, where the system does not tell."""
+        try:
+            return math.nan if self._clock is None else time.clock_gettime(self._clock)
+        except OSError:  # it has ended
+            return math.nan
+
+    def _put_last(self) -> None:
+        self._is_last = True
+        assert self.native_id is not None
+        put_last(self.native_id)
+
+    def _call(self, work: Offloaded) -> None:
+        function, work.function = work.function, None
+        assert function is not None
+        self._begun, self._work = self.processor_seconds(), work
+        if work.lasts:
+            self._put_last()
+        result, failure = None, None
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error
+        del function
+        self._work = None
+        end_openmp_threads()  # before the engine goes on, whose loops they would slow
+        if self._is_last:
+            self._threads.remove(self)
+        if failure is None:
+            work.set_result(result)
+        else:
+            work.set_exception(failure)
 
 
-def _let_the_engine_go_first() -> None:
-    """Lower this thread's priority, where a thread has one of its own (Linux): steps come before files."""
-    if sys.platform == "linux":
-        with suppress(OSError):  # a system that forbids it
-            nice = os.getpriority(os.PRIO_PROCESS, 0)
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice + NICENESS)
-
-
-def _work(queue: SimpleQueue[Offloaded]) -> None:
-    _let_the_engine_go_first()
-    while (work := queue.get()) is not None:
-        future, function = work
-        del work
-        if future.set_running_or_notify_cancel():
-            try:
-                result = function()
-            except BaseException as error:
-                end_openmp_threads()
-                future.set_exception(error)
-            else:
-                end_openmp_threads()  # before the engine goes on, whose loops they would slow
-                future.set_result(result)
-                del result
-        del future, function  # what they hold is not kept while the thread waits
-
-
-def _end(queue: SimpleQueue[Offloaded], threads: list[threading.Thread]) -> None:
+def _end(queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
     for _ in threads:
         queue.put(None)
 

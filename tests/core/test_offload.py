@@ -1,0 +1,85 @@
+"""What is computed beside the engine: where it lasts, steps go first; the next function has a thread as before."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transept.core.engine import Engine
+from transept.core.input_processor import Request
+from transept.core.jobs import Job, Offload, Submit
+from transept.core.offload import LONG_SECONDS, NICENESS, OffloadPool
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.thread_priority import LOWEST
+
+GREEDY = SamplingParams(temperature=0, max_tokens=8)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+
+
+def niceness() -> int:
+    """The calling thread's, above that of the first one."""
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) - os.getpriority(os.PRIO_PROCESS, os.getpid())
+
+
+def compute(seconds: float) -> int:
+    """Take so much processor time; returns the thread's niceness then."""
+    begin = time.thread_time()
+    while time.thread_time() - begin < seconds:
+        pass
+    return niceness()
+
+
+def compute_long() -> int:
+    return compute(2 * LONG_SECONDS)
+
+
+def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) -> int:
+    """What a function returns while the pool is looked at again and again, as between steps."""
+    work = pool.submit(function)
+    while not work.done():
+        pool.relieve(steps_wait)
+        time.sleep(0.01)
+    return int(work.result())
+
+
+def test_steps_go_before_what_lasts_and_the_next_function_is_as_before() -> None:
+    pool = OffloadPool(1)
+    assert looked_at(pool, compute_long, steps_wait=True) == LOWEST
+    assert looked_at(pool, niceness, steps_wait=True) == NICENESS
+    assert len(pool.threads) == 1
+
+
+def test_where_no_step_waits_nothing_is_put_last() -> None:
+    pool = OffloadPool(1)
+    assert looked_at(pool, compute_long, steps_wait=False) == NICENESS
+
+
+def test_what_waits_for_a_thread_that_was_put_last_is_called() -> None:
+    pool = OffloadPool(1)
+    first, second = pool.submit(compute_long, lasts=True), pool.submit(niceness)
+    while not second.done():
+        pool.relieve(steps_wait=True)
+        time.sleep(0.01)
+    assert (first.result(), second.result()) == (LOWEST, NICENESS)
+
+
+def test_a_job_that_has_taken_long_beside_steps_stays_last() -> None:
+    engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    over = threading.Event()
+
+    def long_job() -> Job:
+        yield Offload(compute_long)
+        found = yield Offload(niceness)
+        over.set()
+        return found
+
+    def steps() -> Job:
+        while not over.is_set():
+            yield Submit([Request("word", GREEDY)])
+        return (yield Offload(niceness))
+
+    assert dict(engine.runner.run([long_job(), steps()], max_jobs=2)) == {0: LOWEST, 1: NICENESS}
