@@ -1,7 +1,7 @@
 """Memory that was freed, and that the C library keeps for the process: given back to the system.
 
-glibc keeps freed pieces between others. Loading leaves many of them, too small for activations, and a first run of an
-encoder others beside those, which together are the peak of a short run. The worker and the model runner call what is
+glibc keeps freed pieces between others. Loading leaves many of them, too small for activations, and the first step that
+encodes others beside those, which together are the peak of a short run. The worker and the model runner put what is
 here around both, once. What runs later needs about the same again, and keeps it.
 """
 
@@ -17,7 +17,7 @@ from functools import cache
 # mallopt(3)'s numbers of two parameters, and the largest values that glibc comes to by itself.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST_TRIM, LARGEST_MMAP = 64 << 20, 32 << 20
-OWN_MAPPING = 1 << 20  # bytes
+SMALLEST = 128 << 10  # bytes, both parameters' value before glibc raises them
 
 
 def give_back_freed_memory() -> None:
@@ -32,14 +32,16 @@ def give_back_freed_memory() -> None:
 
 @contextmanager
 def large_blocks_given_back() -> Iterator[None]:
-    """Within it a block of a megabyte or more is given back as soon as it is freed; at the end, all freed memory is.
+    """Give back all freed memory before and after what is within, and there each block of 128 KB or more when freed.
 
     Afterwards glibc keeps blocks of up to 32 MB, as it comes to do by itself in a process with larger ones.
     """
+    give_back_freed_memory()
     library = _glibc()
     chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
     if library is not None and not chosen:
-        library.mallopt(M_MMAP_THRESHOLD, OWN_MAPPING)
+        library.mallopt(M_MMAP_THRESHOLD, SMALLEST)
+        library.mallopt(M_TRIM_THRESHOLD, SMALLEST)
     try:
         yield
     finally:

@@ -151,6 +151,14 @@ class ModelRunner:
             if logits is not None:
                 return [Part(self.sampler(logits, _sampling_rows(step)), None)]
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
+        with nullcontext() if self._has_encoded or not inputs else large_blocks_given_back():
+            self._has_encoded |= bool(inputs)
+            return [self._compute_eagerly(step, inputs, drawn)]
+
+    def _compute_eagerly(
+        self, step: Sequence[SequenceGroupMetadata], inputs: list[EncoderInputs], drawn: Drawn | None
+    ) -> Part:
+        """The same, kernel after kernel. inputs: of the encoder."""
         encoder_hidden = self._encode(inputs) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
@@ -162,15 +170,13 @@ class ModelRunner:
         logits = self.model.compute_logits(last_rows)
         _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
         probes.read(hidden, self.model.compute_logits)
-        return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
+        return Part(self.sampler(logits, _sampling_rows(step)), probes)
 
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
-        with nullcontext() if self._has_encoded else large_blocks_given_back():
-            pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
-            self._has_encoded = True
-            return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])

@@ -15,7 +15,7 @@ from transept.core.checkpoints.model_description import ModelDescription, build_
 from transept.core.config import EngineConfig
 from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.executor import WorkerConfig
-from transept.core.execution.freed_memory import give_back_freed_memory
+from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
@@ -48,8 +48,8 @@ class Worker:
         self.device = device = torch.device(config.device)
         self._config, self._shape = config, _own_shape(described.shape, group)
         self._cache_dtype = _cache_dtype(config)
-        model = _load(described, config, device, self._cache_dtype, group)
-        give_back_freed_memory()
+        with large_blocks_given_back():
+            model = _load(described, config, device, self._cache_dtype, group)
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
