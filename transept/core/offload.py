@@ -17,7 +17,7 @@ from transept.core.thread_priority import lower, put_last
 
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
-LONG_SECONDS = 0.3  # of processor time; what takes longer, while the engine has steps to compute, is put last
+LONG_SECONDS = 0.1  # of processor time; what takes longer, while the engine has steps to compute, is put last
 GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
 NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a core that both want
 
