@@ -77,7 +77,7 @@ def health_at_full_load(client: httpx.Client, url: str, wavs: list[bytes], clien
 
 def beside_an_hour(client: httpx.Client, url: str, wavs: list[bytes], long: Path) -> None:
     """Print how long clips take alone, and while an hour is read."""
-    alone = [transcribe(client, wav) for wav in wavs[:10]]
+    alone = [transcribe(client, wav) for wav in wavs[:25]]
     total, count = step_seconds(client)
     begun = threading.Event()
 
@@ -96,7 +96,7 @@ def beside_an_hour(client: httpx.Client, url: str, wavs: list[bytes], long: Path
     thread.start()
     beside: list[float] = []
     while not begun.is_set():
-        beside.append(transcribe(client, wavs[10 + len(beside) % (len(wavs) - 10)]))
+        beside.append(transcribe(client, wavs[25 + len(beside) % (len(wavs) - 25)]))
     spent = time.perf_counter() - begin
     thread.join()
     later, more = step_seconds(client)
