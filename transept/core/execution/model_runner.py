@@ -36,7 +36,8 @@ CPU_ENCODER_CHUNK = 2048
 class IssuedStep:
     """A step that the device was given, and may still compute.
 
-    failures: by request id, what was raised while that request was computed. interruption: see StepOutput.
+    failures: by request id, what was raised while that request was computed. interruption, failed_together: see
+        StepOutput.
     """
 
     def __init__(
@@ -44,16 +45,18 @@ class IssuedStep:
         parts: Sequence[Part] = (),
         failures: Mapping[str, Exception] | None = None,
         interruption: BaseException | None = None,
+        failed_together: bool = False,
     ) -> None:
         self.drawn = Drawn([part.choices for part in parts])
         self.probes = [part.probes for part in parts if part.probes is not None]
         self.failures = dict(failures or {})
         self.interruption = interruption
+        self.failed_together = failed_together
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption)
+        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption, self.failed_together)
 
 
 class Part(NamedTuple):
@@ -81,7 +84,8 @@ class ModelRunner:
         self.graphs = graphs
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
-        self.group = model.context.group
+        self.group, self.stage = model.context.group, model.context.stage
+        self.kv_caches = self._caches_of_all_layers()
         self.vocab_size = model.shape(model.config).vocab_size
         self._has_encoded = False
 
@@ -91,9 +95,12 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
+        Where a pipeline has several stages, which compute other steps by then, it fails together, see StepOutput.
         Raises ForkedProcessError for all, and ExchangeError.
         """
         share_num_threads()
+        if self.stage.count > 1:
+            return self._issue_at_stage(step)
         parts: list[Part] = []
         failures: dict[str, Exception] = {}
         interruption: BaseException | None = None
@@ -102,18 +109,28 @@ class ModelRunner:
         while waiting:
             batch = waiting.pop()
             try:
-                parts += self._compute(batch, last) if self.group.size == 1 else self._compute_in_step(batch, last)
+                parts += self._compute_in_step(batch, last)
             except ExchangeError:
                 raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
-                if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
-                    interruption = error.interruption  # raised once all others have their tokens
+                interruption = _interruption(error) or interruption  # raised once all others have their tokens
                 if len(batch) == 1:
                     failures[batch[0].request_id] = error
                 else:
                     middle = len(batch) // 2
                     waiting += [batch[middle:], batch[:middle]]
         return IssuedStep(parts, failures, interruption)
+
+    def _issue_at_stage(self, step: Sequence[SequenceGroupMetadata]) -> IssuedStep:
+        """Give the device a stage's part of a step. Stages that wait for this one are told if it raises."""
+        try:
+            return IssuedStep(self._compute_in_step(step, None))
+        except ExchangeError:
+            raise
+        except Exception as error:
+            self.stage.fail(error, encodes=any(group.runs_encoder for group in step))
+            failures = {group.request_id: error for group in step}
+            return IssuedStep((), failures, _interruption(error), failed_together=len(step) > 1)
 
     @torch.inference_mode()
     def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -126,7 +143,9 @@ class ModelRunner:
         return IssuedStep(self._compute(step, last))
 
     def _compute_in_step(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
-        """The same where several ranks compute: if one of them fails, all do, and go on with the same halves."""
+        """As `_compute`, but if one of several ranks fails, all do, and go on with the same halves."""
+        if self.group.size == 1:
+            return self._compute(step, last)
         error: Exception | None = None
         try:
             parts = self._compute(step, last)
@@ -151,13 +170,16 @@ class ModelRunner:
             if logits is not None:
                 return [Part(self.sampler(logits, _sampling_rows(step)), None)]
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
-        encoder_hidden = self._encode(inputs) if inputs else None
+        encoder_hidden = self.stage.share_encoded(self._encode(inputs)) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
-        probes = PromptProbes(step, metadata, self.cache.layers, self.group)
+        probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
         self.cache.wait()
-        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
+        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.kv_caches, metadata)
         _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)
+        if not self.stage.is_last:
+            probes.hand_over(hidden)
+            return []
         last_rows = self._last_rows(hidden, metadata)
         logits = self.model.compute_logits(last_rows)
         _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
@@ -171,6 +193,13 @@ class ModelRunner:
             pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
             self._has_encoded = True
             return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _caches_of_all_layers(self) -> list[Tensor]:
+        """One a decoder layer, as models take them; empty ones for layers of other stages."""
+        total = self.model.shape(self.model.config).num_decoder_layers
+        elsewhere = self.cache.layers[0].new_empty(2, 0, *self.cache.layers[0].shape[2:])
+        own = self.stage.layers(total)
+        return [self.cache.layers[layer - own.start] if layer in own else elsewhere for layer in range(total)]
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
@@ -235,6 +264,13 @@ class ModelRunner:
 
     def _tensor(self, values: list[int]) -> Tensor:
         return upload(values, self.device)
+
+
+def _interruption(error: Exception) -> BaseException | None:
+    """The interruption of a logits processor's that stands behind an error."""
+    if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
+        return error.interruption
+    return None
 
 
 def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:

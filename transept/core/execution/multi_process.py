@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -34,10 +35,10 @@ AGAIN = ", and the engine has stopped; make another one"
 
 
 class MultiProcessExecutor(Executor):
-    """Runs steps in config.tensor_parallel_size processes.
+    """Runs steps in config.num_ranks processes, rank t of stage s having number s * tensor_parallel_size + t.
 
-    All ranks are given each step. All draw its tokens, from the same logits by the same function, so that none waits
-    for another's; those of rank 0 are the ones that count.
+    All ranks are given each step. All of the last stage draw its tokens, from the same logits by the same function, so
+    that none waits for another's; those of its first rank are the ones that count.
 
     Raises what Worker raises, and EngineClosedError where a worker dies or hangs as it starts.
     """
@@ -75,6 +76,40 @@ class MultiProcessExecutor(Executor):
         self._finalizer()
 
 
+class _Joins:
+    """What ranks of one machine are joined by: memory within each stage, a pair of sockets between stages.
+
+    size: of a stage. share: whether they are joined so, and not by torch.distributed.
+    """
+
+    def __init__(self, size: int, count: int, share: bool) -> None:
+        self._size = size
+        self._memory: list[int] = []
+        self._sockets: dict[int, dict[int, socket.socket]] = {}  # of each rank, by the stage at the other end
+        if not share:
+            return
+        self._memory = [anonymous_memory(shared_memory.memory_bytes(size)) for _ in range(count)]
+        for rank in range(size):
+            for stage in range(count - 1):
+                for other in {stage + 1, count - 1}:
+                    ours, theirs = socket.socketpair()
+                    self._sockets.setdefault(stage * size + rank, {})[other] = ours
+                    self._sockets.setdefault(other * size + rank, {})[stage] = theirs
+
+    def of(self, rank: int) -> tuple[int | None, dict[int, int]]:
+        """Descriptors of a rank's memory, and of its sockets by the stage at the other end."""
+        links = {stage: end.fileno() for stage, end in self._sockets.get(rank, {}).items()}
+        return (self._memory[rank // self._size] if self._memory else None), links
+
+    def close(self) -> None:
+        """Give up this process's hold of all."""
+        for memory in self._memory:
+            os.close(memory)
+        for ends in self._sockets.values():
+            for end in ends.values():
+                end.close()
+
+
 class _Workers:
     """The processes, a thread for each that reads what it says, and one that watches. Knows no executor."""
 
@@ -88,20 +123,19 @@ class _Workers:
         self._failure: Exception | None = None  # why nothing goes on
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
-        size = config.config.tensor_parallel_size
-        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
+        size, num_ranks = config.config.tensor_parallel_size, config.config.num_ranks
+        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // num_ranks)
         self._workers: list[RemoteWorker] = []
-        share = self._on_cpu and shared_memory.serves()
-        memory = anonymous_memory(shared_memory.memory_bytes(size)) if share else None
+        joins = _Joins(size, config.config.pipeline_parallel_size, self._on_cpu and shared_memory.serves())
         try:
-            for rank in range(size):
-                self._workers.append(RemoteWorker(rank, self.num_threads, memory))
+            for rank in range(num_ranks):
+                memory, links = joins.of(rank)
+                self._workers.append(RemoteWorker(rank, self.num_threads, memory, links))
         except BaseException:
             self.stop(EngineClosedError(CLOSED))
             raise
         finally:
-            if memory is not None:
-                os.close(memory)
+            joins.close()
         self._threads = [
             threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers
@@ -114,15 +148,15 @@ class _Workers:
         for thread in self._threads:
             thread.start()
         for worker in self._workers:
-            self._tell(worker, "start", worker.rank, len(self._workers), dataclasses.replace(config, config=own))
+            self._tell(worker, "start", worker.rank, worker.links, dataclasses.replace(config, config=own))
         with self._changed:
             while any(worker.ready is None for worker in self._workers):
                 self._check()
                 self._changed.wait(1.0)
             self._check()
-        assert self._workers[0].ready is not None
-        num_device_blocks, num_host_blocks = self._workers[0].ready
-        return Capacity(num_device_blocks, num_host_blocks, asynchronous=True)
+        blocks = zip(*(worker.ready or () for worker in self._workers), strict=True)
+        num_device_blocks, num_host_blocks = map(min, blocks)
+        return Capacity(num_device_blocks, num_host_blocks, True, config.config.pipeline_parallel_size)
 
     def check(self) -> None:
         """Raise why nothing goes on, if so, and ForkedProcessError in a copy of the process that started them."""
