@@ -6,12 +6,14 @@ stage after it, and goes on with the next step. Links carry it; `core/layers/sta
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor
 
+from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ExchangeError
 from transept.errors import ParameterError, PluginError
 
@@ -61,10 +63,24 @@ class PipelineStage:
         """Whether it has what the model returns, and draws the tokens."""
         return self.index == self.count - 1
 
-    def layers(self, total: int) -> range:
-        """The layers that it has, of all of one side: as many as the others, or in the first stages one more."""
-        first, stop = (-(-index * total // self.count) for index in (self.index, self.index + 1))
-        return range(first, stop)
+    def layers(self, total: int, after: float = 0.0) -> range:
+        """The layers that it has of one side's, of which it takes as long for as every other stage, or nearly.
+
+        after: what the last stage computes beside its layers, in layers. Every stage has one at least, where there are
+        as many.
+        """
+        of_last = max(1, math.ceil((total + after) / self.count - after - 0.5))  # rounded, halves down
+        bounds = [-(-index * (total - of_last) // max(1, self.count - 1)) for index in range(self.count)] + [total]
+        return range(bounds[self.index], bounds[self.index + 1])
+
+    def decoder_layers(self, shape: ModelShape) -> range:
+        """The layers of a decoder that it has: in the last stage fewer, since that computes the logits, too.
+
+        A step reads of a usual layer 14 h² weights, h the hidden size: in self-attention 4, in cross-attention 2, in
+        the feed-forward network 8; for logits it reads h for each token of the vocabulary.
+        """
+        hidden = (shape.num_heads or shape.num_kv_heads) * shape.head_dim
+        return self.layers(shape.num_decoder_layers, shape.vocab_size / (14 * hidden))
 
     def take_over(self, x: Tensor) -> Tensor:
         """What the stage before has computed. x: what stands in its place here, of the same shape."""

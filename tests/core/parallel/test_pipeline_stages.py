@@ -19,6 +19,7 @@ from transept.core.attention.layer import LayerContext
 from transept.core.execution.stage_links import SocketLink
 from transept.core.layers.staging import keep_stage, layer_lists
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ExchangeError, ParallelGroup
 from transept.core.pipeline_stage import Link, Message, PipelineStage
 from transept.errors import CheckpointError, ParameterError, PluginError
@@ -135,6 +136,25 @@ def test_stages_have_all_layers_and_as_many_each(total: int, count: int) -> None
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize(
+    ("layers", "hidden", "vocabulary", "count", "lengths"),
+    [
+        (4, 384, 51864, 2, [3, 1]),  # Whisper tiny.en
+        (6, 512, 51865, 3, [3, 2, 1]),  # base
+        (32, 1280, 51866, 2, [17, 15]),  # large-v3
+        (32, 1280, 51866, 4, [9, 9, 8, 6]),
+        (2, 64, 320, 2, [1, 1]),
+    ],
+)
+def test_the_last_stage_has_fewer_layers_of_a_decoder_as_it_computes_the_logits(
+    layers: int, hidden: int, vocabulary: int, count: int, lengths: list[int]
+) -> None:
+    shape = ModelShape(layers, hidden // 64, 64, vocabulary, None, None)
+    parts = [PipelineStage(index, count).decoder_layers(shape) for index in range(count)]
+    assert [layer for part in parts for layer in part] == [*range(layers)]
+    assert [*map(len, parts)] == lengths
+
+
 class Model(nn.Module):
     """Some layers of each side."""
 
@@ -146,10 +166,10 @@ class Model(nn.Module):
 
 def test_a_stage_keeps_its_layers_alone() -> None:
     model = Model([EncoderLayer(LAYER, CONTEXT) for _ in range(3)], [DecoderLayer(LAYER, CONTEXT) for _ in range(4)])
-    whole = {*model.state_dict()}
+    whole, shape = {*model.state_dict()}, ModelShape(4, 2, 8, 100, None, None)
     encoder, decoder = layer_lists(model, 4)
     assert (encoder, decoder) == (model.encoder, model.decoder)
-    gone = keep_stage(model, 4, PipelineStage(1, 2))
+    gone = keep_stage(model, shape, PipelineStage(1, 2))
     assert whole - gone == {*model.state_dict()}
     assert {name.rpartition(".self_attn_norm.weight")[0] for name in model.state_dict()} - {""} == {
         "encoder.2",

@@ -35,7 +35,7 @@ def _reason_against(described: ModelDescription, size: int, num_stages: int) -> 
         ParallelGroup(0, size).share(described.shape.num_kv_heads, "heads of keys and values")
         with torch.device("meta"):
             model = build_model(described, LayerContext(TorchBackend(), ParallelGroup(0, size)))
-        check_stages(model, described.shape.num_decoder_layers, num_stages)
+        check_stages(model, described.shape, num_stages)
     except (ParameterError, PluginError) as error:
         return error
     except Exception:  # what cannot be built without memory is built, or refused, by the workers

@@ -31,6 +31,9 @@ from transept.errors import PluginError, RequestFailedError, is_interruption
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
 CPU_ENCODER_CHUNK = 2048
+# In a pipeline, stages work on different chunks of a step: more of them leave stages idle for less time.
+CHUNKS_A_STAGE = 2
+SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
 
 
 class IssuedStep:
@@ -189,6 +192,10 @@ class ModelRunner:
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
+        if self.stage.count > 1:
+            share = -(-sum(inputs.num_tokens for inputs in batch) // (CHUNKS_A_STAGE * self.stage.count))
+            share = max(share, SMALLEST_CHUNK)
+            limit = share if limit is None else min(limit, share)
         with nullcontext() if self._has_encoded else large_blocks_given_back():
             pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
             self._has_encoded = True
@@ -196,10 +203,11 @@ class ModelRunner:
 
     def _caches_of_all_layers(self) -> list[Tensor]:
         """One a decoder layer, as models take them; empty ones for layers of other stages."""
-        total = self.model.shape(self.model.config).num_decoder_layers
+        shape = self.model.shape(self.model.config)
+        own = self.stage.decoder_layers(shape)
         elsewhere = self.cache.layers[0].new_empty(2, 0, *self.cache.layers[0].shape[2:])
-        own = self.stage.layers(total)
-        return [self.cache.layers[layer - own.start] if layer in own else elsewhere for layer in range(total)]
+        layers = range(shape.num_decoder_layers)
+        return [self.cache.layers[layer - own.start] if layer in own else elsewhere for layer in layers]
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])

@@ -53,7 +53,7 @@ class Worker:
         share_num_threads()
         self.device = device = torch.device(config.device)
         all_layers = _own_heads(described.shape, group)
-        layers = stage.layers(all_layers.num_decoder_layers)
+        layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
         model = _load(described, config, device, self._cache_dtype, group, stage)
@@ -139,7 +139,7 @@ def _load(
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
     model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
-    elsewhere = keep_stage(model, described.shape.num_decoder_layers, stage)
+    elsewhere = keep_stage(model, described.shape, stage)
     if stage.count > 1:
         model.to(device)
     long_inputs = not described.shape.encoder_takes_text

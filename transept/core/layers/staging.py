@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from transept.core.attention.layer import Attention
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+from transept.core.model_shape import ModelShape
 from transept.core.pipeline_stage import PipelineStage
 from transept.errors import ParameterError, PluginError
 
@@ -30,11 +31,11 @@ class LayerElsewhere(nn.Module):
         return x if self._pass_on is None else self._pass_on(x)
 
 
-def check_stages(model: nn.Module, num_decoder_layers: int, count: int) -> None:
+def check_stages(model: nn.Module, shape: ModelShape, count: int) -> None:
     """Raise ParameterError where a model's layers are fewer than stages, PluginError where they cannot be told."""
     if count == 1:
         return
-    encoder, decoder = (len(layers) for layers in layer_lists(model, num_decoder_layers))
+    encoder, decoder = (len(layers) for layers in layer_lists(model, shape.num_decoder_layers))
     if count > min(encoder, decoder):
         raise ParameterError(
             f"pipeline_parallel_size={count} is more than this model has layers: {encoder} in the encoder, {decoder} "
@@ -42,7 +43,7 @@ def check_stages(model: nn.Module, num_decoder_layers: int, count: int) -> None:
         )
 
 
-def keep_stage(model: nn.Module, num_decoder_layers: int, stage: PipelineStage) -> set[str]:
+def keep_stage(model: nn.Module, shape: ModelShape, stage: PipelineStage) -> set[str]:
     """Leave a model its stage's layers, and embeddings and heads only where they are needed.
 
     Returns the names, in the model's state_dict, of what has gone: other stages load it.
@@ -50,10 +51,10 @@ def keep_stage(model: nn.Module, num_decoder_layers: int, stage: PipelineStage) 
     """
     if stage.count == 1:
         return set()
-    check_stages(model, num_decoder_layers, stage.count)
+    check_stages(model, shape, stage.count)
     before = {*model.state_dict(keep_vars=True)}
-    for layers in layer_lists(model, num_decoder_layers):
-        own = stage.layers(len(layers))
+    encoder, decoder = layer_lists(model, shape.num_decoder_layers)
+    for layers, own in ((encoder, stage.layers(len(encoder))), (decoder, stage.decoder_layers(shape))):
         for index in range(len(layers)):
             if index not in own:
                 hands = {own.start - 1: stage.take_over, own.stop: stage.hand_over}
