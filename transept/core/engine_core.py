@@ -185,7 +185,7 @@ class EngineCore:
             if step.error is not None:
                 raise step.error
             output = step.output or self.executor.collect(step.number)
-            return self._computed_in_halves(step) if output.failed_together else output
+            return self._computed_in_halves(step) if output.whole_step_failed else output
         except Exception as error:
             return StepOutput(failures={each.group.request_id: error for each in step.waiting})
 
@@ -207,7 +207,7 @@ class EngineCore:
         while batches:
             batch = batches.pop()
             part = self.executor.collect(self.executor.issue(StepInput(batch)))
-            if part.failed_together:
+            if part.whole_step_failed:
                 batches += _halves(batch)
                 continue
             output.sampled.update(part.sampled)

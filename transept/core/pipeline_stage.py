@@ -26,7 +26,10 @@ class Message(NamedTuple):
 
 
 class Link(ABC):
-    """One end of what joins two stages, used by one thread. Messages arrive in the order in which they were sent."""
+    """One end of what joins two stages, used by one thread. Messages arrive in the order in which they were sent.
+
+    Tensors of any device are sent; those that arrive are on the host.
+    """
 
     @abstractmethod
     def send(self, message: Message) -> None:
@@ -84,7 +87,7 @@ class PipelineStage:
 
     def take_over(self, x: Tensor) -> Tensor:
         """What the stage before has computed. x: what stands in its place here, of the same shape."""
-        received = self._receive(self.index - 1)
+        received = self._receive(self.index - 1, x)
         if received.shape != x.shape:
             raise PluginError(
                 f"stage {self.index - 1} computed hidden states {[*received.shape]} where stage {self.index} expects "
@@ -100,7 +103,7 @@ class PipelineStage:
     def share_encoded(self, hidden: Tensor) -> Tensor:
         """The encoder's output, which the last stage has: it gives it to all others. hidden: what this one has."""
         if not self.is_last:
-            return self._receive(self.count - 1)
+            return self._receive(self.count - 1, hidden)
         for index in range(self.index):
             self._links[index].send(Message(self.step, hidden))
         return hidden
@@ -108,7 +111,7 @@ class PipelineStage:
     def add_up(self, x: Tensor) -> Tensor:
         """In the last stage the sum of all stages' x, of one shape and dtype; in others of those so far."""
         if not self.is_first:
-            x = x + self._receive(self.index - 1)
+            x = x + self._receive(self.index - 1, x)
         if not self.is_last:
             self.hand_over(x)
         return x
@@ -125,8 +128,8 @@ class PipelineStage:
             for index in range(self.index):
                 self._links[index].send(message)
 
-    def _receive(self, stage: int) -> Tensor:
-        """What a stage has sent in this step. Raises what it failed with."""
+    def _receive(self, stage: int, own: Tensor) -> Tensor:
+        """What a stage has sent in this step, on the device of a tensor here. Raises what it failed with."""
         step, content = self._links[stage].receive()
         while step < self.step:
             step, content = self._links[stage].receive()
@@ -134,4 +137,4 @@ class PipelineStage:
             raise ExchangeError(f"stages are out of step: {stage} computes {step}, {self.index} {self.step}")
         if isinstance(content, Exception):
             raise content
-        return content
+        return content.to(own.device)

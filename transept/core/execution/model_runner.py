@@ -39,7 +39,7 @@ SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
 class IssuedStep:
     """A step that the device was given, and may still compute.
 
-    failures: by request id, what was raised while that request was computed. interruption, failed_together: see
+    failures: by request id, what was raised while that request was computed. interruption, whole_step_failed: see
         StepOutput.
     """
 
@@ -48,18 +48,18 @@ class IssuedStep:
         parts: Sequence[Part] = (),
         failures: Mapping[str, Exception] | None = None,
         interruption: BaseException | None = None,
-        failed_together: bool = False,
+        whole_step_failed: bool = False,
     ) -> None:
         self.drawn = Drawn([part.choices for part in parts])
         self.probes = [part.probes for part in parts if part.probes is not None]
         self.failures = dict(failures or {})
         self.interruption = interruption
-        self.failed_together = failed_together
+        self.whole_step_failed = whole_step_failed
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption, self.failed_together)
+        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption, self.whole_step_failed)
 
 
 class Part(NamedTuple):
@@ -133,7 +133,7 @@ class ModelRunner:
         except Exception as error:
             self.stage.fail(error, encodes=any(group.runs_encoder for group in step))
             failures = {group.request_id: error for group in step}
-            return IssuedStep((), failures, _interruption(error), failed_together=len(step) > 1)
+            return IssuedStep((), failures, _interruption(error), whole_step_failed=len(step) > 1)
 
     @torch.inference_mode()
     def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:

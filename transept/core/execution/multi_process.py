@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -18,9 +17,9 @@ from typing import Any
 
 import torch
 
-from transept.core.execution import shared_memory
-from transept.core.execution.connection import anonymous_memory, pack
+from transept.core.execution.connection import pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
+from transept.core.execution.local_channels import LocalChannels
 from transept.core.execution.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
@@ -76,40 +75,6 @@ class MultiProcessExecutor(Executor):
         self._finalizer()
 
 
-class _Joins:
-    """What ranks of one machine are joined by: memory within each stage, a pair of sockets between stages.
-
-    size: of a stage. share: whether they are joined so, and not by torch.distributed.
-    """
-
-    def __init__(self, size: int, count: int, share: bool) -> None:
-        self._size = size
-        self._memory: list[int] = []
-        self._sockets: dict[int, dict[int, socket.socket]] = {}  # of each rank, by the stage at the other end
-        if not share:
-            return
-        self._memory = [anonymous_memory(shared_memory.memory_bytes(size)) for _ in range(count)]
-        for rank in range(size):
-            for stage in range(count - 1):
-                for other in {stage + 1, count - 1}:
-                    ours, theirs = socket.socketpair()
-                    self._sockets.setdefault(stage * size + rank, {})[other] = ours
-                    self._sockets.setdefault(other * size + rank, {})[stage] = theirs
-
-    def of(self, rank: int) -> tuple[int | None, dict[int, int]]:
-        """Descriptors of a rank's memory, and of its sockets by the stage at the other end."""
-        links = {stage: end.fileno() for stage, end in self._sockets.get(rank, {}).items()}
-        return (self._memory[rank // self._size] if self._memory else None), links
-
-    def close(self) -> None:
-        """Give up this process's hold of all."""
-        for memory in self._memory:
-            os.close(memory)
-        for ends in self._sockets.values():
-            for end in ends.values():
-                end.close()
-
-
 class _Workers:
     """The processes, a thread for each that reads what it says, and one that watches. Knows no executor."""
 
@@ -126,16 +91,16 @@ class _Workers:
         size, num_ranks = config.config.tensor_parallel_size, config.config.num_ranks
         self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // num_ranks)
         self._workers: list[RemoteWorker] = []
-        joins = _Joins(size, config.config.pipeline_parallel_size, self._on_cpu and shared_memory.serves())
+        channels = LocalChannels(size, config.config.pipeline_parallel_size, self._on_cpu)
         try:
             for rank in range(num_ranks):
-                memory, links = joins.of(rank)
+                memory, links = channels.of(rank)
                 self._workers.append(RemoteWorker(rank, self.num_threads, memory, links))
         except BaseException:
             self.stop(EngineClosedError(CLOSED))
             raise
         finally:
-            joins.close()
+            channels.close()
         self._threads = [
             threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers

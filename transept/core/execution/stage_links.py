@@ -1,6 +1,7 @@
 """Links between pipeline stages: sockets on one machine, or torch.distributed. Made by `worker_main`.
 
 Two stages may send to each other at once, so that a send never waits: what a socket does not take, a thread puts in.
+All goes through the host's memory, from GPUs as well: a send of NCCL's would hold up all that is computed after it.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ from transept.core.parallel_group import ExchangeError
 from transept.core.pipeline_stage import Link, Message
 from transept.errors import message_of
 
-FAILED = "the request failed while another stage computed it"
+FAILED_ELSEWHERE = "the request failed while another stage computed it"
 MOST_DIMS = 4
-HEAD = 3 + MOST_DIMS  # int64 numbers: step, dtype, dimensions, and the size of each
+HEAD_NUMBERS = 3 + MOST_DIMS  # int64 numbers: step, dtype, dimensions, and the size of each
 ERROR = 0  # in place of a dtype: the bytes are a pickled error's
-DTYPES = (None, torch.uint8, torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64)
+SENT_DTYPES = (None, torch.uint8, torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64)
 GONE = "another stage has gone"
 
 
 def _packed(message: Message) -> tuple[Tensor, Tensor]:
-    """A message's head, int64 [HEAD], and its content."""
+    """A message's head, int64 [HEAD_NUMBERS], and its content, on the host."""
     content, kind = message.content, ERROR
     if isinstance(content, Exception):
-        content = torch.frombuffer(bytearray(pickle.dumps(portable(content, FAILED))), dtype=torch.uint8)
+        content = torch.frombuffer(bytearray(pickle.dumps(portable(content, FAILED_ELSEWHERE))), dtype=torch.uint8)
     else:
-        kind = DTYPES.index(content.dtype)
+        kind = SENT_DTYPES.index(content.dtype)
     sizes = [*content.shape, *[1] * (MOST_DIMS - content.dim())]
-    return torch.tensor([message.step, kind, content.dim(), *sizes]), content.contiguous()
+    return torch.tensor([message.step, kind, content.dim(), *sizes]), content.cpu().contiguous()
 
 
-def _place(head: Tensor, device: torch.device) -> Tensor:
+def _place(head: Tensor) -> Tensor:
     """An empty tensor for the content of a message with this head."""
     _, kind, num_dims, *sizes = head.tolist()
-    return torch.empty(sizes[:num_dims], dtype=DTYPES[kind] or torch.uint8, device=device)
+    return torch.empty(sizes[:num_dims], dtype=SENT_DTYPES[kind] or torch.uint8)
 
 
 def _unpacked(head: Tensor, content: Tensor) -> Message:
     step, kind, *_ = head.tolist()
-    return Message(step, pickle.loads(content.cpu().numpy().tobytes()) if kind == ERROR else content)
+    return Message(step, pickle.loads(content.numpy().tobytes()) if kind == ERROR else content)
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
@@ -69,7 +70,7 @@ class SocketLink(Link):
     def send(self, message: Message) -> None:
         """See Link."""
         head, content = _packed(message)
-        for part in (_bytes_of(head), _bytes_of(content.cpu())):
+        for part in (_bytes_of(head), _bytes_of(content)):
             self._send(part)
 
     def _send(self, data: memoryview) -> None:
@@ -99,9 +100,9 @@ class SocketLink(Link):
 
     def receive(self) -> Message:
         """See Link."""
-        head = torch.empty(HEAD, dtype=torch.int64)
+        head = torch.empty(HEAD_NUMBERS, dtype=torch.int64)
         self._read(head)
-        content = _place(head, torch.device("cpu"))
+        content = _place(head)
         self._read(content)
         return _unpacked(head, content)
 
@@ -118,10 +119,10 @@ class SocketLink(Link):
 
 
 class TorchLink(Link):
-    """By torch.distributed, whose default process group has all ranks. device: of what is sent, heads excepted."""
+    """By torch.distributed, whose default process group has all ranks. rank: the one at the other end."""
 
-    def __init__(self, rank: int, device: torch.device) -> None:
-        self._rank, self._device = rank, device
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
         self._sent: deque[tuple[Any, Tensor]] = deque()  # what is under way, and must stay until it has arrived
 
     def send(self, message: Message) -> None:
@@ -129,7 +130,7 @@ class TorchLink(Link):
         head, content = _packed(message)
         while self._sent and self._sent[0][0].is_completed():
             self._sent.popleft()
-        for part in (head, content.to(self._device)):
+        for part in (head, content):
             try:
                 self._sent.append((torch.distributed.isend(part, self._rank), part))
             except RuntimeError as error:
@@ -137,10 +138,10 @@ class TorchLink(Link):
 
     def receive(self) -> Message:
         """See Link."""
-        head = torch.empty(HEAD, dtype=torch.int64)
+        head = torch.empty(HEAD_NUMBERS, dtype=torch.int64)
         try:
             torch.distributed.recv(head, self._rank)
-            content = _place(head, self._device)
+            content = _place(head)
             torch.distributed.recv(content, self._rank)
         except RuntimeError as error:
             raise ExchangeError(f"{GONE}: {message_of(error)}") from error

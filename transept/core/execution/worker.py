@@ -67,11 +67,11 @@ class Worker:
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
-        together = group.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
+        bytes_of_all = group.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
         own = block_bytes(self._shape, config.block_size, self._cache_dtype)
-        size = together if device.type == "cpu" else own
+        size = bytes_of_all if device.type == "cpu" else own
         self.num_device_blocks = min(group.all_agree(kv_cache_bytes // size))
-        self.num_host_blocks = config.swap_bytes // together
+        self.num_host_blocks = config.swap_bytes // bytes_of_all
         self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         graphs = None
         if (

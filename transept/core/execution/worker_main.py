@@ -127,7 +127,7 @@ class WorkerProcess:
             self._send("failed", f"{type(error).__name__}: {message_of(error)}")
 
     def _made(self, rank: int, links: Mapping[int, int], config: WorkerConfig) -> Worker:
-        """links: descriptors of sockets, by the stage at the other end; none where torch.distributed joins stages."""
+        """links: descriptors of sockets, by the stage at the other end; without them stages use torch.distributed."""
         on_gpu = config.config.device != "cpu"
         device = f"cuda:{rank}" if on_gpu else "cpu"
         if on_gpu:
@@ -135,18 +135,20 @@ class WorkerProcess:
         own = dataclasses.replace(config, config=dataclasses.replace(config.config, device=device))
         size, count = own.config.tensor_parallel_size, own.config.pipeline_parallel_size
         index, tensor_rank = divmod(rank, size)
-        if self._memory is not None:
-            exchange: Exchange = SharedMemoryExchange(tensor_rank, size, self._memory)
-            joined: dict[int, Link] = {stage: SocketLink(descriptor) for stage, descriptor in links.items()}
-        else:
+        if self._memory is None:
             backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
             torch.distributed.init_process_group(
                 backend, store=self._store(rank), rank=rank, world_size=size * count, timeout=FOR_EVER
             )
-            groups = [torch.distributed.new_group([*range(size * stage, size * (stage + 1))]) for stage in range(count)]
-            exchange = TorchExchange(groups[index])
-            others = [stage for stage in range(count) if stage != index]
-            joined = {stage: TorchLink(size * stage + tensor_rank, torch.device(device)) for stage in others}
+            ranks = [[*range(size * stage, size * (stage + 1))] for stage in range(count)]
+            groups = [torch.distributed.new_group(each) for each in ranks]  # every rank must call for every group
+            exchange: Exchange = TorchExchange(groups[index])
+        else:
+            exchange = SharedMemoryExchange(tensor_rank, size, self._memory)
+        joined: dict[int, Link] = {stage: SocketLink(descriptor) for stage, descriptor in links.items()}
+        for stage in range(count):
+            if stage != index and not links:
+                joined[stage] = TorchLink(size * stage + tensor_rank)
         counted = {stage: CountedLink(link, self._progress) for stage, link in joined.items()}
         self._stage = PipelineStage(index, count, counted)
         group = ParallelGroup(tensor_rank, size, CountedExchange(exchange, self._progress))

@@ -88,16 +88,22 @@ def layer_lists(model: nn.Module, num_decoder_layers: int) -> tuple[nn.ModuleLis
 
 
 def _keep_vocabulary(model: nn.Module, stage: PipelineStage) -> None:
-    """Embed in the first stage alone, and compute logits in the last; a matrix that serves both is in both."""
-    readers: dict[int, list[VocabParallelEmbedding | VocabParallelHead]] = {}
+    """Embed in the first stage alone, and compute logits in the last; a matrix that serves both is in both.
+
+    A matrix that another module has, too, stays everywhere, and so do all where logits are computed without a head.
+    """
+    readers: dict[int, list[nn.Module]] = {}
     for module in model.modules():
         if isinstance(module, VocabParallelEmbedding):
             module.elsewhere = not stage.is_first
-        if isinstance(module, VocabParallelEmbedding | VocabParallelHead):
-            readers.setdefault(id(module.weight), []).append(module)
-    kept = VocabParallelEmbedding if stage.is_first else VocabParallelHead if stage.is_last else ()
+        for parameter in module.parameters(recurse=False):
+            readers.setdefault(id(parameter), []).append(module)
+    if not any(isinstance(module, VocabParallelHead) for module in model.modules()):
+        return
+    here = VocabParallelEmbedding if stage.is_first else VocabParallelHead if stage.is_last else ()
     for modules in readers.values():
-        if not any(isinstance(module, kept) for module in modules):
+        of_vocabulary = all(isinstance(module, VocabParallelEmbedding | VocabParallelHead) for module in modules)
+        if of_vocabulary and not any(isinstance(module, here) for module in modules):
             for module in modules:
                 module.register_parameter("weight", None)
 

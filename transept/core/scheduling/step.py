@@ -102,11 +102,11 @@ class StepOutput:
     sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
     failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
     interruption: what struck meanwhile and is nobody's failure, such as KeyboardInterrupt: to be raised afterwards.
-    failed_together: whether the failures are of all requests of the step since one of them failed, which is not known.
+    whole_step_failed: whether all requests of the step are among the failures, since one failed, not known which.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
     probes: dict[str, ProbeResult] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     interruption: BaseException | None = None
-    failed_together: bool = False
+    whole_step_failed: bool = False
