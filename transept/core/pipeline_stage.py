@@ -72,8 +72,10 @@ class PipelineStage:
         after: what the last stage computes beside its layers, in layers. Every stage has one at least, where there are
         as many.
         """
+        if self.count == 1:
+            return range(total)
         of_last = max(1, math.ceil((total + after) / self.count - after - 0.5))  # rounded, halves down
-        bounds = [-(-index * (total - of_last) // max(1, self.count - 1)) for index in range(self.count)] + [total]
+        bounds = [-(-index * (total - of_last) // (self.count - 1)) for index in range(self.count)] + [total]
         return range(bounds[self.index], bounds[self.index + 1])
 
     def decoder_layers(self, shape: ModelShape) -> range:

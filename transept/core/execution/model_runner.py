@@ -98,7 +98,7 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
-        Where a pipeline has several stages, which compute other steps by then, it fails together, see StepOutput.
+        Stages of a pipeline compute other steps by then: there the step fails as a whole, see StepOutput.
         Raises ForkedProcessError for all, and ExchangeError.
         """
         share_num_threads()
