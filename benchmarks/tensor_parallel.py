@@ -1,11 +1,12 @@
-"""Two ranks of one thread each beside one process of two threads: throughput, and the peak memory of a process.
+"""Two ranks or stages of one thread each beside one process of two threads: throughput, and a process's peak memory.
 
-    python -m benchmarks.tensor_parallel [--models tiny.en base bart-large-cnn] [--exchanges memory gloo] [--runs 9]
+    python -m benchmarks.tensor_parallel [--models tiny.en base bart-large-cnn] [--engines ranks stages "ranks, gloo"]
+        [--runs 9]
 
 The engines take turns, one at a time, at the five LibriVox clips or at five documents, all of them at once and, for a
 step's latency, the first alone. `bart-large-cnn` is that shape with random weights. Memory is what the system says of
-a process after its first two inputs: the whole, and what is beyond that of a process which has only imported what a
-worker imports.
+a process after its first two inputs, the largest of several: the whole, and what is beyond that of a process which has
+only imported what a worker imports.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import psutil
 from benchmarks import text, whisper
 from transept import Engine, SamplingParams
 
-RANKS = 2
+ENGINES = {"ranks": "tensor_parallel_size", "stages": "pipeline_parallel_size"}
 NEW_TOKENS = 64  # of each input, whatever its end would be
 MAIN = """
 import sys
@@ -50,14 +51,16 @@ def peak_mib(program: str, given: bytes = b"") -> float:
     return int(run.stdout.split()[-1]) / 1024
 
 
-def peak_of_ranks_mib() -> float:
-    """The largest of this process's workers."""
-    peaks = []
-    for child in psutil.Process().children():
-        if any("worker_main" in part for part in child.cmdline()):
-            status = Path(f"/proc/{child.pid}/status").read_text()
-            peaks.append(int(status.split("VmHWM:")[1].split()[0]) / 1024)
-    return max(peaks)
+def workers() -> set[int]:
+    """Process ids of this process's workers."""
+    children = psutil.Process().children()
+    return {child.pid for child in children if any("worker_main" in part for part in child.cmdline())}
+
+
+def peak_of_workers_mib(pids: set[int]) -> float:
+    """The largest one's."""
+    statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+    return max(int(status.split("VmHWM:")[1].split()[0]) / 1024 for status in statuses)
 
 
 def seconds(engine: Engine, prompts: list[Any]) -> float:
@@ -69,7 +72,7 @@ def seconds(engine: Engine, prompts: list[Any]) -> float:
     return time.perf_counter() - begin
 
 
-def compare(model: str, scratch: Path, exchanges: list[str], runs: int) -> None:
+def compare(model: str, scratch: Path, names: list[str], runs: int) -> None:
     """Print a table: a row an engine."""
     import pickle
 
@@ -82,15 +85,15 @@ def compare(model: str, scratch: Path, exchanges: list[str], runs: int) -> None:
     imported = peak_mib("")
     peaks = {"one process": peak_mib(ALONE, pickle.dumps((directory, prompts[:2], NEW_TOKENS)))}
     engines = {"one process": Engine(directory, device="cpu", dtype="float32", num_threads=2)}
-    for exchange in exchanges:
+    seconds(engines["one process"], prompts[:2])
+    for name in names:
+        kind, _, exchange = name.partition(", ")
         os.environ["TRANSEPT_EXCHANGE"] = exchange
-        name = f"{RANKS} ranks, {exchange}"
-        engines[name] = Engine(directory, device="cpu", dtype="float32", num_threads=2, tensor_parallel_size=RANKS)
+        others = workers()
+        engines[name] = Engine(directory, device="cpu", dtype="float32", num_threads=2, **{ENGINES[kind]: 2})
+        seconds(engines[name], prompts[:2])
+        peaks[name] = peak_of_workers_mib(workers() - others)
     tasks = {"all": prompts, "alone": prompts[:1]}
-    for name, engine in engines.items():
-        seconds(engine, prompts[:2])
-        if engine.config.tensor_parallel_size > 1:
-            peaks[name] = peak_of_ranks_mib() if name == f"{RANKS} ranks, {exchanges[0]}" else float("nan")
     turns: dict[tuple[str, str], list[float]] = {}
     for _ in range(runs):
         for task, given in tasks.items():
@@ -112,12 +115,12 @@ def compare(model: str, scratch: Path, exchanges: list[str], runs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["tiny.en", "base", "bart-large-cnn"])
-    parser.add_argument("--exchanges", nargs="+", default=["memory", "gloo"])
+    parser.add_argument("--engines", nargs="+", default=["ranks", "stages"])
     parser.add_argument("--runs", type=int, default=9)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         for model in arguments.models:
-            compare(model, Path(scratch), arguments.exchanges, arguments.runs)
+            compare(model, Path(scratch), arguments.engines, arguments.runs)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def test_options_of_other_commands(command: str, typed: str, meant: str) -> None
         (EngineConfig, "compute_type", "quantization dtype"),
         (EngineConfig, "attn_implementation", "attention_backend"),
         (EngineConfig, "swap_space", "swap_bytes"),
-        (EngineConfig, "pipeline_parallel_size", "A model is split by tensor_parallel_size alone."),
+        (EngineConfig, "data_parallel_size", "A model is split by tensor_parallel_size and pipeline_parallel_size."),
         (SamplingParams, "num_beam", "num_beams"),
         (SamplingParams, "topk", "top_k"),
         (SamplingParams, "topp", "top_p"),

@@ -114,7 +114,7 @@ _ANSWERS: Mapping[str, str] = {
     "Files that are there are written anew, unless skip_existing is set.": "force overwrite overwrite_existing y yes",
     "The fastest attention of the device is taken by itself.": "attn_implementation flash_attention flash_attn sdpa "
     "use_flash_attention_2",
-    "A model is split by tensor_parallel_size alone.": "data_parallel_size pipeline_parallel_size",
+    "A model is split by tensor_parallel_size and pipeline_parallel_size.": "data_parallel_size",
     "Code of models comes by plugins, never from the hub.": "trust_remote_code",
     "The hub's main is taken; another revision is given as its folder.": "revision",
     "Options are given one by one.": "generate_kwargs model_kwargs transcribe_options",

@@ -1,6 +1,7 @@
 """Steps issued before the last one's tokens are known give what steps one after the other give.
 
-A GPU computes beside the host, a CPU does not; what is decided is the same, so an engine on a CPU is told that it does.
+A GPU computes beside the host, and stages of a pipeline beside each other; a CPU does neither. What is decided is the
+same, so an engine on a CPU is told that it does.
 """
 
 import dataclasses
@@ -32,10 +33,16 @@ KINDS = [
 ]
 
 
-def engine_with(asynchronous: bool, name: str = "bart-g2p", **options: Any) -> Engine:
+def engine_with(asynchronous: bool, name: str = "bart-g2p", num_stages: int = 1, **options: Any) -> Engine:
     engine = Engine(CHECKPOINTS / name, **{**HERE, **options})
-    engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=asynchronous)
+    told = dataclasses.replace(engine.executor.capacity, asynchronous=asynchronous, num_stages=num_stages)
+    engine.executor.capacity = told
     return engine
+
+
+@pytest.fixture(params=[1, 3], ids=["look ahead", "three stages"])
+def num_stages(request: pytest.FixtureRequest) -> int:
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +92,31 @@ def test_the_next_step_is_issued_while_one_is_computed(monkeypatch: pytest.Monke
     assert_nothing_is_held(engine)
 
 
+def test_stages_of_a_pipeline_share_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all have begun, each step has as many of them, and no request is in two."""
+    engine = engine_with(True, num_stages=3)
+    issue, issued = engine.executor.issue, []
+    monkeypatch.setattr(engine.executor, "issue", lambda step: issued.append(step.metadata) or issue(step))
+    for index, word in enumerate(WORDS):
+        engine.add_request(word, word, SamplingParams(temperature=0.0, max_tokens=3 + index, ignore_eos=True))
+    engine.step()
+    assert [len(step) for step in issued] == [12]
+    while engine.has_unfinished_requests:
+        engine.step()
+        under_way = [each.request_id for step in engine.core.in_flight for each in step.groups]
+        assert len(under_way) == len({*under_way})
+    assert [len(step) for step in issued[1:7]] == [4] * 6
+    assert_nothing_is_held(engine)
+
+
 @pytest.mark.parametrize("max_num_seqs", [3, 64])
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
-def test_requests_of_every_kind_share_steps(name: str, max_num_seqs: int) -> None:
+def test_requests_of_every_kind_share_steps(name: str, max_num_seqs: int, num_stages: int) -> None:
     """Some fork, search or read their tokens, for which all wait; the others go on."""
     rng = random.Random(max_num_seqs)
     params = [rng.choice(KINDS) for _ in WORDS] + [GREEDY] * len(WORDS)
     expected = engine_with(False, name).generate(WORDS * 2, params, progress=False)
-    engine = engine_with(True, name, max_num_seqs=max_num_seqs)
+    engine = engine_with(True, name, num_stages, max_num_seqs=max_num_seqs)
     ours = engine.generate(WORDS * 2, params, progress=False)
     for one, other in zip(ours, expected, strict=True):
         assert [each.token_ids for each in one.outputs] == [each.token_ids for each in other.outputs]
@@ -116,12 +140,13 @@ def test_a_request_of_each_kind_beside_greedy_ones(kind: SamplingParams, in_turn
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
-def test_arrivals_aborts_and_preemption(swap: bool, in_turn: Engine) -> None:
+def test_arrivals_aborts_and_preemption(swap: bool, in_turn: Engine, num_stages: int) -> None:
     rng = random.Random(swap)
     manager = in_turn.block_manager
     slot = in_turn.config.kv_cache_bytes // (manager.num_device_blocks * manager.block_size)
     room = 30 * 4 * slot
-    small = engine_with(True, block_size=4, max_num_seqs=6, kv_cache_bytes=room, swap_bytes=room if swap else 0)
+    sizes = {"block_size": 4, "max_num_seqs": 6, "kv_cache_bytes": room, "swap_bytes": room if swap else 0}
+    small = engine_with(True, num_stages=num_stages, **sizes)
     params = [GREEDY, *(SamplingParams(temperature=0.0, max_tokens=n, ignore_eos=True) for n in (2, 17, 24))]
     waiting = [(str(index), rng.choice(WORDS), rng.choice(params)) for index in range(120)]
     asked = {request_id: (word, own) for request_id, word, own in waiting}
@@ -153,8 +178,8 @@ def test_arrivals_aborts_and_preemption(swap: bool, in_turn: Engine) -> None:
     assert_nothing_is_held(small)
 
 
-def test_a_request_that_is_aborted_while_it_is_computed(in_turn: Engine) -> None:
-    engine = engine_with(True)
+def test_a_request_that_is_aborted_while_it_is_computed(in_turn: Engine, num_stages: int) -> None:
+    engine = engine_with(True, num_stages=num_stages)
     for name, word in zip("abc", WORDS, strict=False):
         engine.add_request(name, word, GREEDY)
     engine.step()
@@ -171,8 +196,10 @@ def test_a_request_that_is_aborted_while_it_is_computed(in_turn: Engine) -> None
     assert_nothing_is_held(engine)
 
 
-def test_a_new_request_that_fails_takes_nobody_with_it(in_turn: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = engine_with(True)
+def test_a_new_request_that_fails_takes_nobody_with_it(
+    in_turn: Engine, monkeypatch: pytest.MonkeyPatch, num_stages: int
+) -> None:
+    engine = engine_with(True, num_stages=num_stages)
     model = engine.executor.worker.runner.model
     encode = model.encode
     engine.add_request("good", WORDS[0], GREEDY)

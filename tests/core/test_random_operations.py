@@ -5,13 +5,14 @@ each step by the simulation.
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 
 import pytest
 from simulated_cache import encoded
 from simulated_engine import Simulation
 
 from transept.core.scheduling.scheduler import SchedulerOutputs
+from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CapacityError
 
 OPERATIONS_A_RUN = 250
@@ -42,7 +43,7 @@ def step_in_which_some_fail(sim: Simulation, rng: random.Random) -> None:
             continue
         if group.request_id in failing:
             if metadata.runs_encoder:
-                sim.scheduler.forget_encoded(group)
+                sim.scheduler.forget_encoded(group, sim.manager.get_cross_block_table(group))
             sim.scheduler.abort_seq_group(group.request_id)
         else:
             sim.append(group, sim.run(index, outputs))
@@ -95,6 +96,83 @@ def random_run(rng: random.Random, done: Counter[str]) -> None:
     done["preempted by swap"] += sim.preempted_by_swap
     done["preempted by recompute"] += sim.preempted_by_recompute
     sim.finish()
+
+
+class Pipeline:
+    """Steps under way at a time, of different groups. Each is computed when it is issued, as stages compute in order.
+
+    What has failed, been aborted or started anew meanwhile gets no token of a step that is collected afterwards.
+    """
+
+    def __init__(self, sim: Simulation, num_stages: int) -> None:
+        self.sim, self.num_stages = sim, num_stages
+        self.under_way: deque[list[tuple[SequenceGroup, int, dict[int, list[int]]]]] = deque()
+        self.most_under_way = 0
+
+    def waiting(self) -> list[SequenceGroup]:
+        """Groups that wait for a step's tokens."""
+        steps = (each for step in self.under_way for each in step)
+        return [group for group, restarts, _ in steps if not group.finished and group.num_restarts == restarts]
+
+    def fill(self) -> None:
+        sim = self.sim
+        while len(self.under_way) < self.num_stages:
+            waiting = self.waiting()
+            outputs = sim.scheduler.schedule(waiting, self.num_stages)
+            assert not {*outputs.groups} & {*waiting}
+            assert {*waiting} <= {*sim.scheduler.running}  # they were not preempted
+            if outputs.step.is_empty:
+                break
+            sim.cache.swap_out(outputs.step.blocks_to_swap_out)
+            sim.cache.swap_in(outputs.step.blocks_to_swap_in)
+            sim.cache.copy(outputs.step.blocks_to_copy)
+            for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
+                if metadata.runs_encoder:
+                    for index, value in enumerate(encoded(group)):
+                        sim.cache.write(metadata.cross_block_table, index, value)
+            drawn = [sim.run(index, outputs) for index in range(len(outputs.groups))]
+            restarts = [group.num_restarts for group in outputs.groups]
+            self.under_way.append([*zip(outputs.groups, restarts, drawn, strict=True)])
+        assert self.under_way or not sim.scheduler.has_unfinished, "no group makes progress"
+        self.most_under_way = max(self.most_under_way, len(self.under_way))
+
+    def step(self) -> None:
+        self.fill()
+        for group, restarts, drawn in self.under_way.popleft():
+            if not group.finished and group.num_restarts == restarts:
+                self.sim.append(group, drawn)
+        self.sim.finished += [group.request_id for group in self.sim.scheduler.free_finished_seq_groups()]
+        self.sim.manager.check_integrity()
+
+
+def random_run_of_a_pipeline(rng: random.Random) -> int:
+    """Returns how many steps were under way at most."""
+    sim = Simulation(rng.randint(6, 24), rng.choice([0, 6, 40]), rng.randint(2, 10), rng.randint(20, 150), 60)
+    pipeline = Pipeline(sim, rng.randint(2, 4))
+    for _ in range(OPERATIONS_A_RUN):
+        operation = rng.choices(["add", "step", "abort", "interrupt"], [40, 60, 3, 2], k=1)[0]
+        if operation == "add":
+            try:
+                sim.add(rng.randint(0, 20), rng.randint(1, 6), rng.choice([1, 1, 2, 3]), rng.randint(1, 14), True)
+            except CapacityError:
+                sim.arrivals += 1
+        elif operation == "abort":
+            sim.scheduler.abort_seq_group(f"r{rng.randint(0, sim.arrivals)}")
+        elif sim.scheduler.has_unfinished and operation == "step":
+            pipeline.step()
+        elif operation == "interrupt":
+            pipeline.under_way.clear()
+            sim.scheduler.restart_all()
+        sim.manager.check_integrity()
+    while sim.scheduler.has_unfinished:
+        pipeline.step()
+    sim.finish()
+    return pipeline.most_under_way
+
+
+def test_random_operations_with_several_steps_under_way() -> None:
+    depths = Counter(random_run_of_a_pipeline(random.Random(seed)) for seed in range(30))
+    assert {2, 3, 4} <= {*depths}
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])

@@ -113,7 +113,7 @@ def test_what_shares_an_encoder_run_that_failed_starts_anew_and_runs_its_own() -
     failing, sharing = sim.add(encoder=8, content=True), sim.add(encoder=8, content=True)
     outputs = sim.scheduler.schedule()
     assert [metadata.runs_encoder for metadata in outputs.step.metadata] == [True, True, False]
-    sim.scheduler.forget_encoded(failing)
+    sim.scheduler.forget_encoded(failing, sim.manager.get_cross_block_table(failing))
     sim.scheduler.abort_seq_group(failing.request_id)
     sim.manager.check_integrity()
     assert sim.scheduler.running == [other]

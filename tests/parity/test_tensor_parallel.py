@@ -1,4 +1,4 @@
-"""The same tokens, whatever the number of processes: one row a model and a number of ranks.
+"""The same tokens, whatever the number of processes: one row a model, a number of stages and of ranks in each.
 
 Log probabilities of the most likely tokens are within 1e-4. One engine in this process is the reference; that it is
 right, the other files of this folder show.
@@ -117,7 +117,7 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
     return Case(directory, [given.prompt for given in parity.inputs], parity.engine)
 
 
-CASES = {
+TENSOR_PARALLEL = {
     ("tiny.en", 2): (speech_case("tiny_en"), ()),
     ("base", 2): (speech_case("base"), SLOW),
     ("base", 4): (speech_case("base"), SLOW),
@@ -139,13 +139,35 @@ CASES = {
 }
 
 
+PIPELINES = {
+    ("tiny.en", 1, 2): (speech_case("tiny_en"), ()),
+    ("bart-base", 2, 2): (text_case("bart-base"), SLOW),
+    ("tiny.en, every window", 1, 2): (speech_case("tiny_en", every=True), SLOW),
+    ("tiny.en, every window", 1, 3): (speech_case("tiny_en", every=True), SLOW),
+    ("tiny.en, every window", 2, 2): (speech_case("tiny_en", every=True), SLOW),
+    ("base, every window", 1, 2): (speech_case("base", every=True), SLOW),
+    ("base, every window", 1, 3): (speech_case("base", every=True), SLOW),
+    ("base, every window", 2, 2): (speech_case("base", every=True), SLOW),
+    ("base, every window", 4, 2): (speech_case("base", every=True), SLOW),
+    ("moonshine", 1, 2): (moonshine_case, SLOW),
+    ("moonshine", 4, 2): (moonshine_case, SLOW),
+    **{
+        (name, size, 2): (text_case(name), SLOW)
+        for name in ROWS
+        for size in ((1, 3) if "t5" in name else (1, 2, 4))
+        if (name, size) != ("bart-base", 2)
+    },
+}
+CASES = {(name, size, 1): case for (name, size), case in TENSOR_PARALLEL.items()} | PIPELINES
+
+
 @pytest.mark.parametrize(
-    ("make", "size"),
-    [pytest.param(make, size, marks=marks) for (_, size), (make, marks) in CASES.items()],
-    ids=[f"{name}, {size} ranks" for name, size in CASES],
+    ("make", "size", "stages"),
+    [pytest.param(make, size, stages, marks=marks) for (_, size, stages), (make, marks) in CASES.items()],
+    ids=[f"{name}, {stages} x {size} ranks" for name, size, stages in CASES],
 )
 def test_tokens_of_several_processes_are_those_of_one(
-    make: Callable[[Any], Case], size: int, request: pytest.FixtureRequest
+    make: Callable[[Any], Case], size: int, stages: int, request: pytest.FixtureRequest
 ) -> None:
     case = make(request)
     requests = case.requests()
@@ -155,6 +177,7 @@ def test_tokens_of_several_processes_are_those_of_one(
         dtype="float32",
         device="cpu",
         tensor_parallel_size=size,
+        pipeline_parallel_size=stages,
         block_size=BLOCK_SIZE,
         kv_cache_bytes=case.few_bytes(),
     )
@@ -195,15 +218,17 @@ def assert_same(ours: RequestOutput, theirs: RequestOutput) -> None:
             assert all(mine[token] == pytest.approx(expected[token], abs=TOLERANCE) for token in shared)
 
 
-def test_words_are_timed_by_heads_of_all_ranks(tiny_en_dir: Path, speech_dir: Path) -> None:
-    """Cross-attention weights of some heads come from the ranks that have these heads."""
+@pytest.mark.parametrize("sizes", [(2, 1), pytest.param((1, 2), marks=SLOW), pytest.param((2, 2), marks=SLOW)])
+def test_words_are_timed_by_heads_of_all_ranks(tiny_en_dir: Path, speech_dir: Path, sizes: tuple[int, int]) -> None:
+    """Cross-attention weights of some heads come from the ranks that have these heads, and their layers."""
     file = speech_dir / "librivox" / "austen-0870.flac"
     options: dict[str, Any] = {"word_timestamps": True, "temperature": 0.0}
+    several: dict[str, Any] = {"tensor_parallel_size": sizes[0], "pipeline_parallel_size": sizes[1]}
     words = [
         [(word.word, word.start, word.end) for segment in transcription.segments for word in segment.words]
         for transcription in (
             transcribe(Transcriber(tiny_en_dir), file, options),
-            transcribe(Transcriber(tiny_en_dir, tensor_parallel_size=2), file, options),
+            transcribe(Transcriber(tiny_en_dir, **several), file, options),
         )
     ]
     assert words[0] == words[1]

@@ -67,6 +67,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "quantization": "int8",
         "num_threads": 1,
         "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 3,
         "model_dir": "/models",
         "offline": True,
     }

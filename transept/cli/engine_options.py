@@ -8,7 +8,16 @@ from typing import Any
 from transept.core.config import QUANTIZATIONS
 
 MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
-NAMES = ("plugin", "device", "quantization", "num_threads", "tensor_parallel_size", "model_dir", "offline")
+NAMES = (
+    "plugin",
+    "device",
+    "quantization",
+    "num_threads",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "model_dir",
+    "offline",
+)
 LIMITS: dict[str, tuple[type, str, str]] = {
     "max_audio_seconds": (float, "S", "refuse longer recordings (default: 24 hours)"),
     "max_text_characters": (int, "N", "refuse longer documents (default: 33554432)"),
@@ -24,7 +33,7 @@ def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> N
 
 
 def add_engine_options(parser: argparse._ActionsContainer) -> None:
-    """--device, --quantization, --threads, --tensor-parallel-size, --model-dir, --offline, --plugin."""
+    """The options of `NAMES`."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
     parser.add_argument(
         "--quantization",
@@ -35,7 +44,14 @@ def add_engine_options(parser: argparse._ActionsContainer) -> None:
         "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"
     )
     parser.add_argument(
-        "--tensor-parallel-size", type=int, default=1, metavar="N", help="processes or GPUs that share the model"
+        "--tensor-parallel-size", type=int, default=1, metavar="N", help="processes or GPUs that share each layer"
+    )
+    parser.add_argument(
+        "--pipeline-parallel-size",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes or GPUs that layers are divided among",
     )
     parser.add_argument(
         "--model-dir",

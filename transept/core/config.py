@@ -18,6 +18,7 @@ QUANTIZATIONS = ("int8", "fp8")
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
 INTEGERS = {  # of EngineConfig: at least, at most
     "tensor_parallel_size": (1, 1 << 10),
+    "pipeline_parallel_size": (1, 1 << 10),
     "num_threads": (1, 1 << 31),
     "block_size": (1, 1 << 16),
     "kv_cache_bytes": (1, 1 << 50),
@@ -79,14 +80,16 @@ class EngineConfig:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
     tensor_parallel_size: processes that share the model's layers, each with its heads, its part of every feed-forward
         network and of the vocabulary; on GPUs each has one. It must divide the heads. See docs/parallel.md.
+    pipeline_parallel_size: stages, each with some of the layers, that work on different requests at a time. Each has
+        tensor_parallel_size processes.
     worker_timeout: seconds after which such a process is taken to hang that computes and does not get on.
-    num_threads: of a CPU's work, for all engines of this process, and divided among the processes of
-        tensor_parallel_size; None leaves PyTorch's, which are one for each core.
+    num_threads: of a CPU's work, for all engines of this process, and divided among the processes that share the
+        model; None leaves PyTorch's, which are one for each core.
     plugin: the plugin to take, where two run the same architecture.
     block_size: slots (tokens) of a cache block.
     kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, which is the dtype, but float16 beside
         int8 weights on a CPU, or ``"fp8"`` (e4m3), which halves what cross-attention reads on a GPU.
-    kv_cache_bytes: cache memory on the device; on a CPU of all processes of tensor_parallel_size together. Default: on
+    kv_cache_bytes: cache memory on the device; on a CPU of all processes that share the model together. Default: on
         a CPU 1.25 GiB, and at most a quarter of the machine's memory, whose pages are used only when they are written;
         on a GPU what gpu_memory_utilization leaves.
     gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
@@ -105,6 +108,7 @@ class EngineConfig:
     attention_backend: str = "auto"
     quantization: str | None = None
     tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
     worker_timeout: float = 60.0
     num_threads: int | None = None
     plugin: str | None = None
@@ -157,6 +161,11 @@ class EngineConfig:
                 f"worker_timeout must be a number of seconds from 1 to {MOST_SECONDS}, not {seconds!r}"
             )
 
+    @property
+    def num_ranks(self) -> int:
+        """Processes that share the model."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
+
     def _check_types(self) -> None:
         kinds: dict[str, tuple[tuple[type, ...], str]] = {
             "model": ((str, os.PathLike), "a directory or a name"),
@@ -187,10 +196,11 @@ class EngineConfig:
         on_gpu = device.startswith("cuda")
         if on_gpu and not torch.cuda.is_available():
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
-        num_ranks = self.tensor_parallel_size
+        num_ranks = self.num_ranks
         if on_gpu and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
             raise ParameterError(
-                f'tensor_parallel_size={num_ranks} takes the first {num_ranks} GPUs of device="cuda"; '
+                f"tensor_parallel_size={self.tensor_parallel_size} and pipeline_parallel_size="
+                f'{self.pipeline_parallel_size} take the first {num_ranks} GPUs of device="cuda"; '
                 f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
             )
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype

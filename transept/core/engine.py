@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer, plain_files
 from transept.core.checkpoints.model_description import ModelDescription, check_default_prompt, describe_model
-from transept.core.checkpoints.parallel_sizes import check_parallel_size
+from transept.core.checkpoints.parallel_sizes import check_parallel_sizes
 from transept.core.checkpoints.source import locate
 from transept.core.config import EngineConfig
 from transept.core.engine_core import EngineCore
@@ -220,11 +220,11 @@ class Engine:
 
 def _executor(described: ModelDescription, config: WorkerConfig) -> Executor:
     """Of one process or several."""
-    if config.config.tensor_parallel_size == 1:
+    if config.config.num_ranks == 1:
         return InProcessExecutor(config)
     from transept.core.execution.multi_process import MultiProcessExecutor
 
-    check_parallel_size(described, config.config.tensor_parallel_size)
+    check_parallel_sizes(described, config.config.tensor_parallel_size, config.config.pipeline_parallel_size)
     return MultiProcessExecutor(config)
 
 

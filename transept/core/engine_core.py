@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import SequenceGroupMetadata, StepOutput
+from transept.core.scheduling.step import SequenceGroupMetadata, StepInput, StepOutput
 from transept.core.scheduling.stopping import StopChecker
 from transept.core.statistics import StepStatistics
 from transept.errors import RequestFailedError, TranseptError
@@ -40,7 +41,8 @@ class Participant(NamedTuple):
 class StepInFlight:
     """A step that the executor was given.
 
-    waiting: requests whose tokens have not been appended. error: why the executor could not take it.
+    waiting: requests whose tokens have not been appended. error: why the executor could not take it. output: what came
+    of it, where it was collected before its turn.
     """
 
     def __init__(self, scheduled: SchedulerOutputs) -> None:
@@ -50,6 +52,7 @@ class StepInFlight:
         )
         self.number = 0
         self.error: Exception | None = None
+        self.output: StepOutput | None = None
 
     @property
     def groups(self) -> list[SequenceGroup]:
@@ -71,7 +74,7 @@ class EngineCore:
         self.scheduler = scheduler
         self.stop_checker = stop_checker
         self._seq_ids = seq_ids
-        self.in_flight: deque[StepInFlight] = deque()  # issued and not collected; two at most
+        self.in_flight: deque[StepInFlight] = deque()  # issued and not appended
         self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
         self.statistics = StepStatistics()
 
@@ -99,6 +102,9 @@ class EngineCore:
         """Collect one step's tokens and append them. The groups that took part are added to `took_part`.
 
         Where the device computes beside the host, the next step is issued before this one is collected (`look_ahead`).
+        Where the executor is a pipeline, as many steps are under way as it has stages, of different requests: a request
+        waits for its tokens before it takes part in another. Stages compute steps in the order of their issue, so that
+        blocks which are given back meanwhile can be given away: whoever gets them writes them later.
 
         Invariant: a group gets its token in full, or it has failed and holds nothing; groups that share its encoder's
         output without its being there start anew. Everybody else gets the tokens that they would have had.
@@ -111,7 +117,9 @@ class EngineCore:
             if not self.in_flight:
                 self._issue()
             step = self.in_flight[0]
-            if self.executor.capacity.asynchronous and step.error is None:
+            if self.executor.capacity.num_stages > 1:
+                self._fill_pipeline()
+            elif self.executor.capacity.asynchronous and step.error is None:
                 self._issue_ahead(step)
             output = self._collect(step)
             self._append_all(step, output)
@@ -138,7 +146,10 @@ class EngineCore:
 
     def _issue(self) -> None:
         """Schedule a step and give it to the executor."""
-        scheduled = self.scheduler.schedule()
+        self._give(self.scheduler.schedule(num_steps=self.executor.capacity.num_stages))
+
+    def _give(self, scheduled: SchedulerOutputs) -> None:
+        """Give the executor a step."""
         step = StepInFlight(scheduled)
         self.in_flight.append(step)
         try:
@@ -150,6 +161,16 @@ class EngineCore:
             step.error = error
             if scheduled.step.blocks_to_swap_out:
                 self.scheduler.restart_swapped()
+
+    def _fill_pipeline(self) -> None:
+        """Issue steps of requests that are in none, until there is one for each stage."""
+        num_stages = self.executor.capacity.num_stages
+        while len(self.in_flight) < num_stages and all(step.error is None for step in self.in_flight):
+            under_way = {group for step in self.in_flight for group in step.groups}
+            scheduled = self.scheduler.schedule(under_way, num_stages)
+            if scheduled.step.is_empty:
+                return
+            self._give(scheduled)
 
     def _issue_ahead(self, step: StepInFlight) -> None:
         """Issue the step after one that is under way, if it can be known."""
@@ -163,9 +184,38 @@ class EngineCore:
         try:
             if step.error is not None:
                 raise step.error
-            return self.executor.collect(step.number)
+            output = step.output or self.executor.collect(step.number)
+            return self._computed_in_halves(step) if output.whole_step_failed else output
         except Exception as error:
             return StepOutput(failures={each.group.request_id: error for each in step.waiting})
+
+    def _computed_in_halves(self, step: StepInFlight) -> StepOutput:
+        """What comes of a step that failed, when it is computed again in halves until what fails stands alone.
+
+        All other steps are collected first, so that nothing else is under way. Those of their requests that read what
+        an encoder was to write in this step start anew.
+        """
+        for other in self.in_flight:
+            if other is not step and other.error is None and other.output is None:
+                other.output = self.executor.collect(other.number)
+        for each in step.waiting:
+            if each.metadata.runs_encoder:
+                kept = step.groups if each.waits else ()
+                self.scheduler.forget_encoded(each.group, each.metadata.cross_block_table, kept)
+        output = StepOutput()
+        batches = _halves([each.metadata for each in step.waiting if each.waits])
+        while batches:
+            batch = batches.pop()
+            part = self.executor.collect(self.executor.issue(StepInput(batch)))
+            if part.whole_step_failed:
+                batches += _halves(batch)
+                continue
+            output.sampled.update(part.sampled)
+            output.probes.update(part.probes)
+            output.failures.update(part.failures)
+            if part.interruption is not None:
+                output = replace(output, interruption=part.interruption)
+        return output
 
     def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
         """Give every group of a step what came of it, or its failure."""
@@ -181,6 +231,8 @@ class EngineCore:
                     self._fail(group, error, metadata)
                     if not isinstance(error, Exception):
                         raise
+            elif group.request_id in output.failures and metadata.runs_encoder:
+                self.scheduler.forget_encoded(group, metadata.cross_block_table)
             step.waiting.popleft()
 
     def _append(self, group: SequenceGroup, output: StepOutput) -> None:
@@ -236,8 +288,14 @@ class EngineCore:
     def _fail(self, group: SequenceGroup, error: BaseException, metadata: SequenceGroupMetadata | None = None) -> None:
         """End a group with an error. metadata: of the step that failed; an encoder that ran in it may not be done."""
         if metadata is not None and metadata.runs_encoder:
-            self.scheduler.forget_encoded(group)
+            self.scheduler.forget_encoded(group, metadata.cross_block_table)
         group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.FAILED
         self.scheduler.abort_seq_group(group.request_id)
+
+
+def _halves(batch: list[SequenceGroupMetadata]) -> list[list[SequenceGroupMetadata]]:
+    """The second half and the first one, those that hold anything."""
+    middle = len(batch) // 2
+    return [half for half in (batch[middle:], batch[:middle]) if half]

@@ -77,7 +77,8 @@ ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file the
     Setting("device", str, "NAME", "see `transept serve --help`"),
     Setting("quantization", str, "NAME", "see `transept serve --help`"),
     Setting("threads", int, "N", "see `transept serve --help`"),
-    Setting("tensor_parallel_size", int, "N", "processes, or GPUs, that share the model's layers"),
+    Setting("tensor_parallel_size", int, "N", "processes, or GPUs, that share each of the model's layers"),
+    Setting("pipeline_parallel_size", int, "N", "processes, or GPUs, that the model's layers are divided among"),
     Setting("model_dir", str, "DIR", "see `transept serve --help`"),
     Setting("offline", bool, None, "see `transept serve --help`"),
 )

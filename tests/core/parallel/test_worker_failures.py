@@ -31,8 +31,19 @@ WORST_SECONDS = 10  # until every request has ended
 STARTED = "transept.core.execution.worker_main"
 
 
+STAGES = {"tensor_parallel_size": 1, "pipeline_parallel_size": 2}
+STAGES_OF_TWO = {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}
+
+
+def named(value: Any) -> str:
+    """A value of a parameter; sizes as stages and ranks in each."""
+    if not isinstance(value, dict):
+        return str(value)
+    return f"{value.get('pipeline_parallel_size', 1)} x {value.get('tensor_parallel_size', 2)}"
+
+
 def make(**options: Any) -> Engine:
-    return Engine(CHECKPOINT, device="cpu", tensor_parallel_size=2, kv_cache_bytes=1 << 24, **options)
+    return Engine(CHECKPOINT, **{"device": "cpu", "tensor_parallel_size": 2, "kv_cache_bytes": 1 << 24, **options})
 
 
 def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
@@ -87,13 +98,13 @@ def assert_refuses(engine: Engine, match: str) -> None:
         engine.generate(WORDS[0], GREEDY)
 
 
-def survive_a_kill(rng: random.Random, expected: dict[str, list[int]]) -> int:
+def survive_a_kill(rng: random.Random, expected: dict[str, list[int]], sizes: dict[str, int], victim: int) -> int:
     """Requests while one worker is killed. Returns how many failed."""
-    engine = make()
-    victim = rng.choice(workers())
+    engine = make(**sizes)
+    killed = workers()[victim % len(workers())]
     for word in WORDS:
         engine.add_request(word, word, LONG)
-    killer = threading.Timer(rng.uniform(0.0, 0.3), victim.send_signal, [signal.SIGKILL])
+    killer = threading.Timer(rng.uniform(0.0, 0.3), killed.send_signal, [signal.SIGKILL])
     begin = time.monotonic()
     killer.start()
     finished = run(engine)
@@ -112,16 +123,40 @@ def survive_a_kill(rng: random.Random, expected: dict[str, list[int]]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("exchange", "kills"),
-    [("memory", 5), pytest.param("memory", 50, marks=SLOW), pytest.param("gloo", 10, marks=SLOW)],
+    ("exchange", "kills", "sizes"),
+    [
+        ("memory", 5, {}),
+        pytest.param("memory", 50, {}, marks=SLOW),
+        pytest.param("memory", 40, STAGES_OF_TWO, marks=SLOW),
+        pytest.param("gloo", 10, {}, marks=SLOW),
+        pytest.param("gloo", 8, STAGES_OF_TWO, marks=SLOW),
+    ],
+    ids=named,
 )
-def test_a_worker_is_killed_at_any_moment(exchange: str, kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_killed_at_any_moment(
+    exchange: str, kills: int, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them in turn."""
     monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
     rng = random.Random(kills)
     reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
     expected = {word: reference.generate(word, LONG)[0].outputs[0].token_ids for word in WORDS}
-    failures = [survive_a_kill(rng, expected) for _ in range(kills)]
+    failures = [survive_a_kill(rng, expected, sizes, victim) for victim in range(kills)]
     assert any(failures)
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_stage_is_killed_while_steps_are_under_way(stage: int) -> None:
+    engine = make(**STAGES)
+    for word in WORDS:
+        engine.add_request(word, word, LONG)
+    engine.step()
+    workers()[stage].kill()
+    finished = run(engine)
+    assert sorted(finished) == sorted(WORDS)
+    assert all(isinstance(output.error, EngineClosedError) for output in finished.values())
+    assert_refuses(engine, rf"rank {stage} of 2 \(process \d+\) was ended by SIGKILL")
+    engine.close()
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=SLOW)])
@@ -146,9 +181,13 @@ def test_a_worker_is_killed_while_it_starts(kills: int) -> None:
         assert not workers()
 
 
-@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=SLOW)])
-def test_a_worker_that_stands_still_ends_every_request(rank: int) -> None:
-    engine = make()
+@pytest.mark.parametrize(
+    ("rank", "sizes"),
+    [(1, {}), *(pytest.param(rank, sizes, marks=SLOW) for rank, sizes in ((0, {}), (0, STAGES), (1, STAGES)))],
+    ids=named,
+)
+def test_a_worker_that_stands_still_ends_every_request(rank: int, sizes: dict[str, int]) -> None:
+    engine = make(**sizes)
     for word in WORDS:
         engine.add_request(word, word, GREEDY)
     engine.step()
@@ -185,8 +224,11 @@ class Spins:
             *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without getting on"), marks=SLOW
         ),
         (Sleeps(), {}, r"has a step to compute, and has not computed for 7 s"),
+        pytest.param(
+            Sleeps(), STAGES, r"rank 1 of 2 .* has a step to compute, and has not computed for 7 s", marks=SLOW
+        ),
     ],
-    ids=["spins", "sleeps"],
+    ids=["spins", "sleeps", "sleeps in the last stage"],
 )
 def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, options: Any, complaint: str) -> None:
     engine = make(**options)
@@ -221,10 +263,22 @@ class Forbids:
         logits[:, self.token] = kept
 
 
-@pytest.mark.parametrize("exchange", ["memory", "gloo"])
-def test_requests_fail_alone_and_close_ends_all(exchange: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("exchange", "sizes"),
+    [
+        ("memory", {}),
+        ("gloo", {}),
+        ("memory", STAGES_OF_TWO),
+        pytest.param("memory", STAGES, marks=SLOW),
+        pytest.param("gloo", STAGES_OF_TWO, marks=SLOW),
+    ],
+    ids=named,
+)
+def test_requests_fail_alone_and_close_ends_all(
+    exchange: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
-    engine = make()
+    engine = make(**sizes)
     reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
     broken = {"raises": (Raises(),), "lambda": (lambda logits, rows: None,)}
     for word in WORDS:

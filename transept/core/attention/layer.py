@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
@@ -10,6 +10,7 @@ from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.parallel_group import ParallelGroup
+from transept.core.pipeline_stage import PipelineStage
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class LayerContext:
 
     attention_backend: AttentionBackend
     group: ParallelGroup
+    stage: PipelineStage = field(default_factory=PipelineStage)
 
 
 class Attention(nn.Module):

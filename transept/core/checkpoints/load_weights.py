@@ -7,6 +7,7 @@ group of processes shares the model, only this one's shard of a tensor is copied
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -29,11 +30,13 @@ def load_weights(
     checkpoint: Checkpoint,
     weight_map: WeightMap,
     packer: WeightPacker | None = None,
+    elsewhere: Collection[str] = (),
 ) -> None:
     """Copy every weight of the checkpoint to where the weight map puts it, in the model's dtype and on its device.
 
     The places are the model's parameters and persistent buffers; one that two modules share counts once. packer: takes
-    the weights of parameters on the meta device, each as soon as all its parts are there.
+    the weights of parameters on the meta device, each as soon as all its parts are there. elsewhere: names of
+    parameters and buffers that other processes have.
 
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
     names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
@@ -44,9 +47,13 @@ def load_weights(
     for name, tensor in checkpoint.tensors():
         if weight_map.is_ignored(name):
             continue
-        if target := weight_map.tied_target(name):
-            tied.append((name, target, tensor))
-        elif target := weight_map.target(name):
+        also = weight_map.tied_target(name)
+        target = also or weight_map.target(name)
+        if target and target.partition("#")[0] in elsewhere:
+            continue
+        if also:
+            tied.append((name, also, tensor))
+        elif target:
             _fill(places, name, target, tensor, report)
             if target in places and not places.is_tied(target):
                 places.pack_if_complete(target)

@@ -7,6 +7,7 @@ descriptor: nothing has a name that could stay behind, and the memory ends with 
 from __future__ import annotations
 
 import io
+import logging
 import mmap
 import os
 import pickle
@@ -22,11 +23,13 @@ import torch
 from torch import Tensor
 
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError, message_of
+from transept.errors import ParameterError, RequestFailedError, message_of
 
 INLINE_BYTES = 1 << 16  # of tensors that travel through the socket
 HEAD = struct.Struct("<QQQ")  # bytes of the pickle, number of tensors, bytes of anonymous memory
 KEPT = 256  # parameters with processors whose pickles are kept
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -211,3 +214,14 @@ def _with_processors(params: SamplingParams, pickled: bytes, why: str) -> Sampli
         except Exception as error:  # its module cannot be imported here, say
             _loaded[pickled] = (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
     return replace(params, logits_processors=_loaded[pickled])
+
+
+def portable(error: Exception, what: str) -> Exception:
+    """The error, if another process gets it as it is; else one that tells what happened and what the error was."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))
+        if type(copy) is type(error) and str(copy) == str(error):
+            return error
+    except Exception:  # of a plugin's class
+        logger.debug("an error does not pickle", exc_info=True)
+    return RequestFailedError(f"{what}: {type(error).__name__}: {message_of(error)}")

@@ -34,11 +34,13 @@ class Capacity:
     """What the workers have room for, in cache blocks, and how they work.
 
     asynchronous: whether they compute beside the host, so that a step is best issued before the last one is collected.
+    num_stages: of a pipeline; as many steps of different requests are computed at a time.
     """
 
     num_device_blocks: int
     num_host_blocks: int
     asynchronous: bool
+    num_stages: int = 1
 
 
 class Executor(ABC):
@@ -57,7 +59,8 @@ class Executor(ABC):
     def issue(self, step: StepInput) -> int:
         """Begin a step. Returns its number, which rises from step to step.
 
-        At most two steps are under way. A token that is PENDING in this one is the one that the last one draws.
+        At most two steps are under way, or one a stage of a pipeline, which have no requests in common. A token that is
+        PENDING in this one is the one that the last one draws; with several stages none is.
         What raises while one request is computed is told by `collect`, and everybody else is computed; what `issue` and
         `collect` raise themselves concerns the whole step, of which nothing can be had.
         """

@@ -18,7 +18,7 @@ def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
 
 
 class KVCache:
-    """Per decoder layer ``[2, num_blocks, block_size, num_kv_heads, head_dim]``, on the device and on the host.
+    """Per decoder layer here ``[2, num_blocks, block_size, num_kv_heads, head_dim]``, on the device and on the host.
 
     Self- and cross-attention share the blocks; which block is whose is BlockSpaceManager's business. After them comes a
     spare one on the device, for what is computed only to fill up a step.

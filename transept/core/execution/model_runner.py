@@ -31,12 +31,16 @@ from transept.errors import PluginError, RequestFailedError, is_interruption
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
 CPU_ENCODER_CHUNK = 2048
+# In a pipeline, stages work on different chunks of a step: more of them leave stages idle for less time.
+CHUNKS_A_STAGE = 2
+SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
 
 
 class IssuedStep:
     """A step that the device was given, and may still compute.
 
-    failures: by request id, what was raised while that request was computed. interruption: see StepOutput.
+    failures: by request id, what was raised while that request was computed. interruption, whole_step_failed: see
+        StepOutput.
     """
 
     def __init__(
@@ -44,16 +48,18 @@ class IssuedStep:
         parts: Sequence[Part] = (),
         failures: Mapping[str, Exception] | None = None,
         interruption: BaseException | None = None,
+        whole_step_failed: bool = False,
     ) -> None:
         self.drawn = Drawn([part.choices for part in parts])
         self.probes = [part.probes for part in parts if part.probes is not None]
         self.failures = dict(failures or {})
         self.interruption = interruption
+        self.whole_step_failed = whole_step_failed
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption)
+        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption, self.whole_step_failed)
 
 
 class Part(NamedTuple):
@@ -81,7 +87,8 @@ class ModelRunner:
         self.graphs = graphs
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
-        self.group = model.context.group
+        self.group, self.stage = model.context.group, model.context.stage
+        self.kv_caches = self._caches_of_all_layers()
         self.vocab_size = model.shape(model.config).vocab_size
         self._has_encoded = False
 
@@ -91,9 +98,12 @@ class ModelRunner:
 
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
+        Stages of a pipeline compute other steps by then: there the step fails as a whole, see StepOutput.
         Raises ForkedProcessError for all, and ExchangeError.
         """
         share_num_threads()
+        if self.stage.count > 1:
+            return self._issue_at_stage(step)
         parts: list[Part] = []
         failures: dict[str, Exception] = {}
         interruption: BaseException | None = None
@@ -102,18 +112,28 @@ class ModelRunner:
         while waiting:
             batch = waiting.pop()
             try:
-                parts += self._compute(batch, last) if self.group.size == 1 else self._compute_in_step(batch, last)
+                parts += self._compute_in_step(batch, last)
             except ExchangeError:
                 raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
-                if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
-                    interruption = error.interruption  # raised once all others have their tokens
+                interruption = _interruption(error) or interruption  # raised once all others have their tokens
                 if len(batch) == 1:
                     failures[batch[0].request_id] = error
                 else:
                     middle = len(batch) // 2
                     waiting += [batch[middle:], batch[:middle]]
         return IssuedStep(parts, failures, interruption)
+
+    def _issue_at_stage(self, step: Sequence[SequenceGroupMetadata]) -> IssuedStep:
+        """Give the device a stage's part of a step. Stages that wait for this one are told if it raises."""
+        try:
+            return IssuedStep(self._compute_in_step(step, None))
+        except ExchangeError:
+            raise
+        except Exception as error:
+            self.stage.fail(error, encodes=any(group.runs_encoder for group in step))
+            failures = {group.request_id: error for group in step}
+            return IssuedStep((), failures, _interruption(error), whole_step_failed=len(step) > 1)
 
     @torch.inference_mode()
     def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -126,7 +146,9 @@ class ModelRunner:
         return IssuedStep(self._compute(step, last))
 
     def _compute_in_step(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
-        """The same where several ranks compute: if one of them fails, all do, and go on with the same halves."""
+        """As `_compute`, but if one of several ranks fails, all do, and go on with the same halves."""
+        if self.group.size == 1:
+            return self._compute(step, last)
         error: Exception | None = None
         try:
             parts = self._compute(step, last)
@@ -153,30 +175,45 @@ class ModelRunner:
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         with nullcontext() if self._has_encoded or not inputs else large_blocks_given_back():
             self._has_encoded |= bool(inputs)
-            return [self._compute_eagerly(step, inputs, drawn)]
+            return self._compute_eagerly(step, inputs, drawn)
 
     def _compute_eagerly(
         self, step: Sequence[SequenceGroupMetadata], inputs: list[EncoderInputs], drawn: Drawn | None
-    ) -> Part:
+    ) -> list[Part]:
         """The same, kernel after kernel. inputs: of the encoder."""
-        encoder_hidden = self._encode(inputs) if inputs else None
+        encoder_hidden = self.stage.share_encoded(self._encode(inputs)) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
-        probes = PromptProbes(step, metadata, self.cache.layers, self.group)
+        probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
         self.cache.wait()
-        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.cache.layers, metadata)
+        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.kv_caches, metadata)
         _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)
+        if not self.stage.is_last:
+            probes.hand_over(hidden)
+            return []
         last_rows = self._last_rows(hidden, metadata)
         logits = self.model.compute_logits(last_rows)
         _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
         probes.read(hidden, self.model.compute_logits)
-        return Part(self.sampler(logits, _sampling_rows(step)), probes)
+        return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
 
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
         limit = CPU_ENCODER_CHUNK if self.device.type == "cpu" else None
+        if self.stage.count > 1:
+            share = -(-sum(inputs.num_tokens for inputs in batch) // (CHUNKS_A_STAGE * self.stage.count))
+            share = max(share, SMALLEST_CHUNK)
+            limit = share if limit is None else min(limit, share)
         pieces = [self._encode_chunk(chunk) for chunk in _chunks(batch, limit)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _caches_of_all_layers(self) -> list[Tensor]:
+        """One a decoder layer, as models take them; empty ones for layers of other stages."""
+        shape = self.model.shape(self.model.config)
+        own = self.stage.decoder_layers(shape)
+        elsewhere = self.cache.layers[0].new_empty(2, 0, *self.cache.layers[0].shape[2:])
+        layers = range(shape.num_decoder_layers)
+        return [self.cache.layers[layer - own.start] if layer in own else elsewhere for layer in layers]
 
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
@@ -241,6 +278,13 @@ class ModelRunner:
 
     def _tensor(self, values: list[int]) -> Tensor:
         return upload(values, self.device)
+
+
+def _interruption(error: Exception) -> BaseException | None:
+    """The interruption of a logits processor's that stands behind an error."""
+    if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
+        return error.interruption
+    return None
 
 
 def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:

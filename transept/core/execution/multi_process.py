@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from transept.core.execution import shared_memory
-from transept.core.execution.connection import anonymous_memory, pack
+from transept.core.execution.connection import pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
+from transept.core.execution.local_channels import LocalChannels
 from transept.core.execution.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
@@ -34,10 +34,10 @@ AGAIN = ", and the engine has stopped; make another one"
 
 
 class MultiProcessExecutor(Executor):
-    """Runs steps in config.tensor_parallel_size processes.
+    """Runs steps in config.num_ranks processes, rank t of stage s having number s * tensor_parallel_size + t.
 
-    All ranks are given each step. All draw its tokens, from the same logits by the same function, so that none waits
-    for another's; those of rank 0 are the ones that count.
+    All ranks are given each step. All of the last stage draw its tokens, from the same logits by the same function, so
+    that none waits for another's; those of its first rank are the ones that count.
 
     Raises what Worker raises, and EngineClosedError where a worker dies or hangs as it starts.
     """
@@ -88,20 +88,19 @@ class _Workers:
         self._failure: Exception | None = None  # why nothing goes on
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
-        size = config.config.tensor_parallel_size
-        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // size)
+        size, num_ranks = config.config.tensor_parallel_size, config.config.num_ranks
+        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // num_ranks)
         self._workers: list[RemoteWorker] = []
-        share = self._on_cpu and shared_memory.serves()
-        memory = anonymous_memory(shared_memory.memory_bytes(size)) if share else None
+        channels = LocalChannels(size, config.config.pipeline_parallel_size, self._on_cpu)
         try:
-            for rank in range(size):
-                self._workers.append(RemoteWorker(rank, self.num_threads, memory))
+            for rank in range(num_ranks):
+                memory, links = channels.of(rank)
+                self._workers.append(RemoteWorker(rank, self.num_threads, memory, links))
         except BaseException:
             self.stop(EngineClosedError(CLOSED))
             raise
         finally:
-            if memory is not None:
-                os.close(memory)
+            channels.close()
         self._threads = [
             threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers
@@ -114,15 +113,15 @@ class _Workers:
         for thread in self._threads:
             thread.start()
         for worker in self._workers:
-            self._tell(worker, "start", worker.rank, len(self._workers), dataclasses.replace(config, config=own))
+            self._tell(worker, "start", worker.rank, worker.links, dataclasses.replace(config, config=own))
         with self._changed:
             while any(worker.ready is None for worker in self._workers):
                 self._check()
                 self._changed.wait(1.0)
             self._check()
-        assert self._workers[0].ready is not None
-        num_device_blocks, num_host_blocks = self._workers[0].ready
-        return Capacity(num_device_blocks, num_host_blocks, asynchronous=True)
+        blocks = zip(*(worker.ready or () for worker in self._workers), strict=True)
+        num_device_blocks, num_host_blocks = map(min, blocks)
+        return Capacity(num_device_blocks, num_host_blocks, True, config.config.pipeline_parallel_size)
 
     def check(self) -> None:
         """Raise why nothing goes on, if so, and ForkedProcessError in a copy of the process that started them."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.parallel_group import ParallelGroup
+from transept.core.pipeline_stage import PipelineStage
 from transept.core.request.prompt_probe import ProbeResult, PromptProbe
 from transept.core.scheduling.step import SequenceGroupMetadata
 from transept.core.transfer import Download, upload
@@ -24,8 +25,9 @@ class PromptProbes:
         metadata: AttentionMetadata,
         kv_caches: list[Tensor],
         ranks: ParallelGroup,
+        stage: PipelineStage,
     ) -> None:
-        self._ranks = ranks
+        self._ranks, self._stage = ranks, stage
         self.probes: dict[str, tuple[PromptProbe, int]] = {}  # request id -> probe, the prompt's first row
         requests: dict[str, CaptureRequest] = {}
         for index, group in enumerate(step):
@@ -54,15 +56,26 @@ class PromptProbes:
                 positions, tokens = upload(probe.logprobs, hidden.device).T
                 logits = compute_logits(hidden[first + positions])[:, : probe.vocab_limit].float()
                 parts.append(logits.log_softmax(dim=-1).gather(1, tokens[:, None]))
-            if probe.cross_attention_heads and self.capture is not None:
-                captured, request = self.capture.weights.get(request_id, {}), self.capture.requests[request_id]
-                num_queries, num_keys = request.rows.stop - request.rows.start, len(request.slots)
-                weights = hidden.new_zeros(len(request.heads), num_queries, num_keys, dtype=torch.float32)
-                for index, pair in enumerate(request.heads):
-                    if self._ranks.size == 1 or pair in captured:  # else it is on another rank
-                        weights[index] = captured[pair]
-                parts.append(self._ranks.all_reduce(weights))
+            if probe.cross_attention_heads:
+                parts.append(self._weights(request_id, hidden))
         self._download = Download(parts)
+
+    def hand_over(self, hidden: Tensor) -> None:
+        """Give the stage after this one what heads of layers so far attended to. hidden: as for `read`."""
+        for request_id, (probe, _) in self.probes.items():
+            if probe.cross_attention_heads:
+                self._weights(request_id, hidden)
+
+    def _weights(self, request_id: str, hidden: Tensor) -> Tensor:
+        """Of the heads that a probe asks for, float32 [heads, queries, encoder tokens]; zeros for heads elsewhere."""
+        assert self.capture is not None
+        captured, request = self.capture.weights.get(request_id, {}), self.capture.requests[request_id]
+        num_queries, num_keys = request.rows.stop - request.rows.start, len(request.slots)
+        weights = hidden.new_zeros(len(request.heads), num_queries, num_keys, dtype=torch.float32)
+        for index, pair in enumerate(request.heads):
+            if (self._ranks.size == 1 and self._stage.count == 1) or pair in captured:  # else another rank has it
+                weights[index] = captured[pair]
+        return self._stage.add_up(self._ranks.all_reduce(weights))
 
     def collect(self) -> dict[str, ProbeResult]:
         """The answers by request id; waits until they are here."""

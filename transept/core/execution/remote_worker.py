@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from transept.core.execution.connection import Connection
@@ -20,7 +21,8 @@ RUNNING = 1 << 10  # no process's exit code
 class RemoteWorker:
     """One process as its parent sees it. Starts it.
 
-    memory: descriptor of what ranks exchange tensors through, if they do so. ready: what it told once it had loaded the
+    memory: descriptor of what ranks exchange tensors through, if they do so. links: of sockets to other pipeline
+    stages, by stage; the process has them under the same numbers. ready: what it told once it had loaded the
     model. works: whether it has something to do, and does not wait for another rank. progress: exchanges with other
     ranks, and orders done.
 
@@ -28,7 +30,7 @@ class RemoteWorker:
     do; computed: when it had last taken processor time, or had nothing to do.
     """
 
-    def __init__(self, rank: int, num_threads: int, memory: int | None) -> None:
+    def __init__(self, rank: int, num_threads: int, memory: int | None, links: Mapping[int, int]) -> None:
         given = [] if memory is None else [memory]
         ours, theirs = socket.socketpair()
         with theirs:
@@ -42,10 +44,10 @@ class RemoteWorker:
                 [sys.executable, "-P", "-m", PROGRAM, *map(str, (theirs.fileno(), os.getpid(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # this process's output is not theirs to write into
-                pass_fds=[theirs.fileno(), *given],
+                pass_fds=[theirs.fileno(), *given, *links.values()],
                 env=environment,
             )
-        self.rank, self.connection = rank, Connection(ours)
+        self.rank, self.connection, self.links = rank, Connection(ours), links
         self.ready: tuple[Any, ...] | None = None
         self.works = False
         self.progress = (0, 0)

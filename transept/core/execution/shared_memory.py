@@ -27,13 +27,18 @@ SPIN_SECONDS = 100e-6  # in which another rank usually comes, if it has a core
 YIELD_SECONDS = 20e-3  # then others get the core, and afterwards this one sleeps
 NAP_SECONDS = 100e-6
 MOST_VIEWS = 4096
-VARIABLE = "TRANSEPT_EXCHANGE"  # "gloo": not by shared memory, to measure or to test
+VARIABLE = "TRANSEPT_EXCHANGE"  # "gloo": not by shared memory nor sockets, to measure or to test
 
 
 def serves() -> bool:
     """Whether ranks on this machine's processor can exchange what they have so."""
     ordered = platform.machine().lower() in ("x86_64", "amd64")
-    return ordered and sys.platform != "win32" and os.environ.get(VARIABLE) != "gloo"
+    return ordered and sys.platform != "win32" and is_local()
+
+
+def is_local() -> bool:
+    """Whether ranks may use what only processes of one machine can."""
+    return os.environ.get(VARIABLE) != "gloo"
 
 
 def memory_bytes(size: int) -> int:

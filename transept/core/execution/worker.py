@@ -22,9 +22,11 @@ from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.dispatch import reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
+from transept.core.layers.staging import keep_stage
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ParallelGroup
+from transept.core.pipeline_stage import PipelineStage
 from transept.core.scheduling.step import StepInput
 
 ALONE = ParallelGroup()
@@ -34,22 +36,28 @@ class Worker:
     """Loads the model onto its device, owns the cache, runs steps.
 
     group: the workers that share the model, each with its heads, rows and columns of weights and cache. All are given
-    the same steps. On a CPU they share kv_cache_bytes and swap_bytes, too.
+    the same steps. stage: which of the model's layers they have. On a CPU all processes share kv_cache_bytes and
+    swap_bytes, too; a cache has as many blocks in each stage.
 
     Raises CheckpointError, PluginError, ParameterError; CapacityError where a GPU has too little memory.
     """
 
-    def __init__(self, worker_config: WorkerConfig, group: ParallelGroup = ALONE) -> None:
+    def __init__(
+        self, worker_config: WorkerConfig, group: ParallelGroup = ALONE, stage: PipelineStage | None = None
+    ) -> None:
+        stage = stage or PipelineStage()
         config = worker_config.config
         described = describe_model(worker_config.path, config.model, config.plugin)
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         share_num_threads()
         self.device = device = torch.device(config.device)
-        self._config, self._shape = config, _own_shape(described.shape, group)
+        all_layers = _own_heads(described.shape, group)
+        layers = stage.decoder_layers(described.shape)
+        self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
         with large_blocks_given_back():
-            model = _load(described, config, device, self._cache_dtype, group)
+            model = _load(described, config, device, self._cache_dtype, group, stage)
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
@@ -59,15 +67,17 @@ class Worker:
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
-        size = block_bytes(self._shape, config.block_size, self._cache_dtype)
-        sharing = group.size if device.type == "cpu" else 1
-        self.num_device_blocks = min(group.all_agree(kv_cache_bytes // sharing // size))
-        self.num_host_blocks = config.swap_bytes // group.size // size
+        bytes_of_all = group.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
+        own = block_bytes(self._shape, config.block_size, self._cache_dtype)
+        size = bytes_of_all if device.type == "cpu" else own
+        self.num_device_blocks = min(group.all_agree(kv_cache_bytes // size))
+        self.num_host_blocks = config.swap_bytes // bytes_of_all
         self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         graphs = None
         if (
             device.type == "cuda"
             and group.size == 1
+            and stage.count == 1
             and not config.enforce_eager
             and model.context.attention_backend.replayable
         ):
@@ -88,8 +98,8 @@ class Worker:
             return self.runner.issue(step.metadata, last)
 
 
-def _own_shape(shape: ModelShape, group: ParallelGroup) -> ModelShape:
-    """The shape of a rank's part of the model. Raises ParameterError where the group does not divide the heads."""
+def _own_heads(shape: ModelShape, group: ParallelGroup) -> ModelShape:
+    """The shape of a rank's part of all layers. Raises ParameterError where the group does not divide the heads."""
     num_heads = None if shape.num_heads is None else group.share(shape.num_heads, "heads")
     return replace(shape, num_heads=num_heads, num_kv_heads=group.share(shape.num_kv_heads, "heads of keys and values"))
 
@@ -113,6 +123,7 @@ def _load(
     device: torch.device,
     cache_dtype: torch.dtype,
     group: ParallelGroup,
+    stage: PipelineStage,
 ) -> ForConditionalGeneration:
     """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
     dtype: torch.dtype = getattr(torch, config.dtype)
@@ -125,11 +136,15 @@ def _load(
         cache_dtype,
         config.quantization,
     )
-    context = LayerContext(attention_backend=backend, group=group)
-    model = _build(described, context, device, dtype)
+    context = LayerContext(attention_backend=backend, group=group, stage=stage)
+    # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
+    model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
+    elsewhere = keep_stage(model, described.shape, stage)
+    if stage.count > 1:
+        model.to(device)
     long_inputs = not described.shape.encoder_takes_text
     packer = WeightPacker(model, device.type, config.quantization, long_inputs=long_inputs)
-    load_weights(model, described.checkpoint, described.weight_map, packer)
+    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere)
     return model
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import pickle
 import queue
 import signal
 import socket
@@ -20,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -28,14 +27,16 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from transept.core.execution.connection import Connection, pack
+from transept.core.execution.connection import Connection, pack, portable
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.shared_memory import SharedMemoryExchange
+from transept.core.execution.stage_links import SocketLink, TorchLink
 from transept.core.execution.worker import Worker
 from transept.core.parallel_group import Exchange, ParallelGroup, TorchExchange
+from transept.core.pipeline_stage import Link, Message, PipelineStage
 from transept.core.scheduling.step import StepOutput
-from transept.errors import RequestFailedError, message_of
+from transept.errors import message_of
 
 BEAT_SECONDS = 0.5
 FAILED = "the request failed while it was computed"
@@ -44,23 +45,56 @@ FOR_EVER = timedelta(days=1)  # who watches ends waiting ranks much earlier
 logger = logging.getLogger(__name__)
 
 
-class CountedExchange(Exchange):
-    """An exchange that counts its calls, by which the parent sees that this rank gets on.
+class Progress:
+    """How often this rank has asked others for something, by which the parent sees that it gets on.
 
-    waiting: whether this rank is in one of them, for another rank maybe.
+    waiting: whether it waits for them now, maybe.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange, self.num_calls, self.waiting = exchange, 0, False
+    def __init__(self) -> None:
+        self.num_calls, self.waiting = 0, False
+
+    def begin(self) -> None:
+        """It asks others."""
+        self.num_calls += 1
+        self.waiting = True
+
+    def end(self) -> None:
+        """It has what it asked for."""
+        self.waiting = False
+
+
+class CountedExchange(Exchange):
+    """An exchange that tells of its calls."""
+
+    def __init__(self, exchange: Exchange, progress: Progress) -> None:
+        self._exchange, self._progress = exchange, progress
         self.piece_bytes = exchange.piece_bytes
 
     def gather(self, x: Tensor) -> Sequence[Tensor]:
         """See Exchange."""
-        self.num_calls += 1
-        self.waiting = True
+        self._progress.begin()
         gathered = self._exchange.gather(x)
-        self.waiting = False
+        self._progress.end()
         return gathered
+
+
+class CountedLink(Link):
+    """A link that tells of what it receives."""
+
+    def __init__(self, link: Link, progress: Progress) -> None:
+        self._link, self._progress = link, progress
+
+    def send(self, message: Message) -> None:
+        """See Link."""
+        self._link.send(message)
+
+    def receive(self) -> Message:
+        """See Link."""
+        self._progress.begin()
+        message = self._link.receive()
+        self._progress.end()
+        return message
 
 
 class WorkerProcess:
@@ -70,7 +104,8 @@ class WorkerProcess:
         self._connection, self._parent, self._memory = connection, parent, memory
         self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
-        self._exchange: CountedExchange | None = None
+        self._progress = Progress()
+        self._stage = PipelineStage()
         self._num_done = 0  # orders
         self._busy = False
 
@@ -78,34 +113,46 @@ class WorkerProcess:
         """Work until the parent says "close", or is gone."""
         for target in (self._read, self._beat):
             threading.Thread(target=target, daemon=True, name=target.__name__).start()
-        _, rank, size, config = self._next()
+        _, rank, links, config = self._next()
         try:
-            worker = self._made(rank, size, config)
+            worker = self._made(rank, links, config)
         except Exception as error:
             logger.debug("rank %d cannot start", rank, exc_info=True)
             self._send("refused", portable(error, "the model cannot be loaded"))
             return
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
         try:
-            self._work(worker, answers=rank == 0)
+            self._work(worker, answers=self._stage.is_last and worker.runner.group.rank == 0)
         except Exception as error:
             self._send("failed", f"{type(error).__name__}: {message_of(error)}")
 
-    def _made(self, rank: int, size: int, config: WorkerConfig) -> Worker:
+    def _made(self, rank: int, links: Mapping[int, int], config: WorkerConfig) -> Worker:
+        """links: descriptors of sockets, by the stage at the other end; without them stages use torch.distributed."""
         on_gpu = config.config.device != "cpu"
         device = f"cuda:{rank}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
-        self._exchange = CountedExchange(self._connected(rank, size, "nccl" if on_gpu else "gloo"))
         own = dataclasses.replace(config, config=dataclasses.replace(config.config, device=device))
-        return Worker(own, ParallelGroup(rank, size, self._exchange))
-
-    def _connected(self, rank: int, size: int, backend: str) -> Exchange:
-        if self._memory is not None:
-            return SharedMemoryExchange(rank, size, self._memory)
-        store = self._store(rank)
-        torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=FOR_EVER)
-        return TorchExchange(torch.distributed.group.WORLD)
+        size, count = own.config.tensor_parallel_size, own.config.pipeline_parallel_size
+        index, tensor_rank = divmod(rank, size)
+        if self._memory is None:
+            backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+            torch.distributed.init_process_group(
+                backend, store=self._store(rank), rank=rank, world_size=size * count, timeout=FOR_EVER
+            )
+            ranks = [[*range(size * stage, size * (stage + 1))] for stage in range(count)]
+            groups = [torch.distributed.new_group(each) for each in ranks]  # every rank must call for every group
+            exchange: Exchange = TorchExchange(groups[index])
+        else:
+            exchange = SharedMemoryExchange(tensor_rank, size, self._memory)
+        joined: dict[int, Link] = {stage: SocketLink(descriptor) for stage, descriptor in links.items()}
+        for stage in range(count):
+            if stage != index and not links:
+                joined[stage] = TorchLink(size * stage + tensor_rank)
+        counted = {stage: CountedLink(link, self._progress) for stage, link in joined.items()}
+        self._stage = PipelineStage(index, count, counted)
+        group = ParallelGroup(tensor_rank, size, CountedExchange(exchange, self._progress))
+        return Worker(own, group, self._stage)
 
     def _store(self, rank: int) -> Any:
         """Where ranks find each other: rank 0 serves it to this machine alone; the parent tells the others the port."""
@@ -138,6 +185,7 @@ class WorkerProcess:
                 return
             self._busy = True
             _, number, step_input = order
+            self._stage.step = number
             last = worker.issue(step_input, last)
             issued.append((number, last))
 
@@ -158,11 +206,8 @@ class WorkerProcess:
     def _beat(self) -> None:
         """A thread: tell how far this process is."""
         while os.getppid() == self._parent:
-            num_calls, waiting = 0, False
-            if self._exchange is not None:
-                num_calls, waiting = self._exchange.num_calls, self._exchange.waiting
-            works = self._busy and not waiting
-            self._send("beat", works, time.process_time(), (num_calls, self._num_done))
+            works = self._busy and not self._progress.waiting
+            self._send("beat", works, time.process_time(), (self._progress.num_calls, self._num_done))
             time.sleep(BEAT_SECONDS)
         os._exit(1)
 
@@ -178,17 +223,6 @@ def with_portable_errors(output: StepOutput) -> StepOutput:
     """A step's output that pickles."""
     failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
     return dataclasses.replace(output, failures=failures)
-
-
-def portable(error: Exception, what: str) -> Exception:
-    """The error, if the parent gets it as it is; else one that tells what happened and what the error was."""
-    try:
-        copy = pickle.loads(pickle.dumps(error))
-        if type(copy) is type(error) and str(copy) == str(error):
-            return error
-    except Exception:  # of a plugin's class
-        logger.debug("an error does not pickle", exc_info=True)
-    return RequestFailedError(f"{what}: {type(error).__name__}: {message_of(error)}")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -11,7 +12,10 @@ from transept.core.parallel_group import ParallelGroup
 
 
 class VocabParallelEmbedding(nn.Module):
-    """Token id -> vector; weight [vocabulary, hidden], whose rows are split over the group."""
+    """Token id -> vector; weight [vocabulary, hidden], whose rows are split over the group.
+
+    elsewhere: whether another pipeline stage embeds; see staging.py.
+    """
 
     weight: nn.Parameter
     packed: PackedWeight | None  # set by packing.WeightPacker once the weight is loaded, where a head shares it
@@ -20,10 +24,14 @@ class VocabParallelEmbedding(nn.Module):
         super().__init__()
         self.weight = _vocabulary(num_embeddings, embedding_dim, group)
         self.packed = None
+        self.elsewhere = False
         self._group, self._shard = group, group.shard(num_embeddings, dim=0)
+        self._embedding_dim, self._dtype = embedding_dim, self.weight.dtype
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """token_ids: [tokens] int64. Returns [tokens, hidden], the same on every rank."""
+        if self.elsewhere:
+            return torch.zeros(len(token_ids), self._embedding_dim, dtype=self._dtype, device=token_ids.device)
         if self._group.size == 1:
             return self._rows(token_ids)
         own = token_ids - self._shard.first

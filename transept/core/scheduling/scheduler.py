@@ -8,7 +8,7 @@ is computed is not its business.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -17,7 +17,7 @@ from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import PENDING, SequenceData, SequenceGroupMetadata, StepInput
+from transept.core.scheduling.step import PENDING, BlockTable, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError, ParameterError
 
 _ARRIVAL = attrgetter("arrival")
@@ -113,11 +113,13 @@ class Scheduler:
         for group in self._groups.values():
             self._requeue(group, SequenceStatus.WAITING)
 
-    def forget_encoded(self, group: SequenceGroup) -> None:
-        """Trust nothing that the group's encoder was to write into its cross table; who shares the table restarts."""
-        table = self.block_manager.cross_block_tables.get(group.request_id)
+    def forget_encoded(self, group: SequenceGroup, table: BlockTable, kept: Collection[SequenceGroup] = ()) -> None:
+        """Trust nothing that the group's encoder was to write into a cross table; who shares the table restarts.
+
+        kept: groups that do not.
+        """
         self.block_manager.forget_encoded(group)
-        for other in [each for each in self.running if each is not group]:
+        for other in [each for each in self.running if each is not group and each not in kept]:
             if self.block_manager.cross_block_tables[other.request_id] is table:
                 self.restart(other)
 
@@ -145,35 +147,47 @@ class Scheduler:
             self.running = [group for group in self.running if group.request_id in self._groups]
         return finished
 
-    def schedule(self) -> SchedulerOutputs:
+    def schedule(self, under_way: Collection[SequenceGroup] = (), num_steps: int = 1) -> SchedulerOutputs:
         """Decide the next step: every running group that keeps its blocks, and prefills that fit beside them.
 
         A step either preempts or admits, never both: what was just preempted must not come straight back, nor a
         younger group take its place.
+
+        under_way: running groups that wait for their tokens of other steps, and so take part in none and keep their
+        blocks. num_steps: how many steps may be under way, among which running sequences are divided.
         """
         outputs = SchedulerOutputs()
-        preempted = self._grow_running(outputs)
-        if self.queue and not preempted:
+        preempts = self._grow_running(outputs, under_way, num_steps)
+        if self.queue and not preempts:
             self._admit(outputs)
         return outputs
 
-    def _grow_running(self, outputs: SchedulerOutputs) -> bool:
-        """Give every running sequence the slot of its next token, preempting from the youngest group. True if any was.
+    def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
+        """Give every running sequence the slot of its next token, preempting from the youngest group.
+
+        Returns whether any was preempted, or will be, since the youngest is under way.
 
         Invariant: groups before `index` have their slots. The victim is always the last of the list, so it never had
         its slots given in this step, and the oldest group loses blocks to nobody: some group always goes on.
         """
         preempted = False
-        index = 0
+        index = num_seqs = 0
+        share = -(-sum(len(group.unfinished_seqs) for group in self.running) // num_steps)
         ample = self.has_ample_blocks
-        while index < len(self.running):
+        while index < len(self.running) and (num_steps == 1 or num_seqs < share):
             group = self.running[index]
+            if group in under_way:
+                index += 1
+                continue
             if ample or self.block_manager.can_append_slots(group):
                 self._run(group, outputs)
+                num_seqs += len(group.unfinished_seqs)
                 index += 1
                 continue
             if len(self.running) == 1:
                 raise BlockError(f"request {group.request_id!r} runs alone but {self._free_blocks()} do not suffice")
+            if self.running[-1] in under_way:
+                return True
             self._preempt(self.running.pop(), outputs)
             preempted = True
         return preempted

@@ -88,6 +88,12 @@ class StepInput:
     blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)
     blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is computed and no block moves."""
+        moves = self.blocks_to_swap_in or self.blocks_to_swap_out or self.blocks_to_copy
+        return not (self.metadata or moves)
+
 
 @dataclass(frozen=True)
 class StepOutput:
@@ -96,9 +102,11 @@ class StepOutput:
     sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
     failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
     interruption: what struck meanwhile and is nobody's failure, such as KeyboardInterrupt: to be raised afterwards.
+    whole_step_failed: whether all requests of the step are among the failures, since one failed, not known which.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
     probes: dict[str, ProbeResult] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
     interruption: BaseException | None = None
+    whole_step_failed: bool = False
