@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from transept.cluster.runtime import LOCAL, ClusterError, cluster
+from transept.cluster.runtime import LOCAL, ClusterError, cluster, num_ranks, rank_threads
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
 from transept.core.config import usable_cores
 from transept.serving.settings import ServerSettings
@@ -37,11 +37,13 @@ def run_on_ray(
     """
     bounds = None if autoscale is None else parse_autoscale(autoscale)
     most = replicas if bounds is None else bounds[1]
-    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else 1)
+    ranks = num_ranks(settings.engine)
+    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else ranks)
+    num_cpus = most * ranks * rank_threads(threads, ranks) * len(settings.models)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)
     app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)
-    with cluster(address, num_cpus=most * threads * len(settings.models)), _signals() as signals:
+    with cluster(address, num_cpus=num_cpus), _signals() as signals:
         from ray import serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
