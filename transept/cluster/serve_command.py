@@ -47,6 +47,11 @@ def run_on_ray(
         from ray import serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
+        if NAME in serve.status().applications:
+            raise ClusterError(
+                f'an application "{NAME}" runs on this cluster already: end the command that runs it, or remove it by '
+                f'ray.serve.delete("{NAME}")'
+            )
         quiet = {"log_level": "ERROR", "enable_access_log": False}
         where = "HeadOnly" if address == LOCAL else "EveryNode"
         serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
@@ -56,7 +61,8 @@ def run_on_ray(
             reason = _reason(serve.status())
             serve.delete(NAME)
             raise ClusterError(reason) from error
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        host, port = _listening()
+        host = f"[{host}]" if ":" in host else host
         announce(f"Transept listens on http://{host}:{port}{settings.root_path} (by Ray Serve; the models are loaded)")
         signals.wait()
         serve.delete(NAME)
@@ -79,6 +85,14 @@ def _signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _listening() -> tuple[str, int]:
+    """Where Serve listens: as it was asked to, or as it did before, where it ran on the cluster already."""
+    from ray.serve.context import _get_global_client  # nothing public tells
+
+    client: Any = _get_global_client()
+    return client.http_config.host, client.http_config.port
 
 
 def _free_port(host: str) -> int:
