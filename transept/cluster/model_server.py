@@ -15,6 +15,8 @@ from transept.serving.settings import ServerSettings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from transept.serving.async_engine import AsyncEngine
+
 logger = logging.getLogger(__name__)
 STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
 RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
@@ -49,8 +51,8 @@ class ModelServer:
     async def check_health(self) -> None:
         """Take a real step with every engine. The first check ends once the models are loaded, and then requests come.
 
-        Raises EngineClosedError for a model that cannot be loaded. An engine that has ended, or takes no step, ends
-        this process: Serve replaces it at once, where it would ask twice more, and send it requests meanwhile.
+        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step. One that has ended
+        ends this process: Serve replaces it at once, where it would ask twice more, and send it requests meanwhile.
         """
         await self.models.wait_until_loaded()
         for model in self.models.models.values():
@@ -59,8 +61,19 @@ class ModelServer:
             try:
                 await model.engine.check_health(STEP_SECONDS)
             except EngineClosedError as error:
-                logger.error('model "%s" is given up, and this replica with it: %s', model.name, error)
+                if not _has_ended(model.engine):
+                    raise
+                logger.error('the engine of "%s" has ended, and this replica with it: %s', model.name, error)
                 os._exit(1)
+
+
+def _has_ended(engine: AsyncEngine) -> bool:
+    """Whether an engine will never take a step again."""
+    try:
+        engine.engine.executor.check_open()
+    except EngineClosedError:
+        return True
+    return not engine.is_alive
 
 
 class IdByServe:

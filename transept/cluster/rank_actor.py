@@ -6,13 +6,17 @@ with the node's raylet, as every worker of Ray's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transept.cluster.runtime import require_ray
+
+if TYPE_CHECKING:
+    from ray.util.placement_group import PlacementGroup
 
 CONNECT_SECONDS = 30.0
 LOOPBACK = "127."
@@ -21,8 +25,14 @@ LOOPBACK = "127."
 class RankActor:
     """One rank. Its one method returns never: with it the actor ends."""
 
-    def run(self, rank: int, address: tuple[str, int], token: bytes, on_gpu: bool) -> None:
-        """Work for the engine whose process listens at an address, once it has been shown the token."""
+    def run(
+        self, rank: int, address: tuple[str, int], token: bytes, on_gpu: bool, group: PlacementGroup | None
+    ) -> None:
+        """Work for the engine whose process listens at an address, once it has been shown the token.
+
+        group: the ranks' placement group, where it is to go with the engine. Ray removes it with the engine's process
+        where that is a driver, but not with an actor's; so ranks do, who see that it has gone.
+        """
         ray: Any = require_ray()
 
         from transept.core.execution.connection import Connection, pack
@@ -38,7 +48,14 @@ class RankActor:
         connected.sendall(token)
         connection = Connection(connected)
         connection.send(pack((rank, host, os.getpid()), connection.passes_memory))
-        WorkerProcess(connection, os.getppid(), None, host, gpu=0 if on_gpu else None).run()
+
+        def leave() -> None:
+            with contextlib.suppress(Exception):  # another rank was faster
+                if group is not None:
+                    ray.util.remove_placement_group(group)
+
+        gpu = 0 if on_gpu else None
+        WorkerProcess(connection, os.getppid(), None, host=host, gpu=gpu, leave=leave).run()
         ray.actor.exit_actor()
 
 

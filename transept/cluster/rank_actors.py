@@ -31,6 +31,7 @@ STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 GREETING_SECONDS = 5.0  # for whoever connects to show the token and say who it is
 SENDING_SECONDS = 60  # after which a node that takes nothing is taken to be gone
 KILL_SECONDS = 5.0  # that Ray takes at most to end an actor; of a node that is out of reach nothing is heard
+PROCESS = secrets.token_hex(8)  # this one, as the names of placement groups tell it
 GONE = 0  # Ray tells no exit codes
 ENDED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)  # the last one is Linux's
 
@@ -88,7 +89,8 @@ class RankActors(Launcher):
                         ),
                     )
                     actors.append(actor.remote())
-                    runs.append(actors[-1].run.remote(rank, address, token, on_gpu))
+                    own = None if group is self.placement_group else group
+                    runs.append(actors[-1].run.remote(rank, address, token, on_gpu, own))
                 processes = dict(_connected(server, token, actors, runs, deadline))
         except BaseException:
             for actor in actors:
@@ -108,7 +110,8 @@ class RankActors(Launcher):
                     f"{size} ranks of {bundle} each are to stand in a placement group with {group.bundle_specs}"
                 )
             return group
-        group = ray.util.placement_group([bundle] * size, strategy=self.strategy)
+        name = _name_of_group()
+        group = ray.util.placement_group([bundle] * size, strategy=self.strategy, name=name)
         try:
             if group.wait(self.timeout):
                 return group
@@ -126,6 +129,25 @@ class RankActors(Launcher):
         if group is not self.placement_group and ray.is_initialized():
             with contextlib.suppress(Exception):  # the cluster is gone, and the group with it
                 ray.util.remove_placement_group(group)
+
+
+def _name_of_group() -> str:
+    """A name for a new placement group.
+
+    Where an actor and all of its ranks die at once, as with a node of theirs, nobody removes the group, and Ray places
+    it anew, in the way of the actor that it restarts. So the name has the actor, and groups of its earlier processes
+    are removed here.
+    """
+    ray = require_ray()
+    actor_id = ray.get_runtime_context().get_actor_id()
+    prefix = f"transept-ranks-{actor_id or 'driver'}-"
+    if actor_id is not None:
+        for told in ray.util.placement_group_table().values():
+            name = told["name"]
+            if name.startswith(prefix) and not name.startswith(prefix + PROCESS) and told["state"] != "REMOVED":
+                with contextlib.suppress(ValueError):  # it has just gone
+                    ray.util.remove_placement_group(ray.util.get_placement_group(name))
+    return f"{prefix}{PROCESS}-{secrets.token_hex(4)}"
 
 
 def rank_bundle(num_threads: int, on_gpu: bool) -> dict[str, float]:

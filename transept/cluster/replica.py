@@ -14,6 +14,7 @@ import pyarrow as pa
 from transept import errors
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
 from transept.cluster.data import Summarize, Transcribe, Translate
+from transept.cluster.runtime import ClusterError
 from transept.errors import CheckpointError, EngineClosedError, TranseptError
 
 TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate}
@@ -48,6 +49,7 @@ class Replica:
             return done
         except EngineClosedError as error:
             logger.error("%s", error)
+            self.task.engine.executor.close()  # returns once what was taken for ranks is given back
             os._exit(1)
         except Exception as error:
             if len(batch) > 1:
@@ -59,7 +61,7 @@ class Replica:
 def failure_of(table: pa.Table) -> TranseptError:
     """The error that kept a replica from loading its model."""
     kind, message = table[FAILURE][0].as_py()
-    found = getattr(errors, kind, None)
+    found = ClusterError if kind == ClusterError.__name__ else getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, TranseptError):
         return found(message)
     return CheckpointError(f"a replica cannot load the model: {kind}: {message}")

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,22 @@ class WorkerProcess:
     """Reads orders, runs steps, answers.
 
     parent: process with which this one ends, too. memory: see the module. host: this machine's address, by which other
-    ranks reach it. gpu: its number among those that this process sees; None: the rank's.
+    ranks reach it. gpu: its number among those that this process sees; None: the rank's. leave: called before this
+    process ends since the engine's has gone.
     """
 
     def __init__(
-        self, connection: Connection, parent: int, memory: int | None, host: str = LOOPBACK, gpu: int | None = None
+        self,
+        connection: Connection,
+        parent: int,
+        memory: int | None,
+        *,
+        host: str = LOOPBACK,
+        gpu: int | None = None,
+        leave: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connection, self._parent, self._memory, self._host, self._gpu = connection, parent, memory, host, gpu
+        self._connection, self._parent, self._memory = connection, parent, memory
+        self._host, self._gpu, self._leave = host, gpu, leave
         self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._exchange: CountedExchange | None = None
@@ -162,7 +171,7 @@ class WorkerProcess:
                 order = self._connection.receive()
                 self._orders.put(order)
         except EOFError:
-            os._exit(1)  # the parent has gone
+            self._end()
         except BaseException:
             logger.exception("an order cannot be read")
             os._exit(1)
@@ -183,7 +192,12 @@ class WorkerProcess:
             with self._sending:
                 self._connection.send(pack(message, self._connection.passes_memory))
         except OSError:
-            os._exit(1)  # the parent has gone
+            self._end()
+
+    def _end(self) -> None:
+        """End this process: the engine's has gone."""
+        self._leave()
+        os._exit(1)
 
 
 def _here(config: WorkerConfig) -> Path:
