@@ -15,13 +15,16 @@ from transept.cluster.runtime import require_ray
 
 
 @contextmanager
-def two_nodes(cpus: tuple[int, int] = (1, 1)) -> Iterator[tuple[Cluster, Any]]:
-    """The cluster, which this process is connected to, and its second node, which may be killed."""
+def two_nodes(cpus: tuple[int, int] = (1, 1), **of_second: Any) -> Iterator[tuple[Cluster, Any]]:
+    """The cluster, which this process is connected to, and its second node, which may be killed.
+
+    of_second: more arguments of ``Cluster.add_node``, such as node_ip_address.
+    """
     ray = require_ray()
     quiet = {"include_dashboard": False, "object_store_memory": 128 << 20}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus[0], **quiet})
     try:
-        second = cluster.add_node(num_cpus=cpus[1], object_store_memory=128 << 20)
+        second = cluster.add_node(num_cpus=cpus[1], object_store_memory=128 << 20, **of_second)
         cluster.wait_for_nodes()
         ray.init(address=cluster.address, log_to_driver=False)
         yield cluster, second

@@ -20,8 +20,9 @@ from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
 from transept.cluster.data import speech_options, text_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
+from transept.cluster.rank_actors import RankActors
 from transept.cluster.replica import FAILURE, TASKS, Replica, failure_of
-from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster
+from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, num_ranks
 from transept.core.config import usable_cores
 from transept.errors import ParameterError, shown
 
@@ -40,7 +41,8 @@ class BatchJob:
 
     task, model, options: as Transcribe, Summarize and Translate take them. replicas: None: as many as there are GPUs,
     or nodes. threads: CPUs of each; None: those of its node, shared among the replicas there. num_gpus: of each;
-    None: 1 where the cluster has GPUs and the device is not ``"cpu"``.
+    None: 1 where the cluster has GPUs and the device is not ``"cpu"``. With tensor_parallel_size over 1 a replica's
+    ranks are Ray actors, on as few nodes as hold them; they share threads, and num_gpus, 0 or 1, is of each.
     Raises ParameterError for what cannot be.
     """
 
@@ -127,14 +129,16 @@ def _run(
     part_seconds: float,
 ) -> None:
     begin = time.monotonic()
+    ranks = (job.replicas or 1) * num_ranks(job.options)
     wanted = None if job.threads is None else (job.replicas or 1) * job.threads
     part = _Part(folder, part_seconds)
-    with cluster(address, num_cpus=max(wanted or 1, job.replicas or 1)) as size:
-        report.replicas, report.threads, num_gpus = _resources(job, size, len(rows))
+    with cluster(address, num_cpus=max(wanted or 1, ranks)) as size:
+        resources = _resources(job, size, len(rows))
+        report.replicas, report.threads = resources.replicas, resources.ranks * resources.threads
         started = time.monotonic()
         report.startup_seconds = started - begin
         try:
-            for table in _results(rows, job, report.replicas, report.threads, num_gpus):
+            for table in _results(rows, job, resources):
                 part.add(table)
                 for row in table.select([name for name in table.column_names if name != "segments"]).to_pylist():
                     _count(row, report)
@@ -176,24 +180,43 @@ def _count(row: dict[str, Any], report: BatchReport) -> None:
         report.failed[row["file"]] = row["error"]
 
 
-def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> tuple[int, int, float]:
-    """Replicas, and the threads and the GPUs of each. Raises ClusterError for more than a node has."""
+@dataclass(frozen=True)
+class _Resources:
+    """Replicas, the ranks of each, and the CPUs and GPUs of each rank."""
+
+    replicas: int
+    ranks: int
+    threads: int
+    num_gpus: float
+
+
+def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> _Resources:
+    """What a cluster is asked for. Raises ClusterError for more than it has."""
     device = job.options.get("device", "auto")
     uses_gpu = str(device).startswith("cuda") or (device == "auto" and size.num_gpus > 0)
     num_gpus = float(uses_gpu) if job.num_gpus is None else job.num_gpus
-    replicas = job.replicas or (size.num_gpus if uses_gpu else size.num_nodes) or 1
+    ranks = num_ranks(job.options)
+    replicas = job.replicas or (size.num_gpus if uses_gpu else size.num_nodes) // ranks or 1
     replicas = min(replicas, -(-num_rows // BATCH_ROWS)) if job.replicas is None else min(replicas, num_rows)
     node_cpus = min(size.node_cpus, usable_cores()) if size.num_nodes == 1 else size.node_cpus
-    a_node = -(-replicas // size.num_nodes)
-    threads = job.threads or max(1, node_cpus // a_node)
+    a_node = -(-replicas * ranks // size.num_nodes)
+    threads = max(1, job.threads // ranks if job.threads else node_cpus // a_node)
+    what = "a replica" if ranks == 1 else "a rank"
     if threads > size.node_cpus:
-        raise ClusterError(f"a replica is to have {threads} threads, and the smallest node has {size.node_cpus} CPUs")
-    if num_gpus > size.num_gpus:
-        raise ClusterError(f"a replica is to have {num_gpus:g} GPUs, and the cluster has {size.num_gpus}")
-    return replicas, threads, num_gpus
+        raise ClusterError(f"{what} is to have {threads} threads, and the smallest node has {size.node_cpus} CPUs")
+    if num_gpus * ranks > size.num_gpus:
+        raise ClusterError(f"a replica is to have {num_gpus * ranks:g} GPUs, and the cluster has {size.num_gpus}")
+    if ranks > 1 and num_gpus not in (0, 1):
+        raise ClusterError(f"each of {ranks} ranks has no GPU or one, not {num_gpus:g}")
+    if ranks > 1 and replicas * ranks * threads > size.num_cpus:
+        raise ClusterError(
+            f"{replicas} replicas of {ranks} ranks take {replicas * ranks * threads} CPUs, and the cluster has "
+            f"{size.num_cpus}"
+        )
+    return _Resources(replicas, ranks, threads, num_gpus)
 
 
-def _results(rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, num_gpus: float) -> Iterator[pa.Table]:
+def _results(rows: Sequence[Input], job: BatchJob, resources: _Resources) -> Iterator[pa.Table]:
     """Tables of results: `file` and the columns of the task, as they come.
 
     Rows whose worker died again and again are done one by one at the end; those that end theirs then get an error.
@@ -202,7 +225,7 @@ def _results(rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, 
     for batch_rows in (BATCH_ROWS, 1):
         if not missing:
             return
-        for table in _mapped(list(missing.values()), job, replicas, threads, num_gpus, batch_rows):
+        for table in _mapped(list(missing.values()), job, resources, batch_rows):
             for file in table["file"].to_pylist():
                 del missing[file]
             yield table
@@ -213,9 +236,7 @@ def _results(rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, 
         yield pa.Table.from_pylist(lost, pa.schema({"file": pa.string(), **types}))
 
 
-def _mapped(
-    rows: Sequence[Input], job: BatchJob, replicas: int, threads: int, num_gpus: float, batch_rows: int
-) -> Iterator[pa.Table]:
+def _mapped(rows: Sequence[Input], job: BatchJob, resources: _Resources, batch_rows: int) -> Iterator[pa.Table]:
     """What Ray Data makes of rows, without blocks whose workers died. Raises what a replica could not start for."""
     import ray.data
 
@@ -225,23 +246,27 @@ def _mapped(
     context.max_errored_blocks = -1  # `_results` sees what is missing
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     calls = CALLS_AT_A_TIME if batch_rows > 1 else 1  # alone, so that none pays for another's deaths
+    engine: dict[str, Any] = {"num_threads": resources.ranks * resources.threads, **job.options}
+    own: dict[str, Any] = {"num_cpus": resources.threads, "num_gpus": resources.num_gpus}
+    if resources.ranks > 1:  # a replica's actor computes little, and its ranks ask for what they take
+        engine |= {"launcher": RankActors(), "device": "cuda" if resources.num_gpus else "cpu"}
+        own = {"num_cpus": 0}
     blocks = [_block(rows[begin : begin + batch_rows], job) for begin in range(0, len(rows), batch_rows)]
     with ray.data.DataContext.current(context), warnings.catch_warnings():
         # The number of retries has no other name in Ray.
         warnings.simplefilter("ignore", ray.util.annotations.RayDeprecationWarning)
         dataset = ray.data.from_arrow(blocks).map_batches(
             Replica,
-            fn_constructor_args=(job.task, _absolute(job.model), {"num_threads": threads, **job.options}),
+            fn_constructor_args=(job.task, _absolute(job.model), engine),
             compute=ray.data.ActorPoolStrategy(
-                size=min(replicas, len(blocks)),
+                size=min(resources.replicas, len(blocks)),
                 max_tasks_in_flight_per_actor=2 * calls if batch_rows > 1 else 1,
                 max_concurrent_calls_per_actor=calls,
                 enable_true_multi_threading=True,
             ),
             batch_size=None,
             batch_format="pyarrow",
-            num_cpus=threads,
-            num_gpus=num_gpus,
+            **own,
             ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
         )
     batches: Iterable[Any] = dataset.iter_batches(batch_size=None, batch_format="pyarrow")

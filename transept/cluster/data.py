@@ -58,6 +58,7 @@ class Transcribe:
         engine, self.options = speech_options(model, options)
         self.transcriber = Transcriber(model, **_with_threads(engine))
         self.transcriber.model.check(TranscriptionOptions(**self.options))
+        self.engine = self.transcriber.engine
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with its results. Raises ParameterError for a batch without the column."""
@@ -99,6 +100,7 @@ class TextTask:
         engine, self.options = text_options(self.task, model, options)
         self.generator = TextGenerator(model, **_with_threads(engine))
         self.generator.stream(self.task, [], **self.options)  # raises for what this model does not do
+        self.engine = self.generator.engine
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with its results. Raises ParameterError for a batch without any column of documents."""

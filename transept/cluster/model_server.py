@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from typing import TYPE_CHECKING
 
-from transept.cluster.runtime import replica_threads
+from transept.cluster.rank_actors import RankActors, replica_placement_group
+from transept.cluster.runtime import num_ranks, replica_threads
 from transept.errors import EngineClosedError
 from transept.serving.settings import ServerSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from transept.serving.async_engine import AsyncEngine
+
+logger = logging.getLogger(__name__)
 STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is replaced
 RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
 
@@ -20,17 +25,20 @@ RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue
 class ModelServer:
     """The server's application (`transept.serving.http.app`) with models of its own.
 
-    settings: of the server; num_threads is the number of CPUs that Ray gave the replica, unless they tell it.
+    settings: of the server; num_threads is the number of CPUs that Ray gave the replica, unless they tell it. Several
+    ranks stand in the replica's placement group.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         from transept.serving.http.app import build_app
 
-        logger = logging.getLogger("transept")
-        logger.setLevel(logging.INFO)
-        if not logger.handlers:
-            logger.addHandler(logging.StreamHandler())
+        ours = logging.getLogger("transept")
+        ours.setLevel(logging.INFO)
+        if not ours.handlers:
+            ours.addHandler(logging.StreamHandler())
         engine = settings.engine
+        if num_ranks(engine) > 1:
+            engine = {**engine, "launcher": RankActors(replica_placement_group())}
         if engine.get("num_threads") is None:
             engine = {**engine, "num_threads": replica_threads()}
         self.application = build_app(dataclasses.replace(settings, engine=engine))
@@ -43,13 +51,29 @@ class ModelServer:
     async def check_health(self) -> None:
         """Take a real step with every engine. The first check ends once the models are loaded, and then requests come.
 
-        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step.
+        Raises EngineClosedError for a model that cannot be loaded, or an engine that takes no step. One that has ended
+        ends this process: Serve replaces it at once, where it would ask twice more, and send it requests meanwhile.
         """
         await self.models.wait_until_loaded()
         for model in self.models.models.values():
             if model.engine is None:
                 raise EngineClosedError(f'model "{model.name}" cannot be served: {model.error}')
-            await model.engine.check_health(STEP_SECONDS)
+            try:
+                await model.engine.check_health(STEP_SECONDS)
+            except EngineClosedError as error:
+                if not _has_ended(model.engine):
+                    raise
+                logger.error('the engine of "%s" has ended, and this replica with it: %s', model.name, error)
+                os._exit(1)
+
+
+def _has_ended(engine: AsyncEngine) -> bool:
+    """Whether an engine will never take a step again."""
+    try:
+        engine.engine.executor.check_open()
+    except EngineClosedError:
+        return True
+    return not engine.is_alive
 
 
 class IdByServe:

@@ -5,6 +5,8 @@ Called by Ray Data for `batch`, in processes of its own.
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +14,11 @@ import pyarrow as pa
 from transept import errors
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
 from transept.cluster.data import Summarize, Transcribe, Translate
-from transept.errors import CheckpointError, TranseptError
+from transept.cluster.runtime import ClusterError
+from transept.errors import CheckpointError, EngineClosedError, TranseptError
 
 TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate}
+logger = logging.getLogger(__name__)
 FAILURE = "failure"  # column of what a replica without a model answers: an error's class, and what it says
 
 
@@ -22,6 +26,7 @@ class Replica:
     """A task of `TASKS` over tables with a column ``path`` of files, for text one ``text``, too, and one ``file``.
 
     A model that cannot be loaded is told with the first batch, and a batch that fails as a whole is done row by row.
+    Where an engine has closed, since a rank of it died, say, this process ends, so that Ray does its calls again.
     """
 
     def __init__(self, task: str, model: str, options: dict[str, Any]) -> None:
@@ -39,7 +44,13 @@ class Replica:
             kind, message = type(self.failure).__name__, str(self.failure)
             return pa.table({"file": batch["file"].slice(0, 1), FAILURE: [[kind, message]]})
         try:
-            return self.task(batch).select(["file", *self.columns])
+            done = self.task(batch).select(["file", *self.columns])
+            self.task.engine.executor.check_open()
+            return done
+        except EngineClosedError as error:
+            logger.error("%s", error)
+            self.task.engine.executor.close()  # returns once what was taken for ranks is given back
+            os._exit(1)
         except Exception as error:
             if len(batch) > 1:
                 return pa.concat_tables([self(batch.slice(row, 1)) for row in range(len(batch))])
@@ -50,7 +61,7 @@ class Replica:
 def failure_of(table: pa.Table) -> TranseptError:
     """The error that kept a replica from loading its model."""
     kind, message = table[FAILURE][0].as_py()
-    found = getattr(errors, kind, None)
+    found = ClusterError if kind == ClusterError.__name__ else getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, TranseptError):
         return found(message)
     return CheckpointError(f"a replica cannot load the model: {kind}: {message}")

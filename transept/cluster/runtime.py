@@ -8,15 +8,18 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from transept.core.config import usable_cores
 from transept.errors import TranseptError, require_packages
 
 LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command
 CONNECT_SECONDS = 10.0
+HTTP2_SETTINGS = 4  # type of a frame
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])
 LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 75
 OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
@@ -29,9 +32,10 @@ class ClusterError(TranseptError):
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """What a cluster has. num_nodes: that are alive. node_cpus: CPUs of the smallest node that has any."""
+    """What a cluster has. num_nodes: that are alive. num_cpus: of all. node_cpus: of the smallest that has any."""
 
     num_nodes: int
+    num_cpus: int
     node_cpus: int
     num_gpus: int
 
@@ -88,14 +92,26 @@ def _session_folder() -> dict[str, str]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise ClusterError where nothing answers at ``HOST:PORT`` or ``ray://HOST:PORT``, for which Ray waits minutes."""
+    """Raise ClusterError where nothing of Ray's answers at ``HOST:PORT`` or ``ray://HOST:PORT``: Ray waits minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return  # "auto", or a name that Ray knows
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connected:
+            speaks = os.environ.get("RAY_USE_TLS", "0") != "0" or _speaks_http2(connected)
     except (OSError, OverflowError) as error:
         raise ClusterError(f'cannot reach a Ray cluster at "{address}": {error}') from error
+    if not speaks:
+        raise ClusterError(f'cannot reach a Ray cluster at "{address}": what listens there is not Ray')
+
+
+def _speaks_http2(connected: socket.socket) -> bool:
+    """Whether a server answers as those of gRPC do: with its settings (RFC 9113, section 3.4). Raises TimeoutError."""
+    connected.sendall(HTTP2_PREFACE)
+    head = b""
+    while len(head) < 9 and (data := connected.recv(9 - len(head))):
+        head += data
+    return len(head) == 9 and head[3] == HTTP2_SETTINGS
 
 
 @contextlib.contextmanager
@@ -119,7 +135,18 @@ def _without_stderr() -> Iterator[None]:
 def _size(ray: ModuleType) -> ClusterSize:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     cpus = [int(resources["CPU"]) for resources in nodes if resources.get("CPU", 0) >= 1]
-    return ClusterSize(len(nodes), min(cpus, default=1), int(sum(resources.get("GPU", 0) for resources in nodes)))
+    gpus = int(sum(resources.get("GPU", 0) for resources in nodes))
+    return ClusterSize(len(nodes), sum(cpus), min(cpus, default=1), gpus)
+
+
+def num_ranks(engine: Mapping[str, Any]) -> int:
+    """Ranks of an engine with such options."""
+    return (engine.get("tensor_parallel_size") or 1) * (engine.get("pipeline_parallel_size") or 1)
+
+
+def rank_threads(threads: int | None, ranks: int) -> int:
+    """CPUs of each rank of a replica with so many in all; None: one for each."""
+    return max(1, (threads or ranks) // ranks)
 
 
 def replica_threads() -> int | None:

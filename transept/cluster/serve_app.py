@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transept.cluster.model_server import RETRY_AFTER_SECONDS, STEP_SECONDS, ModelServer
-from transept.cluster.runtime import require_ray
+from transept.cluster.rank_actors import rank_bundle
+from transept.cluster.runtime import num_ranks, rank_threads, require_ray
 from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ray.serve import Application
 
 NAME = "transept"  # of the application, and of its ingress
-HEALTH_SECONDS = 10.0  # between two checks of a replica
+HEALTH_SECONDS = 5.0  # between two checks of a replica
 START_ATTEMPTS = 3  # of replicas, before the deployment is given up
 
 
@@ -38,7 +39,9 @@ def build_app(
 
     settings: of the server, where host and port are Serve's own business; or models alone, as MODEL or NAME=MODEL.
     replicas: processes with the models. autoscale: least and most of them, in place of replicas. threads: CPUs of each;
-    None: 1. num_gpus: of each. autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
+    None: 1. num_gpus: of each. With the engine's tensor_parallel_size over 1 a replica's ranks are Ray actors, on as
+    few nodes as hold them: they share threads, and num_gpus, 0 or 1, is of each.
+    autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
     Of several models each is a deployment of its own, with so many replicas, and a `Router` is the ingress.
     A replica works on max_running requests at a time; max_queue more wait at each proxy, and others get a 429.
     Raises ParameterError for what cannot be, MissingPackageError without the extra.
@@ -57,8 +60,13 @@ def build_app(
         least, most = autoscale
         scaling = {"target_ongoing_requests": max(1, settings.max_running // 2), **(autoscaling_options or {})}
         number = {"autoscaling_config": {"min_replicas": least, "max_replicas": most, **scaling}}
+    ranks = num_ranks(settings.engine)
+    if ranks > 1:
+        settings, resources = _of_ranks(settings, ranks, threads, num_gpus)
+    else:
+        resources = {"ray_actor_options": {"num_cpus": threads or 1, "num_gpus": num_gpus or 0}}
     of_models: dict[str, Any] = {
-        "ray_actor_options": {"num_cpus": threads or 1, "num_gpus": num_gpus or 0},
+        **resources,
         "max_ongoing_requests": settings.max_running,
         "max_queued_requests": settings.max_queue,
         "health_check_period_s": HEALTH_SECONDS,
@@ -85,6 +93,27 @@ def build_app(
         "max_ongoing_requests": len(models) * (settings.max_running + settings.max_queue),
     }
     return serve.deployment(name=NAME, **routers, **of_all)(serve.ingress(None)(Router)).bind(settings, models)
+
+
+def _of_ranks(
+    settings: ServerSettings, ranks: int, threads: int | None, num_gpus: float | None
+) -> tuple[ServerSettings, dict[str, Any]]:
+    """Settings, and a deployment's resources, where each replica has an engine of several ranks.
+
+    Serve creates a placement group with each replica and removes it with it; a bundle is a rank's. The replica itself
+    stands in the first one and asks for nothing more: it computes little while ranks compute.
+    """
+    if num_gpus not in (None, 0, 1):
+        raise ParameterError(f"num_gpus is of each of {ranks} ranks, 0 or 1, not {shown(num_gpus)}")
+    each = rank_threads(threads, ranks)
+    on_gpus = bool(num_gpus) or str(settings.engine.get("device")).startswith("cuda")
+    engine = {**settings.engine, "num_threads": each * ranks, "device": "cuda" if on_gpus else "cpu"}
+    resources = {
+        "ray_actor_options": {"num_cpus": 0},
+        "placement_group_bundles": [rank_bundle(each, on_gpus)] * ranks,
+        "placement_group_strategy": "PACK",
+    }
+    return dataclasses.replace(settings, engine=engine), resources
 
 
 def from_config(args: dict[str, Any]) -> Application:

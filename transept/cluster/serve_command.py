@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from transept.cluster.runtime import LOCAL, ClusterError, cluster
+from transept.cluster.runtime import LOCAL, ClusterError, cluster, num_ranks, rank_threads
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
 from transept.core.config import usable_cores
 from transept.serving.settings import ServerSettings
@@ -37,14 +37,21 @@ def run_on_ray(
     """
     bounds = None if autoscale is None else parse_autoscale(autoscale)
     most = replicas if bounds is None else bounds[1]
-    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else 1)
+    ranks = num_ranks(settings.engine)
+    threads = settings.engine.get("num_threads") or (max(1, usable_cores() // most) if address == LOCAL else ranks)
+    num_cpus = most * ranks * rank_threads(threads, ranks) * len(settings.models)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)
     app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)
-    with cluster(address, num_cpus=most * threads * len(settings.models)), _signals() as signals:
+    with cluster(address, num_cpus=num_cpus), _signals() as signals:
         from ray import serve
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
+        if NAME in serve.status().applications:
+            raise ClusterError(
+                f'an application "{NAME}" runs on this cluster already: end the command that runs it, or remove it by '
+                f'ray.serve.delete("{NAME}")'
+            )
         quiet = {"log_level": "ERROR", "enable_access_log": False}
         where = "HeadOnly" if address == LOCAL else "EveryNode"
         serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
@@ -54,7 +61,8 @@ def run_on_ray(
             reason = _reason(serve.status())
             serve.delete(NAME)
             raise ClusterError(reason) from error
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        host, port = _listening()
+        host = f"[{host}]" if ":" in host else host
         announce(f"Transept listens on http://{host}:{port}{settings.root_path} (by Ray Serve; the models are loaded)")
         signals.wait()
         serve.delete(NAME)
@@ -77,6 +85,14 @@ def _signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _listening() -> tuple[str, int]:
+    """Where Serve listens: as it was asked to, or as it did before, where it ran on the cluster already."""
+    from ray.serve.context import _get_global_client  # nothing public tells
+
+    client: Any = _get_global_client()
+    return client.http_config.host, client.http_config.port
 
 
 def _free_port(host: str) -> int:

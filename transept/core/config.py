@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from transept.core.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError, suggest
 from transept.option_names import made_of, refuses_unknown
@@ -83,6 +84,7 @@ class EngineConfig:
     pipeline_parallel_size: stages, each with some of the layers, that work on different requests at a time. Each has
         tensor_parallel_size processes.
     worker_timeout: seconds after which such a process is taken to hang that computes and does not get on.
+    launcher: what starts these processes, such as `transept.cluster.RankActors`; None: programs on this machine.
     num_threads: of a CPU's work, for all engines of this process, and divided among the processes that share the
         model; None leaves PyTorch's, which are one for each core.
     plugin: the plugin to take, where two run the same architecture.
@@ -110,6 +112,7 @@ class EngineConfig:
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     worker_timeout: float = 60.0
+    launcher: Launcher | None = None
     num_threads: int | None = None
     plugin: str | None = None
     model_dir: str | None = None
@@ -176,6 +179,7 @@ class EngineConfig:
             "offline": ((bool,), "True or False"),
             "enforce_eager": ((bool,), "True or False"),
             "limits": ((Limits,), "Limits or a dict of them"),
+            "launcher": ((Launcher, type(None)), "a Launcher, such as transept.cluster.RankActors(), or None"),
         }
         for name, (types, wanted) in kinds.items():
             if not isinstance(getattr(self, name), types):
@@ -194,10 +198,11 @@ class EngineConfig:
         if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
             raise ParameterError(f"no device {device!r}; known: auto, cpu, cuda, cuda:0, ...")
         on_gpu = device.startswith("cuda")
-        if on_gpu and not torch.cuda.is_available():
+        sees_gpus = self.launcher is None or self.launcher.is_local  # else the ranks' own machines do
+        if on_gpu and sees_gpus and not torch.cuda.is_available():
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
         num_ranks = self.num_ranks
-        if on_gpu and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
+        if on_gpu and sees_gpus and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
             raise ParameterError(
                 f"tensor_parallel_size={self.tensor_parallel_size} and pipeline_parallel_size="
                 f'{self.pipeline_parallel_size} take the first {num_ranks} GPUs of device="cuda"; '

@@ -1,7 +1,8 @@
 """Messages between an executor and its workers: pickles over a socket, and large tensors beside them.
 
-A message for several workers is packed once. Its tensors lie in anonymous memory, of which each worker gets a
-descriptor: nothing has a name that could stay behind, and the memory ends with the last process that has it.
+A message for several workers is packed once. On one machine its tensors lie in anonymous memory, of which each worker
+gets a descriptor: nothing has a name that could stay behind, and the memory ends with the last process that has it.
+Between machines they follow the pickle.
 """
 
 from __future__ import annotations
@@ -47,20 +48,28 @@ class Parcel:
             self.memory = None
 
 
-def pack(message: Any) -> Parcel:
-    """Raises whatever pickling raises; logits processors that do not pickle fail when they are called."""
+def pack(message: Any, passes_memory: bool) -> Parcel:
+    """A message for connections that pass descriptors of memory on, or that do not.
+
+    Raises whatever pickling raises; logits processors that do not pickle fail when they are called.
+    """
     stream, pickled = io.BytesIO(), []
     _Pickler(stream, 5, buffer_callback=lambda buffer: pickled.append(buffer)).dump(message)
     buffers = [buffer.raw() for buffer in pickled]
     total = sum(buffer.nbytes for buffer in buffers)
-    return Parcel(stream.getvalue(), buffers, None if total <= INLINE_BYTES else _shared(buffers, total))
+    in_memory = passes_memory and total > INLINE_BYTES
+    return Parcel(stream.getvalue(), buffers, _shared(buffers, total) if in_memory else None)
 
 
 class Connection:
-    """One end of it. One thread may send while another receives."""
+    """One end of it. One thread may send while another receives.
+
+    passes_memory: whether both ends are on one machine, where descriptors of memory can be passed on.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self.passes_memory = connected.family == socket.AF_UNIX
 
     def send(self, parcel: Parcel) -> None:
         """Raises OSError where the other end is gone."""

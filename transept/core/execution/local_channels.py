@@ -1,4 +1,4 @@
-"""LocalChannels: what ranks of one machine reach each other by. Made by `multi_process`, handed to the processes."""
+"""LocalChannels: what ranks of one machine reach each other by. Made by `local_processes`, handed to the processes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
 """MultiProcessExecutor: a worker in each of several processes, which share the model's layers. Made by the engine.
 
 Every rank is a process of its own, rank 0 as well: whatever a worker does, die or hang, this process can end it and all
-others, and waits for nothing but a condition with a time limit. Workers are programs of their own, started neither by a
-fork nor by multiprocessing, so that a script that makes an engine is not run again.
+others, and waits for nothing but a condition with a time limit. A launcher (`transept.core.launcher`) starts them, here
+or on other machines.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import threading
 import time
 import weakref
@@ -19,7 +18,7 @@ import torch
 
 from transept.core.execution.connection import pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
-from transept.core.execution.local_channels import LocalChannels
+from transept.core.execution.local_processes import LocalProcesses
 from transept.core.execution.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
@@ -88,19 +87,12 @@ class _Workers:
         self._failure: Exception | None = None  # why nothing goes on
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
-        size, num_ranks = config.config.tensor_parallel_size, config.config.num_ranks
-        self.num_threads = max(1, (config.config.num_threads or torch.get_num_threads()) // num_ranks)
-        self._workers: list[RemoteWorker] = []
-        channels = LocalChannels(size, config.config.pipeline_parallel_size, self._on_cpu)
-        try:
-            for rank in range(num_ranks):
-                memory, links = channels.of(rank)
-                self._workers.append(RemoteWorker(rank, self.num_threads, memory, links))
-        except BaseException:
-            self.stop(EngineClosedError(CLOSED))
-            raise
-        finally:
-            channels.close()
+        size, num_stages = config.config.tensor_parallel_size, config.config.pipeline_parallel_size
+        threads = config.config.num_threads or torch.get_num_threads()
+        self.num_threads = max(1, threads // config.config.num_ranks)
+        launcher = config.config.launcher or LocalProcesses()
+        self._launched = launcher.launch(size, num_stages, self.num_threads, "cpu" if self._on_cpu else "cuda")
+        self._workers = [RemoteWorker(rank, process) for rank, process in enumerate(self._launched.processes)]
         self._threads = [
             threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers
@@ -109,11 +101,11 @@ class _Workers:
 
     def start(self, config: WorkerConfig) -> Capacity:
         """Have all workers load the model. Raises what they raise."""
-        own = dataclasses.replace(config.config, num_threads=self.num_threads)
+        own = dataclasses.replace(config.config, num_threads=self.num_threads, launcher=None)
         for thread in self._threads:
             thread.start()
         for worker in self._workers:
-            self._tell(worker, "start", worker.rank, worker.links, dataclasses.replace(config, config=own))
+            self._tell(worker, "start", worker.rank, worker.process.links, dataclasses.replace(config, config=own))
         with self._changed:
             while any(worker.ready is None for worker in self._workers):
                 self._check()
@@ -132,7 +124,7 @@ class _Workers:
 
     def tell_all(self, *message: Any) -> None:
         """Send a message, packed once, to every worker."""
-        parcel = pack(message)
+        parcel = pack(message, self._workers[0].connection.passes_memory)
         try:
             for worker in self._workers:
                 worker.connection.send(parcel)
@@ -175,13 +167,12 @@ class _Workers:
                     self._tell(worker, "close")
         end = time.monotonic() + (CLOSING_SECONDS if asked else 0)
         for worker in self._workers:
-            try:
-                worker.process.wait(max(0.0, end - time.monotonic()) if worker.ready is not None else 0)
-            except subprocess.TimeoutExpired:
+            if not worker.process.wait(max(0.0, end - time.monotonic()) if worker.ready is not None else 0):
                 worker.process.kill()
         for worker in self._workers:
             worker.process.wait()
             worker.connection.shut()
+        self._launched.release()
         self._ended.set()
 
     def _check(self) -> None:
@@ -190,7 +181,7 @@ class _Workers:
 
     def _tell(self, worker: RemoteWorker, *message: Any) -> None:
         """Send a message to one worker; that it is gone others notice."""
-        parcel = pack(message)
+        parcel = pack(message, worker.connection.passes_memory)
         try:
             worker.connection.send(parcel)
         except OSError:
@@ -205,7 +196,7 @@ class _Workers:
                 kind, *content = worker.connection.receive()
                 self._take(worker, kind, content)
         except EOFError:
-            worker_end = self._cause(f"rank {worker.rank} has gone")
+            worker_end = self._cause(f"{self._name(worker)} has gone")
             self._fail(worker_end)
         except BaseException as error:  # what it said cannot be read
             self._fail(EngineClosedError(f"what rank {worker.rank} says cannot be read: {error!r}"))
@@ -223,6 +214,7 @@ class _Workers:
         elif kind == "refused":
             self._fail(content[0])
         elif kind == "failed":
+            worker.has_complained = True
             self._fail(self._cause(f"rank {worker.rank} has stopped: {content[0]}"))
         else:
             with self._changed:
@@ -260,14 +252,14 @@ class _Workers:
         return None
 
     def _name(self, worker: RemoteWorker) -> str:
-        return f"rank {worker.rank} of {len(self._workers)} (process {worker.process.pid})"
+        return f"rank {worker.rank} of {len(self._workers)} ({worker.process.name})"
 
     def _cause(self, otherwise: str) -> Exception:
         """The error that tells which process has died first, as far as can be known, or something else."""
         end = time.monotonic() + 0.3  # a process's end shows a moment after its socket's
         while time.monotonic() < end:
-            ends = [(worker, worker.end()) for worker in self._workers]
-            for worker, how in sorted(ends, key=lambda each: each[0].exit_code):
+            ends = [(worker, worker.process.end()) for worker in self._workers]
+            for worker, how in sorted(ends, key=lambda each: (each[0].has_complained, each[0].exit_code)):
                 if how is not None and not self._stopped:
                     return EngineClosedError(f"{self._name(worker)} {how}{AGAIN}")
             time.sleep(0.02)

@@ -1,6 +1,6 @@
 """A worker's process: ``python -m transept.core.execution.worker_main ORDERS PARENT [MEMORY]``.
 
-Started by `transept.core.execution.multi_process`. ORDERS: the descriptor of the socket that its orders come over.
+Started by `transept.core.execution.local_processes`. ORDERS: the descriptor of the socket that its orders come over.
 PARENT: the process that started it; where that has gone, so does this one, whatever it does. MEMORY: the descriptor of
 what the ranks exchange tensors through; without it they do by gloo or NCCL.
 
@@ -19,14 +19,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from transept.core.checkpoints.source import locate
 from transept.core.execution.connection import Connection, pack, portable
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
@@ -40,6 +42,7 @@ from transept.errors import message_of
 
 BEAT_SECONDS = 0.5
 FAILED = "the request failed while it was computed"
+LOOPBACK = "127.0.0.1"
 FOR_EVER = timedelta(days=1)  # who watches ends waiting ranks much earlier
 
 logger = logging.getLogger(__name__)
@@ -98,10 +101,25 @@ class CountedLink(Link):
 
 
 class WorkerProcess:
-    """Reads orders, runs steps, answers."""
+    """Reads orders, runs steps, answers.
 
-    def __init__(self, connection: Connection, parent: int, memory: int | None) -> None:
+    parent: process with which this one ends, too. memory: see the module. host: this machine's address, by which other
+    ranks reach it. gpu: its number among those that this process sees; None: the rank's. leave: called before this
+    process ends since the engine's has gone.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        parent: int,
+        memory: int | None,
+        *,
+        host: str = LOOPBACK,
+        gpu: int | None = None,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connection, self._parent, self._memory = connection, parent, memory
+        self._host, self._gpu, self._leave = host, gpu, leave
         self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._progress = Progress()
@@ -129,10 +147,10 @@ class WorkerProcess:
     def _made(self, rank: int, links: Mapping[int, int], config: WorkerConfig) -> Worker:
         """links: descriptors of sockets, by the stage at the other end; without them stages use torch.distributed."""
         on_gpu = config.config.device != "cpu"
-        device = f"cuda:{rank}" if on_gpu else "cpu"
+        device = f"cuda:{rank if self._gpu is None else self._gpu}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
-        own = dataclasses.replace(config, config=dataclasses.replace(config.config, device=device))
+        own = dataclasses.replace(config, path=_here(config), config=dataclasses.replace(config.config, device=device))
         size, count = own.config.tensor_parallel_size, own.config.pipeline_parallel_size
         index, tensor_rank = divmod(rank, size)
         if self._memory is None:
@@ -155,17 +173,18 @@ class WorkerProcess:
         return Worker(own, group, self._stage)
 
     def _store(self, rank: int) -> Any:
-        """Where ranks find each other: rank 0 serves it to this machine alone; the parent tells the others the port."""
+        """Where ranks find each other: rank 0 serves it at its host; the parent tells the others where that is."""
         if rank == 0:
-            listening = socket.create_server(("127.0.0.1", 0))
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            listening = socket.create_server((self._host, 0), family=family)
             port = listening.getsockname()[1]
             store = TCPStore(
-                "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
+                self._host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
             )
-            self._send("port", port)
+            self._send("port", self._host, port)
             return store
-        _, port = self._next()
-        return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+        _, host, port = self._next()
+        return TCPStore(host, port, is_master=False, wait_for_workers=False)
 
     def _work(self, worker: Worker, answers: bool) -> None:
         """Run steps in their order. A GPU is given the next one, if it is there, before the last one is collected."""
@@ -194,11 +213,13 @@ class WorkerProcess:
 
     def _read(self) -> None:
         """A thread: put orders into the queue."""
+        order: tuple[Any, ...] = ("",)
         try:
-            while True:
-                self._orders.put(self._connection.receive())
+            while order[0] != "close":
+                order = self._connection.receive()
+                self._orders.put(order)
         except EOFError:
-            os._exit(1)  # the parent has gone
+            self._end()
         except BaseException:
             logger.exception("an order cannot be read")
             os._exit(1)
@@ -214,9 +235,22 @@ class WorkerProcess:
     def _send(self, *message: Any) -> None:
         try:
             with self._sending:
-                self._connection.send(pack(message))
+                self._connection.send(pack(message, self._connection.passes_memory))
         except OSError:
-            os._exit(1)  # the parent has gone
+            self._end()
+
+    def _end(self) -> None:
+        """End this process: the engine's has gone."""
+        self._leave()
+        os._exit(1)
+
+
+def _here(config: WorkerConfig) -> Path:
+    """The checkpoint on this machine. Raises CheckpointError where there is none."""
+    options = config.config
+    if config.path.exists():
+        return config.path
+    return locate(options.model, model_dir=options.model_dir, offline=options.offline)
 
 
 def with_portable_errors(output: StepOutput) -> StepOutput:

@@ -1,0 +1,79 @@
+"""RankActor: a rank of an engine, in a Ray actor, whose process is the rank's. Created by `RankActors`.
+
+It connects to the engine's process and works for it until that says so, or has gone; then the process ends. So does it
+with the node's raylet, as every worker of Ray's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from transept.cluster.runtime import require_ray
+
+if TYPE_CHECKING:
+    from ray.util.placement_group import PlacementGroup
+
+CONNECT_SECONDS = 30.0
+LOOPBACK = "127."
+
+
+class RankActor:
+    """One rank. Its one method returns never: with it the actor ends."""
+
+    def run(
+        self, rank: int, address: tuple[str, int], token: bytes, on_gpu: bool, group: PlacementGroup | None
+    ) -> None:
+        """Work for the engine whose process listens at an address, once it has been shown the token.
+
+        group: the ranks' placement group, where it is to go with the engine. Ray removes it with the engine's process
+        where that is a driver, but not with an actor's; so ranks do, who see that it has gone.
+        """
+        ray: Any = require_ray()
+
+        from transept.core.execution.connection import Connection, pack
+        from transept.core.execution.worker_main import WorkerProcess
+
+        host = ray.util.get_node_ip_address()
+        if (interface := interface_of(host)) is not None:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+        connected = socket.create_connection(address, CONNECT_SECONDS)
+        connected.settimeout(None)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.sendall(token)
+        connection = Connection(connected)
+        connection.send(pack((rank, host, os.getpid()), connection.passes_memory))
+
+        def leave() -> None:
+            with contextlib.suppress(Exception):  # another rank was faster
+                if group is not None:
+                    ray.util.remove_placement_group(group)
+
+        gpu = 0 if on_gpu else None
+        WorkerProcess(connection, os.getppid(), None, host=host, gpu=gpu, leave=leave).run()
+        ray.actor.exit_actor()
+
+
+def interface_of(host: str) -> str | None:
+    """The name of the network interface that has an IPv4 address; None where it cannot be found."""
+    if not sys.platform.startswith("linux"):
+        return None
+    import fcntl
+
+    names = [name for _, name in socket.if_nameindex()]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for name in names:
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, 0x8915, request)  # SIOCGIFADDR
+            except OSError:  # it has no address
+                continue
+            found = socket.inet_ntoa(answer[20:24])
+            if found == host or (found.startswith(LOOPBACK) and host.startswith(LOOPBACK)):
+                return name
+    return None
