@@ -14,7 +14,7 @@ from transept.core.input_processor import Request
 from transept.core.jobs import Job, Offload, Submit
 from transept.core.offload import LONG_SECONDS, NICENESS, OffloadPool
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.thread_priority import LOWEST
+from transept.core.thread_priority import LEAST_PRIORITY
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
@@ -48,7 +48,7 @@ def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) 
 
 def test_steps_go_before_what_lasts_and_the_next_function_is_as_before() -> None:
     pool = OffloadPool(1)
-    assert looked_at(pool, compute_long, steps_wait=True) == LOWEST
+    assert looked_at(pool, compute_long, steps_wait=True) == LEAST_PRIORITY
     assert looked_at(pool, niceness, steps_wait=True) == NICENESS
     assert len(pool.threads) == 1
 
@@ -64,7 +64,7 @@ def test_what_waits_for_a_thread_that_was_put_last_is_called() -> None:
     while not second.done():
         pool.relieve(steps_wait=True)
         time.sleep(0.01)
-    assert (first.result(), second.result()) == (LOWEST, NICENESS)
+    assert (first.result(), second.result()) == (LEAST_PRIORITY, NICENESS)
 
 
 def test_a_job_that_has_taken_long_beside_steps_stays_last() -> None:
@@ -82,4 +82,4 @@ def test_a_job_that_has_taken_long_beside_steps_stays_last() -> None:
             yield Submit([Request("word", GREEDY)])
         return (yield Offload(niceness))
 
-    assert dict(engine.runner.run([long_job(), steps()], max_jobs=2)) == {0: LOWEST, 1: NICENESS}
+    assert dict(engine.runner.run([long_job(), steps()], max_jobs=2)) == {0: LEAST_PRIORITY, 1: NICENESS}

@@ -83,7 +83,8 @@ class EngineConfig:
         network and of the vocabulary; on GPUs each has one. It must divide the heads. See docs/parallel.md.
     pipeline_parallel_size: stages, each with some of the layers, that work on different requests at a time. Each has
         tensor_parallel_size processes.
-    worker_timeout: seconds after which such a process is taken to hang that computes and does not get on.
+    worker_timeout: seconds after which such a process is taken to hang that computes and does not get on: on a CPU, of
+        processor time, so that it counts no waiting for a core. None: 8 on CPUs, 60 on GPUs.
     launcher: what starts these processes, such as `transept.cluster.RankActors`; None: programs on this machine.
     num_threads: of a CPU's work, for all engines of this process, and divided among the processes that share the
         model; None leaves PyTorch's, which are one for each core.
@@ -111,7 +112,7 @@ class EngineConfig:
     quantization: str | None = None
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
-    worker_timeout: float = 60.0
+    worker_timeout: float | None = None
     launcher: Launcher | None = None
     num_threads: int | None = None
     plugin: str | None = None
@@ -158,7 +159,7 @@ class EngineConfig:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")
 
-        seconds = self.worker_timeout
+        seconds = 1 if self.worker_timeout is None else self.worker_timeout
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= MOST_SECONDS:
             raise ParameterError(
                 f"worker_timeout must be a number of seconds from 1 to {MOST_SECONDS}, not {seconds!r}"

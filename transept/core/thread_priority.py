@@ -11,7 +11,7 @@ from contextlib import suppress
 
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call, by machine
 ATTRIBUTES = struct.Struct("<IIQiIQQQ")  # size, policy, flags, niceness, priority, runtime, deadline, period
-LOWEST = 19  # niceness
+LEAST_PRIORITY = 19  # niceness
 SHORT_SLICE = 100_000  # nanoseconds, the least that Linux has
 
 
@@ -33,8 +33,8 @@ def put_last(thread: int) -> None:
     """
     number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
     if number is not None:
-        attributes = ATTRIBUTES.pack(ATTRIBUTES.size, os.SCHED_OTHER, 0, LOWEST, 0, SHORT_SLICE, 0, 0)
+        attributes = ATTRIBUTES.pack(ATTRIBUTES.size, os.SCHED_OTHER, 0, LEAST_PRIORITY, 0, SHORT_SLICE, 0, 0)
         with suppress(OSError, AttributeError):
             if ctypes.CDLL(None).syscall(number, thread, attributes, 0) == 0:
                 return
-    lower(thread, LOWEST)
+    lower(thread, LEAST_PRIORITY)

@@ -223,12 +223,13 @@ class Spins:
         pytest.param(
             *(Spins(), {"worker_timeout": 2}, r"has computed for 2 s \(worker_timeout\) without getting on"), marks=SLOW
         ),
+        pytest.param(Spins(), {}, r"has computed for 8 s \(worker_timeout\) without getting on", marks=SLOW),
         (Sleeps(), {}, r"has a step to compute, and has not computed for 7 s"),
         pytest.param(
             Sleeps(), STAGES, r"rank 1 of 2 .* has a step to compute, and has not computed for 7 s", marks=SLOW
         ),
     ],
-    ids=["spins", "sleeps", "sleeps in the last stage"],
+    ids=["spins", "spins by default", "sleeps", "sleeps in the last stage"],
 )
 def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, options: Any, complaint: str) -> None:
     engine = make(**options)

@@ -16,7 +16,8 @@ class RemoteWorker:
     """One process as its parent sees it.
 
     ready: what it told once it had loaded the model. works: whether it has something to do, and does not wait for
-    another rank. progress: exchanges with other ranks, and orders done. has_complained: it told why it stops.
+    another rank. progress: exchanges with other ranks and layers begun, and orders done. has_complained: it told why it
+    stops. spent: seconds that the thread which computes has taken of a processor since the worker last got on.
 
     Times, of time.monotonic: heard: when it last told of itself; progressed: when it had last got on, or had nothing to
     do; computed: when it had last taken processor time, or had nothing to do.
@@ -28,15 +29,18 @@ class RemoteWorker:
         self.works = self.has_complained = False
         self.progress = (0, 0)
         self.heard = self.progressed = self.computed = time.monotonic()
-        self._processor_seconds = 0.0
+        self.spent = 0.0
+        self._process_seconds = self._thread_seconds = 0.0
 
-    def beat(self, works: bool, processor_seconds: float, progress: tuple[int, int]) -> None:
-        """Note what the worker tells of itself."""
+    def beat(self, works: bool, seconds: tuple[float, float], progress: tuple[int, int]) -> None:
+        """Note what the worker tells of itself. seconds: of processor time: of its process, of the computing thread."""
         self.heard = time.monotonic()
+        process_seconds, thread_seconds = seconds
         if progress != self.progress or not works:
-            self.progress, self.progressed = progress, self.heard
-        if self.progressed == self.heard or processor_seconds > self._processor_seconds + NOTHING_SECONDS:
-            self.computed, self._processor_seconds = self.heard, processor_seconds
+            self.progress, self.progressed, self._thread_seconds = progress, self.heard, thread_seconds
+        self.spent = thread_seconds - self._thread_seconds
+        if self.progressed == self.heard or process_seconds > self._process_seconds + NOTHING_SECONDS:
+            self.computed, self._process_seconds = self.heard, process_seconds
         self.works = works
 
     @property

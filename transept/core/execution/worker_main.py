@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from transept.core.attention.layer import Attention
 from transept.core.checkpoints.source import locate
 from transept.core.execution.connection import Connection, pack, portable
 from transept.core.execution.executor import WorkerConfig
@@ -49,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """How often this rank has asked others for something, by which the parent sees that it gets on.
+    """How often this rank has asked others for something, or begun a layer, by which the parent sees that it gets on.
 
     waiting: whether it waits for them now, maybe.
     """
@@ -57,9 +58,13 @@ class Progress:
     def __init__(self) -> None:
         self.num_calls, self.waiting = 0, False
 
+    def note(self) -> None:
+        """It gets on."""
+        self.num_calls += 1
+
     def begin(self) -> None:
         """It asks others."""
-        self.num_calls += 1
+        self.note()
         self.waiting = True
 
     def end(self) -> None:
@@ -125,10 +130,13 @@ class WorkerProcess:
         self._progress = Progress()
         self._stage = PipelineStage()
         self._num_done = 0  # orders
+        self._clock = time.CLOCK_PROCESS_CPUTIME_ID  # of the thread that computes, where the system tells it
         self._busy = False
 
     def run(self) -> None:
         """Work until the parent says "close", or is gone."""
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
         for target in (self._read, self._beat):
             threading.Thread(target=target, daemon=True, name=target.__name__).start()
         _, rank, links, config = self._next()
@@ -138,6 +146,9 @@ class WorkerProcess:
             logger.debug("rank %d cannot start", rank, exc_info=True)
             self._send("refused", portable(error, "the model cannot be loaded"))
             return
+        for module in worker.runner.model.modules():
+            if isinstance(module, Attention):
+                module.register_forward_pre_hook(lambda *_: self._progress.note())
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
         try:
             self._work(worker, answers=self._stage.is_last and worker.runner.group.rank == 0)
@@ -228,7 +239,8 @@ class WorkerProcess:
         """A thread: tell how far this process is."""
         while os.getppid() == self._parent:
             works = self._busy and not self._progress.waiting
-            self._send("beat", works, time.process_time(), (self._progress.num_calls, self._num_done))
+            seconds = time.process_time(), time.clock_gettime(self._clock)
+            self._send("beat", works, seconds, (self._progress.num_calls, self._num_done))
             time.sleep(BEAT_SECONDS)
         os._exit(1)
 
