@@ -24,8 +24,8 @@ from transept.multimodal.audio_url import is_url
 
 Pixels = npt.NDArray[np.uint8]  # RGB [height, width, 3]
 
-MAX_BYTES = 128 << 20  # 128 MiB; a page of A4 at 600 dpi is 104 MB as an uncompressed TIFF
-MAX_PIXELS = 40_000_000  # such a page has 34.8 million
+MAX_BYTES = 128 << 20  # 128 MiB; a page of A4 at 500 dpi is 72 MB as an uncompressed TIFF
+MAX_PIXELS = 30_000_000  # such a page has 24 million; Pillow takes 4 to 16 bytes for each while it decodes
 MAX_JPEG_SCANS = 32  # each visits every pixel again, however few bytes it has; encoders write about ten
 READ_BYTES = 1 << 20  # at a time
 STRIP_PIXELS = 1 << 20  # that are converted at a time, so that no second copy of a large image is in memory
@@ -39,6 +39,7 @@ EXPECTED = (
 )
 
 ORIENTATION_TAG = 0x0112  # of EXIF
+TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of TIFF
 ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.6.4: how an image is to be shown
     2: lambda pixels: pixels[:, ::-1],
     3: lambda pixels: pixels[::-1, ::-1],
@@ -200,6 +201,8 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
     try:
         image = opened()
         limits.check_pixels(image.height, image.width, name)
+        if tags := getattr(image, "tag_v2", None):  # of a TIFF, whose tiles are decoded whole and may be larger than it
+            limits.check_pixels(tags.get(TILE_LENGTH, 1), tags.get(TILE_WIDTH, 1), f"a tile of {name}")
         image.load()
         limits.check_pixels(image.height, image.width, name)  # a decoder may find another size
         pixels = np.empty((image.height, image.width, 3), np.uint8)
