@@ -54,7 +54,10 @@ def pixel_values(image: Pixels, settings: ImageSettings, device: torch.device | 
     if settings.do_center_crop and settings.crop_size:
         pixels = _center(pixels, settings.crop_size)
     levels = torch.from_numpy(_levels(settings)).to(device)  # [3, 256]
-    return torch.stack([level[channel.int()] for level, channel in zip(levels, pixels, strict=True)])
+    values = torch.empty(pixels.shape, dtype=torch.float32, device=device)
+    for level, channel, out in zip(levels, pixels, values, strict=True):
+        torch.index_select(level, 0, channel.flatten().int(), out=out.view(-1))
+    return values
 
 
 def _levels(settings: ImageSettings) -> npt.NDArray[np.float32]:
