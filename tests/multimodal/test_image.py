@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from image_files import HEIGHT, WIDTH, encoded, picture, png_16
+from image_files import HEIGHT, WIDTH, encoded, picture, png, png_16
 from PIL import Image, ImageOps
 from transformers.image_transforms import convert_to_rgb
 
@@ -159,6 +159,21 @@ def test_grey_of_16_bits_that_is_transparent_is_white() -> None:
     values = np.array([[[0], [0x1234]], [[0x1235], [0xFFFF]]], np.uint16)
     loaded = load_image(png_16(values, colour=0, chunks={b"tRNS": struct.pack(">H", 0x1234)}))
     np.testing.assert_array_equal(loaded[..., 0], [[0, 255], [18, 255]])
+
+
+@pytest.mark.parametrize(("colour", "channels"), [(0, 1), (2, 3)])
+def test_one_colour_that_is_transparent(colour: int, channels: int) -> None:
+    values = np.random.default_rng(4).integers(6, 9, (20, 30, channels), dtype=np.uint8)
+    rows = np.concatenate([np.zeros((20, 1), np.uint8), values.reshape(20, -1)], axis=1)
+    data = png((30, 20), rows.tobytes(), colour=colour, chunks={b"tRNS": struct.pack(">H", 7) * channels})
+    expected = np.where((values == 7).all(axis=2, keepdims=True), 255, values)
+    np.testing.assert_array_equal(load_image(data), grey(expected) if channels == 1 else expected)
+
+
+def test_what_is_appended_to_a_jpeg_is_not_looked_at() -> None:
+    photo = encoded(picture(), "JPEG", progressive=True)
+    film = np.random.default_rng(5).bytes(10_000_000)  # with about 150 markers of a scan
+    np.testing.assert_array_equal(load_image(photo + film), load_image(photo))
 
 
 def test_floats_in_a_tiff() -> None:

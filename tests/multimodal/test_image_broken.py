@@ -165,6 +165,21 @@ BYTES: dict[str, tuple[Callable[[], bytes], str]] = {
     "a ppm header of 29 million pixels": (lambda: b"P6 %d %d 255\n" % (SIDE, SIDE) + bytes(999), "truncated"),
     # bombs of other kinds
     "a jpeg of a thousand scans": (lambda: jpeg_of_scans(1000, 2000), "more than 32 scans"),
+    "a jpeg of small segments": (lambda: b"\xff\xd8" + b"\xff\xfe\0\2" * 5_000_000, "more than 10000 segments"),
+    "a png of small chunks": (
+        lambda: png((9, 9), b"")[:33] + (b"\0\0\0\0prVt" + struct.pack(">I", zlib.crc32(b"prVt"))) * 2_000_000,
+        "more than 200000 pieces",
+    ),
+    "a gif of small comments": (lambda: FORMATS["gif"]()[:13] + b"!\xfe\1a\0" * 5_000_000, "more than 200000 pieces"),
+    "a ppm of a long comment": (lambda: b"P6\n#" + bytes(5_000_000), "more than 200000 pieces"),
+    "a tiff of 30 million strips": (
+        lambda: tiff({256: (4, 1, 9), 257: (4, 1, 9), 273: (3, 30_000_000, 200)}, bytes(61 << 20)),
+        "bytes of tags",
+    ),
+    "an orientation of 10 million numbers": (
+        lambda: png((9, 9), bytes(9 * 28), chunks={b"eXIf": tiff({0x112: (3, 10_000_000, 26)}, bytes(20 << 20))}),
+        READ,
+    ),
     "a png comment of 50 MB": (
         lambda: png((9, 9), bytes(9 * 28), chunks={b"zTXt": b"a\0\0" + zlib.compress(bytes(50 << 20), 1)}),
         "be decoded",

@@ -21,12 +21,12 @@ import numpy.typing as npt
 from transept.errors import MediaError, message_of, require_packages
 from transept.multimodal.audio_limits import check_limit
 from transept.multimodal.audio_url import is_url
+from transept.multimodal.image_bytes import EncodedImage
 
 Pixels = npt.NDArray[np.uint8]  # RGB [height, width, 3]
 
 MAX_BYTES = 128 << 20  # 128 MiB; a page of A4 at 500 dpi is 72 MB as an uncompressed TIFF
 MAX_PIXELS = 30_000_000  # such a page has 24 million; Pillow takes 4 to 16 bytes for each while it decodes
-MAX_JPEG_SCANS = 32  # each visits every pixel again, however few bytes it has; encoders write about ten
 READ_BYTES = 1 << 20  # at a time
 STRIP_PIXELS = 1 << 20  # that are converted at a time, so that no second copy of a large image is in memory
 
@@ -34,11 +34,12 @@ STRIP_PIXELS = 1 << 20  # that are converted at a time, so that no second copy o
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "PPM")
 READABLE = "pass a whole PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file, or a PIL image of any other"
 EXPECTED = (
-    "pass uint8, or floats in 0..1, of shape [height, width], [height, width, channels] or [channels, height, width], "
-    "with 1 channel (grey), 3 (RGB) or 4 (RGBA)"
+    "pass uint8, uint16 or floats in 0..1, of shape [height, width], [height, width, channels] or [channels, height, "
+    "width], with 1 channel (grey), 3 (RGB) or 4 (RGBA)"
 )
 
 ORIENTATION_TAG = 0x0112  # of EXIF
+MAX_EXIF_CHARACTERS = 1 << 20
 TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of TIFF
 ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.6.4: how an image is to be shown
     2: lambda pixels: pixels[:, ::-1],
@@ -90,8 +91,8 @@ def load_image(image: Any, limits: ImageLimits | None = None) -> Pixels:
     """Decode an image and make RGB of it, as it is to be looked at.
 
     image: a path; the bytes of a file; a file or pipe opened to read bytes, from where it stands; a PIL image; an array
-        or tensor, uint8 or of floats in 0..1, [height, width], [height, width, channels] or [channels, height, width],
-        with 1 channel (grey), 3 (RGB) or 4 (RGBA); where the first axis and the last could be channels, the last is.
+        or tensor, uint8, uint16 or floats in 0..1, [height, width], [height, width, channels] or [channels, height,
+        width], with 1 channel (grey), 3 (RGB) or 4 (RGBA); where either end could be channels, the last axis is.
     limits: on its bytes and pixels, checked before it is decoded; None: the defaults of ImageLimits.
     Returns uint8 [height, width, 3], which may be the array itself that was given. A file is turned as its EXIF
     orientation says. What is transparent lies on white. Of 16 bits a channel the nearest 8 are kept. Of several frames
@@ -104,10 +105,13 @@ def load_image(image: Any, limits: ImageLimits | None = None) -> Pixels:
         return _decoded(lambda: image, image_name(image), limits)
     if isinstance(image, bytes | bytearray | memoryview):
         try:
-            name, num_bytes, data = image_name(image), memoryview(image).nbytes, bytes(image)
+            name = image_name(image)
+            limits.check_bytes(memoryview(image).nbytes, name)
+            data = bytes(image)
+        except MediaError:
+            raise
         except (BufferError, ValueError) as error:  # released
             raise MediaError(f"image data in a {type(image).__name__} cannot be read: {error}; pass bytes") from None
-        limits.check_bytes(num_bytes, name)
         return _from_bytes(data, name, limits)
     if isinstance(image, io.TextIOBase):
         raise MediaError('an image came as a file opened to read text; open it with "rb"')
@@ -184,12 +188,15 @@ def _from_bytes(data: bytes, name: str, limits: ImageLimits) -> Pixels:
     require_packages("reading images", {"PIL": "pillow"}, "image")
     from PIL import Image, UnidentifiedImageError
 
-    if (
-        data.startswith(b"\xff\xd8") and data.count(b"\xff\xda") > MAX_JPEG_SCANS
-    ):  # no scan's own bytes hold that marker
-        raise MediaError(f"{name} is a JPEG of more than {MAX_JPEG_SCANS} scans: save it with fewer")
+    file = EncodedImage(data, name)
+
+    def opened() -> Any:
+        image = Image.open(file, formats=FORMATS)
+        file.opened()
+        return image
+
     try:
-        return _decoded(lambda: Image.open(io.BytesIO(data), formats=FORMATS), name, limits)
+        return _decoded(opened, name, limits)
     except UnidentifiedImageError:  # its own message tells where the bytes are in memory
         raise MediaError(f"{name} is no image that can be read: {READABLE}") from None
 
@@ -227,6 +234,8 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
 
 def _orientation(image: Any) -> Any:
     """EXIF's; 1, as it lies, where there is none or it cannot be read. TIFF's has been applied by Pillow."""
+    if any(len(image.info.get(key, "")) > MAX_EXIF_CHARACTERS for key in ("exif", "Raw profile type exif")):
+        return 1  # made to fill the memory
     try:
         return image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # the picture is whole: other viewers show it without, too
