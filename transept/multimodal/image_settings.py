@@ -121,16 +121,23 @@ NEUTRAL = (
 
 
 def read_image_settings(folder: str | os.PathLike[str]) -> ImageSettings:
-    """The settings in a checkpoint's folder: of processor_config.json where it has some, or preprocessor_config.json.
+    """The settings in a checkpoint's folder. Raises CheckpointError as `settings_in` and `image_settings` do."""
+    return image_settings(*settings_in(folder))
 
-    Raises CheckpointError for files that are missing or hold something else, and as `image_settings` does.
+
+def settings_in(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+    """What processor_config.json holds of an image processor, or else preprocessor_config.json, and the file's name.
+
+    Raises CheckpointError for files that are missing or hold something else.
     """
     for file, key in (("processor_config.json", "image_processor"), ("preprocessor_config.json", None)):
         path = Path(folder) / file
         held = _json_object(path) if path.exists() else {}
         found = held.get(key) if key else held
         if found:
-            return image_settings(found, str(path))
+            if not isinstance(found, dict):
+                raise CheckpointError(f"{path} holds no settings of an image processor, but {shown(found)}")
+            return found, str(path)
     raise CheckpointError(
         f'"{folder}" does not say how images are prepared: it has no preprocessor_config.json. Copy it from where the '
         "checkpoint was published"
@@ -142,8 +149,6 @@ def image_settings(settings: Mapping[str, Any], source: str) -> ImageSettings:
 
     Raises CheckpointError for a type of processor or a setting that is not known, and for a value that cannot be meant.
     """
-    if not isinstance(settings, Mapping):
-        raise CheckpointError(f"{source} holds no settings of an image processor, but {shown(settings)}")
     processor = _processor(settings, source)
     known = [name for name in ImageSettings.__dataclass_fields__ if name != "processor"]
     values = dict(PROCESSORS[processor])
