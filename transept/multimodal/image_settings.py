@@ -1,0 +1,270 @@
+"""ImageSettings: what a checkpoint's preprocessor_config.json says is done to an image before the encoder sees it.
+
+`read_image_settings` reads them once a checkpoint; `pixel_values` in `transept.multimodal.image_processing` does it. A
+setting that is not understood is an error, since the encoder would see something else than in training.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transept.errors import CheckpointError, message_of, shown, suggest
+
+BILINEAR, BICUBIC = 2, 3  # as PIL.Image.Resampling numbers its filters
+FILTERS = {0: "nearest", 1: "lanczos", BILINEAR: "bilinear", BICUBIC: "bicubic", 4: "box", 5: "hamming"}
+LARGEST_SIDE = 1 << 16  # pixels, of a size that can be meant
+
+Check = Callable[[Any, str, str], Any]  # (value, its name, the file) -> the value; raises CheckpointError
+Triple = tuple[float, float, float]  # of red, green and blue
+HALF: Triple = (0.5, 0.5, 0.5)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """In pixels: height and width; or shortest_edge, with or without a longest_edge; or max_height and max_width.
+
+    shortest_edge keeps the proportions, and so do max_height and max_width: the largest image that fits.
+    """
+
+    height: int | None = None
+    width: int | None = None
+    shortest_edge: int | None = None
+    longest_edge: int | None = None
+    max_height: int | None = None
+    max_width: int | None = None
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """Height and width, of a size that gives both."""
+        return self.height or 0, self.width or 0
+
+
+SIZES = ({"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"})
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The steps, in their order, under the names of preprocessor_config.json.
+
+    processor: whose steps they are, one of PROCESSORS. size: of do_resize, do_thumbnail, do_pad and do_align_long_axis.
+    resample: one of FILTERS. crop_size: of do_center_crop, a height and a width. image_mean, image_std: of what
+    do_rescale leaves.
+    """
+
+    processor: str
+    size: ImageSize
+    resample: int
+    image_mean: Triple
+    image_std: Triple
+    do_crop_margin: bool = False
+    do_align_long_axis: bool = False
+    do_resize: bool = True
+    do_thumbnail: bool = False
+    do_pad: bool = False
+    do_center_crop: bool = False
+    crop_size: ImageSize | None = None
+    do_rescale: bool = True
+    rescale_factor: float = 1 / 255
+    do_normalize: bool = True
+
+
+PAGE = {"resample": BILINEAR, "do_thumbnail": True, "do_pad": True}
+# What holds where a checkpoint leaves a setting out, or says null: the defaults of transformers' classes.
+PROCESSORS: dict[str, dict[str, Any]] = {
+    "ViT": {"size": ImageSize(224, 224), "resample": BILINEAR, "image_mean": HALF, "image_std": HALF},
+    "DeiT": {
+        "size": ImageSize(256, 256),
+        "resample": BICUBIC,
+        "image_mean": HALF,
+        "image_std": HALF,
+        "do_center_crop": True,
+        "crop_size": ImageSize(224, 224),
+    },
+    "CLIP": {
+        "size": ImageSize(shortest_edge=224),
+        "resample": BICUBIC,
+        "image_mean": CLIP_MEAN,
+        "image_std": CLIP_STD,
+        "do_center_crop": True,
+        "crop_size": ImageSize(224, 224),
+    },
+    "Donut": {**PAGE, "size": ImageSize(2560, 1920), "image_mean": HALF, "image_std": HALF},
+    "Nougat": {
+        **PAGE,
+        "size": ImageSize(896, 672),
+        "image_mean": IMAGENET_MEAN,
+        "image_std": IMAGENET_STD,
+        "do_crop_margin": True,
+    },
+}
+PAGES = ("Donut", "Nougat")  # fit an image into `size` and pad it; the others make it that size
+NO_STEPS = {  # that a type of processor does not have, though other types do
+    **dict.fromkeys(("ViT", "DeiT", "CLIP"), ("do_crop_margin", "do_align_long_axis", "do_thumbnail", "do_pad")),
+    "Donut": ("do_crop_margin",),
+    "Nougat": ("do_center_crop",),
+}
+# What changes no pixel here: an image is RGB, with the channels first, whatever they say.
+NEUTRAL = (
+    "_valid_processor_keys", "auto_map", "data_format", "device", "disable_grouping", "do_convert_rgb",
+    "feature_extractor_type", "image_processor_type", "image_seq_length", "input_data_format", "processor_class",
+    "return_tensors",
+)  # fmt: skip
+
+
+def read_image_settings(folder: str | os.PathLike[str]) -> ImageSettings:
+    """The settings in a checkpoint's folder. Raises CheckpointError as `settings_in` and `image_settings` do."""
+    return image_settings(*settings_in(folder))
+
+
+def settings_in(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+    """What processor_config.json holds of an image processor, or else preprocessor_config.json, and the file's name.
+
+    Raises CheckpointError for files that are missing or hold something else.
+    """
+    for file, key in (("processor_config.json", "image_processor"), ("preprocessor_config.json", None)):
+        path = Path(folder) / file
+        held = _json_object(path) if path.exists() else {}
+        found = held.get(key) if key else held
+        if found:
+            if not isinstance(found, dict):
+                raise CheckpointError(f"{path} holds no settings of an image processor, but {shown(found)}")
+            return found, str(path)
+    raise CheckpointError(
+        f'"{folder}" does not say how images are prepared: it has no preprocessor_config.json. Copy it from where the '
+        "checkpoint was published"
+    )
+
+
+def image_settings(settings: Mapping[str, Any], source: str) -> ImageSettings:
+    """The settings in what a preprocessor_config.json holds. source: the file's name, for messages.
+
+    Raises CheckpointError for a type of processor or a setting that is not known, and for a value that cannot be meant.
+    """
+    processor = _processor(settings, source)
+    known = [name for name in ImageSettings.__dataclass_fields__ if name != "processor"]
+    values = dict(PROCESSORS[processor])
+    square = processor != "CLIP" if settings.get("default_to_square") is None else settings["default_to_square"]
+    for name, value in settings.items():
+        if value is None or name in NEUTRAL or name == "default_to_square":
+            continue
+        if name not in known:
+            raise CheckpointError(
+                f"{source} sets {name} to {shown(value)}, which no image processor here does.{suggest(name, known)}"
+            )
+        if name in ("size", "crop_size"):
+            if processor == "Donut" and name == "size" and isinstance(value, list | tuple):
+                value = value[::-1]  # width and height, of its first checkpoints
+            values[name] = _size(value, name, source, square=bool(square) or name == "crop_size")
+        else:
+            check: Check = _VALUES.get(name, _truth)
+            values[name] = check(value, name, source)
+    return _consistent(ImageSettings(processor, **values), source)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {message_of(error)}") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} holds no settings of an image processor, but {shown(found)}")
+    return found
+
+
+def _processor(settings: Mapping[str, Any], source: str) -> str:
+    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    known = ", ".join(f"{each}ImageProcessor" for each in PROCESSORS)
+    if named is None:
+        raise CheckpointError(f"{source} names no image_processor_type. Known: {known}")
+    found = re.fullmatch(r"(\w+?)(?:ImageProcessor(?:Fast|Pil)?|FeatureExtractor)", str(named))
+    if found is None or found[1] not in PROCESSORS:
+        raise CheckpointError(f"{source} asks for an image processor that is not known, {shown(named)}. Known: {known}")
+    return found[1]
+
+
+def _consistent(settings: ImageSettings, source: str) -> ImageSettings:
+    """The settings, unless they ask for a step that this type of processor does not have, or lack what a step needs."""
+    for step in NO_STEPS[settings.processor]:
+        if getattr(settings, step):
+            raise CheckpointError(f"{source} sets {step}, which a {settings.processor}ImageProcessor does not do")
+    if settings.processor in PAGES and not settings.size.height:
+        raise CheckpointError(
+            f"{source} gives a size without height and width, to which {settings.processor} fits pages"
+        )
+    if settings.do_center_crop and (not settings.crop_size or not settings.crop_size.height):
+        raise CheckpointError(f"{source} sets do_center_crop and no crop_size with a height and a width")
+    return settings
+
+
+def _size(value: Any, name: str, source: str, *, square: bool) -> ImageSize:
+    """square: whether a number alone is a height and a width, or a shortest edge."""
+    if _is_side(value):
+        return ImageSize(value, value) if square else ImageSize(shortest_edge=value)
+    if isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_side, value)):
+        return ImageSize(*value)
+    if isinstance(value, Mapping):
+        sides = {key: side for key, side in value.items() if side is not None}
+        if set(sides) in SIZES and all(map(_is_side, sides.values())):
+            return ImageSize(**sides)
+    known = "; ".join(" and ".join(sorted(keys)) for keys in SIZES)
+    raise CheckpointError(
+        f"{source} sets {name} to {shown(value)}; known are a number of pixels, and objects with {known}"
+    )
+
+
+def _is_side(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_SIDE
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _truth(value: Any, name: str, source: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise CheckpointError(f"{source} sets {name} to {shown(value)}, where true or false belongs")
+
+
+def _filter(value: Any, name: str, source: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in FILTERS:
+        return value
+    known = ", ".join(f"{number} ({filter_name})" for number, filter_name in sorted(FILTERS.items()))
+    raise CheckpointError(f"{source} sets {name} to {shown(value)}; known are {known}")
+
+
+def _factor(value: Any, name: str, source: str) -> float:
+    if _is_number(value) and value > 0:
+        return float(value)
+    raise CheckpointError(f"{source} sets {name} to {shown(value)}, where a number above 0 belongs")
+
+
+def _mean(value: Any, name: str, source: str) -> Triple:
+    channels = [value] * 3 if _is_number(value) else value
+    if isinstance(channels, list | tuple) and len(channels) == 3 and all(map(_is_number, channels)):
+        return (float(channels[0]), float(channels[1]), float(channels[2]))
+    raise CheckpointError(f"{source} sets {name} to {shown(value)}, where three numbers belong: red, green, blue")
+
+
+def _std(value: Any, name: str, source: str) -> Triple:
+    channels = _mean(value, name, source)
+    if min(channels) > 0:
+        return channels
+    raise CheckpointError(f"{source} sets {name} to {shown(value)}, by which nothing can be divided")
+
+
+_VALUES: dict[str, Check] = {
+    "resample": _filter,
+    "rescale_factor": _factor,
+    "image_mean": _mean,
+    "image_std": _std,
+}
