@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transept.errors import PluginError
+from transept.registry.requirements import requires_problem
 
 Reference = str  # "package.module:attribute", imported on first use
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
@@ -173,6 +174,9 @@ class ModelSpec:
     architectures: names by which a checkpoint asks for this family: values of ``architectures`` in config.json, and
         the spec name of a CTranslate2 model.bin where the family reads that format. Several may map to one class.
     model_class: ``"package.module:ClassName"`` of the ForConditionalGeneration class.
+    requires: what config.json has to hold beside the architecture, where that alone does not tell the family: dotted
+        key to value, or to several, as ``{"encoder.model_type": {"vit", "deit"}, "decoder.model_type": "trocr"}``.
+        None: the key is missing. Several specs may name one architecture if no config.json fits two of them.
     default_decoder_prompt: config -> token ids when the user gives no decoder prompt. Default: ``<DEC><BOS>``.
     prepare_decoder_prompt: (token ids, config) -> token ids, applied to a user's decoder prompt. Default: prepend
         ``<DEC>`` unless it is already first.
@@ -194,6 +198,7 @@ class ModelSpec:
     speech: SpeechSpec | None = None
     text: TextSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
+    requires: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -206,6 +211,8 @@ class ModelSpec:
             raise PluginError(
                 f'ModelSpec "{self.name}": model_class is {self.model_class!r}; write "package.module:ClassName"'
             )
+        if problem := requires_problem(self.requires):
+            raise PluginError(f'ModelSpec "{self.name}": requires {problem}')
         for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
             if not callable(getattr(self, name)):
                 raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')

@@ -51,7 +51,7 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     Raises CheckpointError, UnsupportedModelError, PluginError.
     """
     checkpoint = open_checkpoint(path)
-    spec = find_model(discover(), checkpoint.architectures, source, plugin)
+    spec = find_model(discover(), checkpoint.architectures, checkpoint.config_dict, source, plugin)
     if checkpoint.format not in spec.weight_maps:
         known = ", ".join(sorted(spec.weight_maps)) or "none"
         raise CheckpointError(f'"{path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}')
