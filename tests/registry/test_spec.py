@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from views import view_of
 
 from transept.errors import PluginError
 from transept.registry.spec import ModelSpec, PublishedCheckpoint, dec_bos_prompt, prepend_dec, resolve
 
-BART = SimpleNamespace(decoder_start_token_id=2, bos_token_id=0)
+BART = view_of(SimpleNamespace(decoder_start_token_id=2, bos_token_id=0))
 
 
 def test_resolve_imports_what_a_reference_names() -> None:

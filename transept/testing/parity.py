@@ -80,7 +80,7 @@ class Parity:
     def decoder_prompt(self) -> list[int]:
         """The decoder's prompt in every check."""
         given = self._given_decoder_prompt
-        return list(self.engine.spec.default_decoder_prompt(self.engine.model_config) if given is None else given)
+        return list(self.engine.spec.default_decoder_prompt(self.engine.view) if given is None else given)
 
     @cached_property
     def prompts(self) -> list[list[int]]:
