@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transept import Engine
 from transept.multimodal.registry import MappedInput
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
+from transept.registry.checkpoint_view import CheckpointView
 
 
 class RaggedWhisper(WhisperForConditionalGeneration):
@@ -27,7 +28,7 @@ class RaggedWhisper(WhisperForConditionalGeneration):
         return encoder.layer_norm(x)
 
 
-def map_frames(frames: Tensor, config: Any) -> MappedInput:
+def map_frames(frames: Tensor, view: CheckpointView) -> MappedInput:
     """frames: [mels, frames]."""
     return MappedInput({"input_features": frames}, num_tokens=frames.shape[1] // 2)
 

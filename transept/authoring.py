@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedTaskError, suggest
+from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.hookspecs import hookimpl
 from transept.registry.spec import (
     ModelSpec,
@@ -87,6 +88,7 @@ __all__ = [
     "AttentionType",
     "Checkpoint",
     "CheckpointError",
+    "CheckpointView",
     "ColumnParallelLinear",
     "CrossAttention",
     "DecoderLayer",

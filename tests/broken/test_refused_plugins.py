@@ -34,7 +34,7 @@ class Model(BartForConditionalGeneration):
         return torch.zeros(sum(len(each) for each in sound), self.config.d_model)
 
 
-def five_tokens(data, config):
+def five_tokens(data, view):
     return MappedInput({"sound": torch.zeros(5)}, num_tokens=5)
 """
 TAIL = """
@@ -258,15 +258,15 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
         "Broken",
     ),
     "a default prompt that is no function": (changed('{"default_decoder_prompt": [2, 0]}'), text, "prompt"),
-    "a default prompt that raises": (changed('{"default_decoder_prompt": lambda config: 1 / 0}'), text, "division"),
-    "a default prompt of None": (changed('{"default_decoder_prompt": lambda config: None}'), text, "NoneType"),
-    "a default prompt of text": (changed('{"default_decoder_prompt": lambda config: "ab"}'), text, "prompt"),
+    "a default prompt that raises": (changed('{"default_decoder_prompt": lambda view: 1 / 0}'), text, "division"),
+    "a default prompt of None": (changed('{"default_decoder_prompt": lambda view: None}'), text, "NoneType"),
+    "a default prompt of text": (changed('{"default_decoder_prompt": lambda view: "ab"}'), text, "prompt"),
     "a default prompt beyond the vocabulary": (
-        changed('{"default_decoder_prompt": lambda config: [10**6]}'),
+        changed('{"default_decoder_prompt": lambda view: [10**6]}'),
         text,
         "1000000",
     ),
-    "a default prompt of no token": (changed('{"default_decoder_prompt": lambda config: []}'), text, "decoder"),
+    "a default prompt of no token": (changed('{"default_decoder_prompt": lambda view: []}'), text, "decoder"),
     "a prompt rule that raises": (
         changed('{"prepare_decoder_prompt": lambda ids, config: 1 / 0}'),
         prompted,

@@ -5,6 +5,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import BartConfig, PreTrainedTokenizerFast, T5Config, WhisperConfig
+from views import view_of
 from whisper.tokenizer import get_tokenizer
 
 from transept.core.request.limits import Limits
@@ -37,7 +38,7 @@ def byte_level_tokenizer(special_tokens, template):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
 
 
-def image_mapper(data, config):
+def image_mapper(data, view):
     return MappedInput({"pixels": data}, 3)
 
 
@@ -51,7 +52,7 @@ T5_SPEC = ModelSpec(
     name="t5",
     architectures=("T5ForConditionalGeneration",),
     model_class="nowhere:T5",
-    default_decoder_prompt=lambda config: [config.decoder_start_token_id],
+    default_decoder_prompt=lambda view: [view.config.decoder_start_token_id],
 )
 
 
@@ -64,14 +65,14 @@ def bart_tokenizer():
 def bart(bart_tokenizer):
     config = BartConfig(vocab_size=len(bart_tokenizer))
     return InputPreprocessor(
-        BART_SPEC, config, bart_tokenizer, max_source_positions=MAX_SOURCE, max_target_positions=MAX_TARGET
+        BART_SPEC, view_of(config, bart_tokenizer), max_source_positions=MAX_SOURCE, max_target_positions=MAX_TARGET
     )
 
 
 @pytest.fixture(scope="module")
 def t5():
     tokenizer = byte_level_tokenizer(["<pad>", "</s>", "<unk>"], "$A </s>")
-    return InputPreprocessor(T5_SPEC, T5Config(vocab_size=len(tokenizer), decoder_start_token_id=0), tokenizer)
+    return InputPreprocessor(T5_SPEC, view_of(T5Config(vocab_size=len(tokenizer), decoder_start_token_id=0), tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +89,7 @@ def whisper(whisper_tokenizer):
     config = WhisperConfig(vocab_size=51864, decoder_start_token_id=50257)
     return InputPreprocessor(
         spec,
-        config,
-        whisper_tokenizer,
+        view_of(config, whisper_tokenizer),
         max_source_positions=config.max_source_positions,
         max_target_positions=config.max_target_positions,
         encoder_takes_text=False,
@@ -203,7 +203,7 @@ def test_a_family_with_its_own_default_decoder_prompt(t5, decoder_prompt, expect
 
 
 def test_tokens_need_no_tokenizer():
-    preprocess = InputPreprocessor(BART_SPEC, BartConfig(vocab_size=300), None)
+    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=300)))
     inputs = preprocess({"prompt_tokens": [5, 7]})
     assert (inputs.encoder.prompt, inputs.encoder.token_ids) == (None, [5, 7])
     assert (inputs.decoder.prompt, inputs.decoder.token_ids) == (None, [2, 0])
@@ -399,13 +399,13 @@ def test_prompts_as_long_as_the_model_allows(bart):
 
 @pytest.mark.parametrize("prompt", ["x", {"encoder_prompt": {"prompt_tokens": [5]}, "decoder_prompt": "x"}])
 def test_text_without_a_tokenizer(prompt):
-    preprocess = InputPreprocessor(BART_SPEC, BartConfig(vocab_size=300), None)
+    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=300)))
     with pytest.raises(PromptError, match=r"no tokenizer; pass token ids: TokensPrompt\(prompt_tokens="):
         preprocess(prompt)
 
 
 def test_a_tokenizer_larger_than_the_model(bart_tokenizer):
-    preprocess = InputPreprocessor(BART_SPEC, BartConfig(vocab_size=10), bart_tokenizer)
+    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=10), bart_tokenizer))
     with pytest.raises(PromptError, match="outside of the vocabulary, 0 to 9"):
         preprocess(TEXT)
 
@@ -434,8 +434,9 @@ def test_an_unknown_modality(bart, t5):
 
 @pytest.mark.parametrize("prompt", [TEXT, {"encoder_prompt": "a", "decoder_prompt": TEXT}], ids=["encoder", "decoder"])
 def test_text_beyond_the_limit_is_refused_before_it_is_tokenized(bart_tokenizer, prompt):
-    config, limits = BartConfig(vocab_size=len(bart_tokenizer)), Limits(max_text_characters=len(TEXT))
-    InputPreprocessor(BART_SPEC, config, bart_tokenizer, limits=limits)(prompt)
+    view = view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer)
+    limits = Limits(max_text_characters=len(TEXT))
+    InputPreprocessor(BART_SPEC, view, limits=limits)(prompt)
     limits = Limits(max_text_characters=len(TEXT) - 1)
     with pytest.raises(PromptError, match="the prompt has 37 characters, more than the 36 of max_text_characters"):
-        InputPreprocessor(BART_SPEC, config, bart_tokenizer, limits=limits)(prompt)
+        InputPreprocessor(BART_SPEC, view, limits=limits)(prompt)

@@ -152,7 +152,7 @@ def test_generate_names_the_prompt_that_failed(engine: Engine, alone: Callable) 
 
 
 def test_a_mapper_that_raises_is_the_requests_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(data: Any, config: Any) -> None:
+    def broken(data: Any, view: Any) -> None:
         raise KeyError("this mapper is broken")
 
     monkeypatch.setattr(engine.preprocess, "spec", dataclasses.replace(engine.spec, input_mappers={"sound": broken}))

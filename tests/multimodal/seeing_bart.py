@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    Checkpoint,
+    CheckpointView,
     LayerContext,
     ModelShape,
     ModelSpec,
     hookimpl,
-    huggingface_config,
 )
 from transept.multimodal import MappedInput
 from transept.multimodal.image import load_image
@@ -27,14 +26,8 @@ from transept.plugins.bart.weights import HUGGINGFACE
 PATCH = 16  # pixels, of its height and of its width
 
 
-def config_with_image_settings(checkpoint: Checkpoint) -> Any:
-    config = huggingface_config(checkpoint)
-    config.image_settings = read_image_settings(checkpoint.path)
-    return config
-
-
-def map_image(data: Any, config: Any) -> MappedInput:
-    values = pixel_values(load_image(data), config.image_settings)
+def map_image(data: Any, view: CheckpointView) -> MappedInput:
+    values = pixel_values(load_image(data), read_image_settings(view.path))
     return MappedInput({"pixel_values": values}, num_tokens=(values.shape[1] // PATCH) * (values.shape[2] // PATCH))
 
 
@@ -76,7 +69,6 @@ def register_models() -> list[ModelSpec]:
                 "huggingface": dataclasses.replace(
                     HUGGINGFACE,
                     rules=(*HUGGINGFACE.rules, (r"(patches\..*)", r"\1")),
-                    config=config_with_image_settings,
                 )
             },
             input_mappers={"image": map_image},

@@ -1,15 +1,16 @@
 """map_input: the mapper that a family declared, and what happens when it has none or breaks its contract."""
 
 import pytest
+from views import view_of
 
 from transept.errors import MediaError, PluginError
 from transept.multimodal.registry import MappedInput, map_input
 from transept.registry.spec import ModelSpec
 
 
-def count_samples(data, config):
+def count_samples(data, view):
     """A mapper, found by its name in `test_reference`."""
-    return MappedInput(kwargs={"samples": data, "scale": config["scale"]}, num_tokens=len(data))
+    return MappedInput(kwargs={"samples": data, "scale": view.config["scale"]}, num_tokens=len(data))
 
 
 def family(**mappers):
@@ -17,22 +18,22 @@ def family(**mappers):
 
 
 @pytest.mark.parametrize("mapper", [count_samples, f"{__name__}:count_samples"], ids=["callable", "reference"])
-def test_the_declared_mapper_gets_data_and_config(mapper):
-    mapped = map_input(family(audio=mapper), {"scale": 3}, "audio", [1, 2])
+def test_the_declared_mapper_gets_data_and_the_view(mapper):
+    mapped = map_input(family(audio=mapper), view_of({"scale": 3}), "audio", [1, 2])
     assert mapped == MappedInput(kwargs={"samples": [1, 2], "scale": 3}, num_tokens=2)
 
 
 def test_a_family_without_mappers():
     with pytest.raises(MediaError, match=r'"counter" models take text only: .* for "audio" data'):
-        map_input(family(), {}, "audio", [1])
+        map_input(family(), view_of({}), "audio", [1])
 
 
 def test_an_unknown_modality_lists_what_there_is():
     spec = family(audio=count_samples, image=count_samples)
     with pytest.raises(MediaError, match=r'no mapper for "video" data\. They take: "audio", "image"'):
-        map_input(spec, {}, "video", [1])
+        map_input(spec, view_of({}), "video", [1])
     with pytest.raises(MediaError, match='did you mean "audio"'):
-        map_input(spec, {}, "audios", [1])
+        map_input(spec, view_of({}), "audios", [1])
 
 
 @pytest.mark.parametrize(
@@ -47,17 +48,17 @@ def test_an_unknown_modality_lists_what_there_is():
 )
 def test_a_mapper_that_breaks_its_contract(returned, message):
     with pytest.raises(PluginError, match=f'"audio" mapper of plugin family "counter" returned {message}'):
-        map_input(family(audio=lambda data, config: returned), {}, "audio", [1])
+        map_input(family(audio=lambda data, view: returned), view_of({}), "audio", [1])
 
 
 def test_a_mappers_error_is_the_callers():
-    def refuse(data, config):
+    def refuse(data, view):
         raise MediaError("too long")
 
     with pytest.raises(MediaError, match="too long"):
-        map_input(family(audio=refuse), {}, "audio", [1])
+        map_input(family(audio=refuse), view_of({}), "audio", [1])
 
 
 def test_a_reference_to_nothing():
     with pytest.raises(PluginError, match="has no attribute nothing"):
-        map_input(family(audio=f"{__name__}:nothing"), {}, "audio", [1])
+        map_input(family(audio=f"{__name__}:nothing"), view_of({}), "audio", [1])

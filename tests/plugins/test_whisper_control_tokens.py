@@ -2,6 +2,7 @@
 
 import pytest
 from transformers import WhisperConfig
+from views import view_of
 from whisper.tokenizer import get_tokenizer
 
 from transept.errors import ParameterError
@@ -41,34 +42,34 @@ def test_every_language(vocab_size, multilingual, num_languages, start):
     expected = dict(zip(theirs.all_language_codes, theirs.all_language_tokens, strict=True))
     assert len(expected) == num_languages
     assert ControlTokens(config_of(vocab_size, start)).languages == expected
-    assert control_tokens.languages(config_of(vocab_size, start)) == (expected if multilingual else {})
+    assert control_tokens.languages(view_of(config_of(vocab_size, start))) == (expected if multilingual else {})
 
 
 @pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), MULTILINGUAL)
 @pytest.mark.parametrize("task", ["transcribe", "translate"])
 def test_decoder_prompt_of_every_language(vocab_size, multilingual, num_languages, start, task):
-    config = config_of(vocab_size, start)
-    for language in control_tokens.languages(config):
+    view = view_of(config_of(vocab_size, start))
+    for language in control_tokens.languages(view):
         theirs = get_tokenizer(multilingual, num_languages=num_languages, language=language, task=task)
-        plain = control_tokens.decoder_prompt(config, language=language, task=task)
-        timed = control_tokens.decoder_prompt(config, language=language, task=task, timestamps=True)
+        plain = control_tokens.decoder_prompt(view, language=language, task=task)
+        timed = control_tokens.decoder_prompt(view, language=language, task=task, timestamps=True)
         assert tuple(plain) == theirs.sot_sequence_including_notimestamps
         assert tuple(timed) == theirs.sot_sequence
 
 
 @pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), VOCABULARIES)
 def test_default_decoder_prompt(vocab_size, multilingual, num_languages, start):
-    config = config_of(vocab_size, start)
+    view = view_of(config_of(vocab_size, start))
     theirs = get_tokenizer(multilingual, num_languages=num_languages)
-    assert tuple(control_tokens.decoder_prompt(config)) == theirs.sot_sequence_including_notimestamps
-    assert tuple(control_tokens.decoder_prompt(config, timestamps=True)) == theirs.sot_sequence
-    assert control_tokens.language_prompt(config) == [theirs.sot]
+    assert tuple(control_tokens.decoder_prompt(view)) == theirs.sot_sequence_including_notimestamps
+    assert tuple(control_tokens.decoder_prompt(view, timestamps=True)) == theirs.sot_sequence
+    assert control_tokens.language_prompt(view) == [theirs.sot]
 
 
 def test_an_english_checkpoint_has_neither_language_nor_task_tokens():
-    config = config_of(51864, 50257)
+    view = view_of(config_of(51864, 50257))
     theirs = get_tokenizer(multilingual=False)
-    prompt = control_tokens.decoder_prompt(config, language="en", task="transcribe")
+    prompt = control_tokens.decoder_prompt(view, language="en", task="transcribe")
     assert tuple(prompt) == theirs.sot_sequence_including_notimestamps == (50257, 50362)
 
 
@@ -89,7 +90,7 @@ def test_an_english_checkpoint_has_neither_language_nor_task_tokens():
 )
 def test_languages_and_tasks_that_a_checkpoint_lacks(vocab_size, start, options, message):
     with pytest.raises(ParameterError, match=message):
-        control_tokens.decoder_prompt(config_of(vocab_size, start), **options)
+        control_tokens.decoder_prompt(view_of(config_of(vocab_size, start)), **options)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +106,4 @@ def test_languages_and_tasks_that_a_checkpoint_lacks(vocab_size, start, options,
     ],
 )
 def test_a_users_decoder_prompt_starts_a_transcript(given, expected):
-    assert control_tokens.prepare_decoder_prompt(given, config_of(51865, 50258)) == expected
+    assert control_tokens.prepare_decoder_prompt(given, view_of(config_of(51865, 50258))) == expected

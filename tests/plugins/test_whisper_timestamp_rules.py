@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperConfig
+from views import view_of
 from whisper.decoding import ApplyTimestampRules
 from whisper.tokenizer import get_tokenizer
 
@@ -39,7 +40,7 @@ def test_the_same_tokens_are_forbidden(transcripts, max_initial, seed, lean) -> 
     logits = torch.randn(len(transcripts), 51864, generator=torch.Generator().manual_seed(seed))
     logits[:, FIRST:] += lean  # so that timestamps are all together likelier than text, or are not
     expected = filtered(transcripts, logits, max_initial)
-    rules = timestamp_rules(CONFIG, max_initial_timestamp=max_initial)
+    rules = timestamp_rules(view_of(CONFIG), max_initial_timestamp=max_initial)
     rules(logits, [SequenceData(PROMPT, tokens, 0) for tokens in transcripts])
     assert torch.equal(logits, expected)
 
@@ -57,12 +58,14 @@ def test_rows_one_by_one_and_all_at_once_are_forbidden_the_same() -> None:
 def test_a_prefix_counts_as_transcribed() -> None:
     logits = torch.randn(1, 51864, generator=torch.Generator().manual_seed(0))
     expected = filtered([[FIRST, 300, 400, 500]], logits, 1.0)
-    rules = timestamp_rules(CONFIG, max_initial_timestamp=1.0, num_prefix_tokens=3)
+    rules = timestamp_rules(view_of(CONFIG), max_initial_timestamp=1.0, num_prefix_tokens=3)
     rules(logits, [SequenceData([*PROMPT, FIRST, 300, 400], [500], 0)])
     assert torch.equal(logits, expected)
 
 
 @pytest.mark.parametrize("bound", [0.0, 1.0, None])
 def test_requests_with_equal_rules_share_a_call(bound: float | None) -> None:
-    assert timestamp_rules(CONFIG, max_initial_timestamp=bound) == timestamp_rules(CONFIG, max_initial_timestamp=bound)
-    assert hash(timestamp_rules(CONFIG, max_initial_timestamp=bound))
+    assert timestamp_rules(view_of(CONFIG), max_initial_timestamp=bound) == timestamp_rules(
+        view_of(CONFIG), max_initial_timestamp=bound
+    )
+    assert hash(timestamp_rules(view_of(CONFIG), max_initial_timestamp=bound))

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from transformers import PreTrainedTokenizerFast
+from views import view_of
 from whisper.decoding import DecodingOptions, DecodingTask
 from whisper.tokenizer import LANGUAGES, TO_LANGUAGE_CODE, get_tokenizer
 
@@ -26,16 +27,16 @@ def test_suppressed_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint
     tokenizer = get_tokenizer(config.vocab_size >= 51865)
     theirs = DecodingTask._get_suppress_tokens(SimpleNamespace(options=DecodingOptions(), tokenizer=tokenizer))
     ours = PreTrainedTokenizerFast(tokenizer_file=str(Path(checkpoint.path) / "tokenizer.json"))
-    said_by_checkpoint = unspoken_tokens(config, whisper_generation_config(checkpoint, config), ours)
-    found_in_tokenizer = unspoken_tokens(config, SimpleNamespace(suppress_tokens=None), ours)
+    said_by_checkpoint = unspoken_tokens(view_of(config, ours, whisper_generation_config(checkpoint, config)))
+    found_in_tokenizer = unspoken_tokens(view_of(config, ours, SimpleNamespace(suppress_tokens=None)))
     assert said_by_checkpoint == found_in_tokenizer == tokenizer.non_speech_tokens
-    assert tuple(sorted({*said_by_checkpoint, *speech_tokens(config).prompt_only})) == theirs
+    assert tuple(sorted({*said_by_checkpoint, *speech_tokens(view_of(config)).prompt_only})) == theirs
 
 
 def test_control_tokens_are_openai_whispers(checkpoint: CTranslate2Checkpoint) -> None:
     config = whisper_config(checkpoint)
     theirs = get_tokenizer(config.vocab_size >= 51865)
-    ours = speech_tokens(config)
+    ours = speech_tokens(view_of(config))
     assert (ours.end_of_text, ours.start_of_transcript, ours.start_of_previous) == (
         theirs.eot,
         theirs.sot,
@@ -56,9 +57,9 @@ def test_language_names_are_openai_whispers() -> None:
 
 def test_alignment_heads_are_the_checkpoints_or_the_upper_half(checkpoint: CTranslate2Checkpoint) -> None:
     config = whisper_config(checkpoint)
-    named = alignment_heads(config, whisper_generation_config(checkpoint, config))
+    named = alignment_heads(view_of(config, None, whisper_generation_config(checkpoint, config)))
     assert len(named) == 8
     assert all(layer < config.decoder_layers and head < config.decoder_attention_heads for layer, head in named)
-    half = alignment_heads(config, SimpleNamespace(alignment_heads=None))
+    half = alignment_heads(view_of(config, None, SimpleNamespace(alignment_heads=None)))
     layers, heads = config.decoder_layers, config.decoder_attention_heads
     assert half == tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -34,23 +35,33 @@ BROKEN = {
     ),
     "transept-noattr": ("noattr", "0.1", "AttributeError: module 'transept_noattr' has no attribute 'plugin'"),
 }
-LEFT_OUT = ",".join(["transept-rival", "transept-namesake", *BROKEN])  # so that only what works is left
+LEFT_OUT = ",".join(
+    ["transept-rival", "transept-namesake", "transept-anypair", *BROKEN]
+)  # so that only what works is left
 
 FIND = """
-import sys
+import json, sys
 from transept.errors import TranseptError
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 try:
-    print(find_model(discover(), sys.argv[1].split(","), "./some/config.json", plugin=(sys.argv[2:] or [None])[0]).name)
+    config = json.loads(sys.argv[3])
+    found = find_model(discover(), sys.argv[1].split(","), config, "./some/config.json", sys.argv[2] or None)
+    print(found.name)
 except TranseptError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
 
 
+def find(
+    environment: Environment, architecture: str, plugin: str = "", config: str = "{}", disable: str | None = None
+) -> CompletedProcess[str]:
+    return environment.run(FIND, architecture, plugin, config, disable=disable)
+
+
 def found(environment: Environment, *arguments: str, disable: str | None = None) -> str:
-    """The name of the model family that was found for an architecture and, if given, a plugin."""
-    done = environment.run(FIND, *arguments, disable=disable)
+    """The name of the model family that was found for an architecture and, if given, a plugin and a config.json."""
+    done = find(environment, *arguments, disable=disable)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]  # transept-raises prints a line of its own before
 
@@ -76,9 +87,18 @@ def test_broken_plugin_is_reported_in_one_line(listed: dict[str, dict[str, Any]]
         "version": version,
         "status": "failed",
         "architectures": [],
+        "models": [],
         "diarizes": False,
         "error": error,
     }
+
+
+def test_what_a_model_requires_is_listed(listed: dict[str, dict[str, Any]], crowded: Environment) -> None:
+    (model,) = listed["transept-pairbart"]["models"]
+    assert model["architectures"] == ["EncoderDecoderModel"]
+    assert model["requires"] == {"encoder.model_type": ["bart", "plbart"], "decoder.model_type": ["bart"]}
+    table = crowded.cli("plugins", "list").stdout
+    assert "  EncoderDecoderModel with encoder.model_type 'bart' or 'plbart' and decoder.model_type 'bart'\n" in table
 
 
 def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None:
@@ -88,11 +108,15 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
         "version": "1.2",
         "status": "ok",
         "architectures": ["GoodModel", "GoodForConditionalGeneration"],
+        "models": [
+            {"name": "good", "architectures": ["GoodModel", "GoodForConditionalGeneration"], "requires": {}},
+        ],
         "diarizes": False,
         "error": None,
     }
     working = {distribution for distribution, plugin in listed.items() if plugin["status"] == "ok"}
-    assert working == {"transept", "transept-good", "transept-rival", "transept-namesake"}
+    paired = {"transept-pairbart", "transept-pairmbart", "transept-anypair"}
+    assert working == {"transept", "transept-good", "transept-rival", "transept-namesake", *paired}
 
 
 def test_broken_plugins_stop_no_model_that_another_serves(crowded: Environment) -> None:
@@ -100,7 +124,7 @@ def test_broken_plugins_stop_no_model_that_another_serves(crowded: Environment) 
 
 
 def test_broken_plugins_are_named_when_nothing_serves_the_model(crowded: Environment) -> None:
-    done = crowded.run(FIND, "MisspeltForConditionalGeneration")
+    done = find(crowded, "MisspeltForConditionalGeneration")
     assert done.returncode == 1
     assert 'no plugin runs "MisspeltForConditionalGeneration" (from ./some/config.json)' in done.stderr
     for distribution, (name, version, error) in BROKEN.items():
@@ -108,7 +132,7 @@ def test_broken_plugins_are_named_when_nothing_serves_the_model(crowded: Environ
 
 
 def test_unknown_architecture_lists_what_is_known_and_how_to_install_more(crowded: Environment) -> None:
-    done = crowded.run(FIND, "BlenderbotForConditionalGeneration")
+    done = find(crowded, "BlenderbotForConditionalGeneration")
     assert done.returncode == 1
     assert done.stderr.startswith('UnsupportedModelError: no plugin runs "BlenderbotForConditionalGeneration"')
     assert "good from transept-good 1.2 (GoodModel, GoodForConditionalGeneration)" in done.stderr
@@ -124,14 +148,14 @@ def test_plugins_that_share_a_name_are_kept_apart(crowded: Environment, listed: 
 
 
 def test_plugins_that_share_a_name_are_told_apart_by_distribution(crowded: Environment) -> None:
-    done = crowded.run(FIND, "GoodForConditionalGeneration", "good")
+    done = find(crowded, "GoodForConditionalGeneration", "good")
     assert done.returncode == 1
     assert 'plugin="transept-good" or plugin="transept-namesake"' in done.stderr
     assert found(crowded, "GoodForConditionalGeneration", "transept-namesake") == "other good"
 
 
 def test_two_claims_on_one_architecture_name_both_distributions(crowded: Environment) -> None:
-    done = crowded.run(FIND, "WhisperForConditionalGeneration")
+    done = find(crowded, "WhisperForConditionalGeneration")
     assert done.returncode == 1
     assert '2 plugins run "WhisperForConditionalGeneration"' in done.stderr
     assert "rival from transept-rival 2.0 and whisper from transept " in done.stderr
@@ -142,6 +166,41 @@ def test_two_claims_on_one_architecture_name_both_distributions(crowded: Environ
 @pytest.mark.parametrize("plugin", ["whisper", "rival"])
 def test_the_user_picks_one_of_two_claims(crowded: Environment, plugin: str) -> None:
     assert found(crowded, "WhisperForConditionalGeneration", plugin) == f"{plugin}"
+
+
+PAIRS = {
+    "pairbart": '{"encoder": {"model_type": "plbart"}, "decoder": {"model_type": "bart"}}',
+    "pairmbart": '{"decoder": {"model_type": "mbart"}}',
+}
+
+
+@pytest.mark.parametrize("plugin", PAIRS)
+def test_nested_model_types_decide_between_claims(crowded: Environment, plugin: str) -> None:
+    assert found(crowded, "EncoderDecoderModel", "", PAIRS[plugin], disable="anypair") == plugin
+
+
+def test_no_claim_fits_the_nested_model_types(crowded: Environment) -> None:
+    config = '{"encoder": {"model_type": "swin"}, "decoder": {"model_type": "bart"}}'
+    done = find(crowded, "EncoderDecoderModel", "", config, disable="anypair")
+    assert done.stderr.startswith(
+        'UnsupportedModelError: no plugin runs "EncoderDecoderModel" (from ./some/config.json).\n'
+        "Its config.json has encoder.model_type 'swin', decoder.model_type 'bart':\n"
+        "  pairbart (pairbart from transept-pairbart 0.1) requires encoder.model_type 'bart' or 'plbart' and "
+        "decoder.model_type 'bart'.\n"
+        "  pairmbart (pairmbart from transept-pairmbart 0.1) requires decoder.model_type 'mbart'.\n"
+    )
+
+
+def test_claims_that_can_both_match_are_a_conflict(crowded: Environment) -> None:
+    done = find(crowded, "EncoderDecoderModel", "", PAIRS["pairmbart"])
+    assert 'plugin="anypair" or plugin="pairmbart" (--plugin anypair on the command line)' in done.stderr
+    assert found(crowded, "EncoderDecoderModel", "pairmbart", PAIRS["pairmbart"]) == "pairmbart"
+    checked = crowded.cli("plugins", "check", disable=LEFT_OUT.replace("transept-anypair,", ""))
+    assert checked.returncode == 1
+    assert (
+        "Conflict: EncoderDecoderModel is run by anypair (transept-anypair) and by pairbart (transept-pairbart) with "
+        "encoder.model_type 'bart' or 'plbart' and decoder.model_type 'bart' and by pairmbart (transept-pairmbart) with"
+    ) in checked.stdout
 
 
 def test_disabling_one_of_two_claims_settles_it(crowded: Environment) -> None:
@@ -161,13 +220,13 @@ print(any(name in sys.modules for name in ("transept_raises", "transept_rival"))
 
 
 def test_disabled_plugins_are_named_when_their_model_is_asked_for(crowded: Environment) -> None:
-    done = crowded.run(FIND, "GoodModel", disable="good")
+    done = find(crowded, "GoodModel", disable="good")
     assert done.returncode == 1
     assert "Left out by TRANSEPT_DISABLE_PLUGINS: good from transept-good 1.2" in done.stderr
 
 
 def test_disabling_what_does_not_exist_is_a_warning(healthy: Environment) -> None:
-    done = healthy.run(FIND, "GoodModel", disable="wisper")
+    done = find(healthy, "GoodModel", disable="wisper")
     assert done.stdout == "good\n"
     assert (
         """TRANSEPT_DISABLE_PLUGINS names "wisper", but no such plugin is installed. Did you mean 'whisper'?"""
@@ -186,7 +245,7 @@ def test_check_fails_when_two_plugins_claim_one_architecture(crowded: Environmen
     done = crowded.cli("plugins", "check", disable=LEFT_OUT.replace("transept-rival,", ""))
     assert done.returncode == 1
     assert (
-        "Conflict: WhisperForConditionalGeneration is run by rival (transept-rival) and whisper (transept)"
+        "Conflict: WhisperForConditionalGeneration is run by rival (transept-rival) and by whisper (transept)"
         in done.stdout
     )
 
@@ -237,6 +296,6 @@ def test_model_class_is_imported_on_first_use(healthy: Environment) -> None:
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import resolve
-print(resolve(find_model(discover(), ["GoodModel"], "here").model_class).__name__)
+print(resolve(find_model(discover(), ["GoodModel"], {}, "here").model_class).__name__)
 """
     assert healthy.run(code).stdout == "GoodForConditionalGeneration\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from transept.errors import UnsupportedModelError
@@ -24,19 +26,21 @@ PLUGINS = Plugins(
 )
 
 
-def message(architectures: list[str] | None, plugin: str | None = None, plugins: Plugins = PLUGINS) -> str:
+def message(
+    architectures: list[str] | None, plugin: str | None = None, plugins: Plugins = PLUGINS, config: Any = None
+) -> str:
     with pytest.raises(UnsupportedModelError) as caught:
-        find_model(plugins, architectures, "./some/config.json", plugin)
+        find_model(plugins, architectures, config or {}, "./some/config.json", plugin)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("architecture", BART.architectures)
 def test_every_architecture_of_a_spec_finds_it(architecture: str) -> None:
-    assert find_model(PLUGINS, [architecture], "here") is BART
+    assert find_model(PLUGINS, [architecture], {}, "here") is BART
 
 
 def test_first_architecture_that_is_known_decides() -> None:
-    assert find_model(PLUGINS, ["SomethingElse", "BartModel", "T5ForConditionalGeneration"], "here") is BART
+    assert find_model(PLUGINS, ["SomethingElse", "BartModel", "T5ForConditionalGeneration"], {}, "here") is BART
 
 
 def test_unknown_architecture() -> None:
@@ -71,7 +75,7 @@ def test_two_claims() -> None:
 
 @pytest.mark.parametrize(("plugin", "spec"), [("quick", OTHER_T5), ("transept-quick", OTHER_T5), ("t5", T5)])
 def test_choosing_between_two_claims(plugin: str, spec: ModelSpec) -> None:
-    assert find_model(PLUGINS, ["T5ForConditionalGeneration"], "here", plugin) is spec
+    assert find_model(PLUGINS, ["T5ForConditionalGeneration"], {}, "here", plugin) is spec
 
 
 def test_unknown_plugin_suggests_the_nearest() -> None:
@@ -93,3 +97,103 @@ def test_chosen_plugin_failed_to_load() -> None:
 
 def test_chosen_plugin_is_left_out() -> None:
     assert "TRANSEPT_DISABLE_PLUGINS" in message(["X"], plugin="whisper")
+
+
+def spec(name: str, architectures: tuple[str, ...] = ("VisionEncoderDecoderModel",), **requires: Any) -> ModelSpec:
+    dotted = {key.replace("__", "."): value for key, value in requires.items()}
+    return ModelSpec(name, architectures, "some.model:Model", requires=dotted)
+
+
+def installed(*specs: ModelSpec) -> Plugins:
+    """Each spec in a plugin of its own."""
+    return Plugins(tuple(PluginReport(each.name, f"transept-{each.name}", "1", "ok", models=(each,)) for each in specs))
+
+
+TROCR = spec("trocr", encoder__model_type={"vit", "deit"}, decoder__model_type="trocr")
+DONUT = spec("donut", encoder__model_type="donut-swin", decoder__model_type=("mbart", "bart"))
+TROCR_CONFIG = {"encoder": {"model_type": "deit"}, "decoder": {"model_type": "trocr"}}
+DONUT_CONFIG = {"encoder": {"model_type": "donut-swin"}, "decoder": {"model_type": "bart"}}
+
+
+@pytest.mark.parametrize(
+    "plugins", [installed(TROCR, DONUT), installed(DONUT, TROCR)], ids=["one way", "and the other"]
+)
+def test_what_specs_require_decides_between_them(plugins: Plugins) -> None:
+    assert find_model(plugins, ["VisionEncoderDecoderModel"], TROCR_CONFIG, "here") is TROCR
+    assert find_model(plugins, ["VisionEncoderDecoderModel"], DONUT_CONFIG, "here") is DONUT
+    assert plugins.conflicts == {}
+
+
+def test_several_specs_of_one_plugin_share_an_architecture() -> None:
+    report = PluginReport("vision", "transept-vision", "1", "ok", models=(TROCR, DONUT))
+    assert find_model(Plugins((report,)), ["VisionEncoderDecoderModel"], DONUT_CONFIG, "here") is DONUT
+    assert report.architectures == ("VisionEncoderDecoderModel",)
+    text = message(["VisionEncoderDecoderModel"], plugins=Plugins((report,)), config={})
+    assert "  trocr (vision from transept-vision 1) requires " in text
+    assert "  donut (vision from transept-vision 1) requires " in text
+
+
+def test_next_architecture_is_tried_where_none_of_the_first_fits() -> None:
+    other = spec("other", ("Other",))
+    assert find_model(installed(TROCR, other), ["VisionEncoderDecoderModel", "Other"], DONUT_CONFIG, "here") is other
+
+
+@pytest.mark.parametrize(
+    ("required", "config", "met"),
+    [
+        (True, {"key": True}, True),
+        (True, {"key": 1}, False),
+        (1, {"key": True}, False),
+        (1, {"key": 1.0}, True),
+        (None, {}, True),
+        (None, {"key": None}, True),
+        (None, {"key": "a"}, False),
+        ({None, "a"}, {"key": "a"}, True),
+        ("a", {"key": ["a"]}, False),
+        ("a", {"key": {"a": "a"}}, False),
+    ],
+)
+def test_values_that_are_required(required: Any, config: dict[str, Any], met: bool) -> None:
+    plugins = installed(spec("some", ("Some",), key=required))
+    if met:
+        assert find_model(plugins, ["Some"], config, "here")
+    else:
+        assert "requires key" in message(["Some"], plugins=plugins, config=config)
+
+
+@pytest.mark.parametrize("config", [{}, {"encoder": None}, {"encoder": "vit"}, {"encoder": [{"model_type": "vit"}]}])
+def test_config_without_the_nested_key(config: dict[str, Any]) -> None:
+    text = message(["VisionEncoderDecoderModel"], plugins=installed(TROCR), config=config)
+    assert "Its config.json has encoder.model_type missing, decoder.model_type missing:" in text
+
+
+def test_chosen_plugin_requires_something_else() -> None:
+    text = message(["VisionEncoderDecoderModel"], "trocr", installed(TROCR, DONUT), DONUT_CONFIG)
+    assert text.startswith('plugin "trocr" does not run "VisionEncoderDecoderModel"')
+    assert (
+        "trocr (trocr from transept-trocr 1) requires encoder.model_type 'deit' or 'vit' and decoder.model_type 'tr"
+        in text
+    )
+    assert "Plugins that run it: donut from transept-donut 1 (VisionEncoderDecoderModel with encoder.mod" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({}, {"a": 1}, True),
+        ({"a": 1}, {"b": 1}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": {1, 2}}, {"a": (2, 3)}, True),
+        ({"a": {1, 2}}, {"a": {3, 4}}, False),
+        ({"a": 1, "b": 1}, {"a": 1, "b": 2}, False),
+        ({"a": None}, {"a": "x"}, False),
+        ({"a": True}, {"a": 1}, False),
+    ],
+)
+def test_claims_are_rivals_where_one_config_could_fit_both(
+    one: dict[str, Any], other: dict[str, Any], both: bool
+) -> None:
+    plugins = installed(spec("one", **one), spec("other", **other))
+    assert [claim.report.name for claim in plugins.conflicts.get("VisionEncoderDecoderModel", ())] == (
+        ["one", "other"] if both else []
+    )

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from views import view_of
 
 from transept.errors import PluginError
 from transept.registry.spec import ModelSpec, PublishedCheckpoint, dec_bos_prompt, prepend_dec, resolve
 
-BART = SimpleNamespace(decoder_start_token_id=2, bos_token_id=0)
+BART = view_of(SimpleNamespace(decoder_start_token_id=2, bos_token_id=0))
 
 
 def test_resolve_imports_what_a_reference_names() -> None:
@@ -49,6 +50,13 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"architectures": (7,)}, "each must be a name"),
         ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
         ({"model_class": SimpleNamespace}, "package.module:ClassName"),
+        ({"requires": ["model_type"]}, "requires must be a dict"),
+        ({"requires": {"": "vit"}}, "has the key ''"),
+        ({"requires": {"encoder..model_type": "vit"}}, r"has the key 'encoder\.\.model_type'"),
+        ({"requires": {7: "vit"}}, "has the key 7"),
+        ({"requires": {"encoder.model_type": set()}}, "wants encoder.model_type to be set"),
+        ({"requires": {"encoder.model_type": {"vit": 1}}}, "wants encoder.model_type to be {'vit': 1}"),
+        ({"requires": {"encoder.model_type": [["vit"]]}}, "wants encoder.model_type to be"),
         ({"published": ["small"]}, "published must be a dict"),
         ({"published": {"small": "org/name"}}, "must be a PublishedCheckpoint"),
         ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "is no short name"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from small_checkpoints import T5_TASKS, TEXTS, m2m100_tokenizer, mbart_tokenizer, nllb_tokenizer, t5_tokenizer
 from transformers import MBart50Tokenizer, MBartTokenizer
+from views import view_of
 
 from transept.authoring import ModelSpec, TextTask
 from transept.errors import ParameterError
@@ -21,7 +22,7 @@ def translate_t5(
     tasks: dict[str, dict] | None, source: str | None, target: str | None, family: str = "t5", tokenizer: Any = None
 ) -> TextTask:
     config = SimpleNamespace(task_specific_params=tasks)
-    return SPECS[family].text.translate(config, tokenizer or t5_tokenizer(), source, target)
+    return SPECS[family].text.translate(view_of(config, tokenizer or t5_tokenizer()), source, target)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +80,19 @@ def test_mt5_knows_what_its_config_names() -> None:
 @pytest.mark.parametrize("family", ["bart", "pegasus"])
 def test_bart_and_pegasus_do_not_translate(family: str) -> None:
     with pytest.raises(ParameterError, match=f'"{family}" models do not translate. This one summarizes'):
-        SPECS[family].text.translate(SimpleNamespace(model_type=family), None, "en", "de")
+        SPECS[family].text.translate(view_of(SimpleNamespace(model_type=family)), "en", "de")
 
 
 def test_bart_summarizes_with_its_configs_prefix() -> None:
-    assert SPECS["bart"].text.summarize(SimpleNamespace(prefix=" "), None) == TextTask("summarization", prefix=" ")
-    assert SPECS["bart"].text.summarize(SimpleNamespace(), None) == TextTask("summarization")
+    assert SPECS["bart"].text.summarize(view_of(SimpleNamespace(prefix=" "))) == TextTask("summarization", prefix=" ")
+    assert SPECS["bart"].text.summarize(view_of(SimpleNamespace())) == TextTask("summarization")
 
 
 @pytest.mark.parametrize("kind", [MBartTokenizer, MBart50Tokenizer])
 @pytest.mark.parametrize(("source", "code"), [("en_XX", "en_XX"), ("de", "de_DE"), ("RO", "ro_RO")])
 def test_mbart_documents_are_what_the_tokenizer_makes_with_src_lang(kind: type, source: str, code: str) -> None:
     tokenizer = mbart_tokenizer(kind)
-    task = SPECS["mbart"].text.translate(SimpleNamespace(decoder_start_token_id=2), tokenizer, source, "fr")
+    task = SPECS["mbart"].text.translate(view_of(SimpleNamespace(decoder_start_token_id=2), tokenizer), source, "fr")
     tokens = DocumentEncoder(tokenizer, task, 500)(TEXTS[0]).prompts[0]
     assert tokenizer.src_lang == "en_XX"
     tokenizer.src_lang = code
@@ -108,7 +109,7 @@ def test_m2m100_documents_are_what_the_tokenizer_makes_with_src_lang(
     tokenizer = nllb_tokenizer() if family == "nllb" else m2m100_tokenizer(tmp_path)
     target, target_code = ("fra", "fra_Latn") if family == "nllb" else ("fr", "fr")
     config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
-    task = SPECS["m2m100"].text.translate(config, tokenizer, source, target)
+    task = SPECS["m2m100"].text.translate(view_of(config, tokenizer), source, target)
     tokens = DocumentEncoder(tokenizer, task, 500)(TEXTS[0]).prompts[0]
     tokenizer.src_lang = code
     assert tokens == tokenizer(TEXTS[0]).input_ids
@@ -120,7 +121,7 @@ def test_m2m100_documents_are_what_the_tokenizer_makes_with_src_lang(
 def test_nllb_in_the_first_release_of_its_tokenizer_puts_the_code_behind() -> None:
     tokenizer = nllb_tokenizer(legacy_behaviour=True)
     config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
-    task = SPECS["m2m100"].text.translate(config, tokenizer, "deu", "fra")
+    task = SPECS["m2m100"].text.translate(view_of(config, tokenizer), "deu", "fra")
     german, french = map(tokenizer.convert_tokens_to_ids, ("deu_Latn", "fra_Latn"))
     assert task.special_tokens == ([], [2, german])
     assert task.decoder_prompt == [2, french]
@@ -137,9 +138,9 @@ def test_nllb_names_its_languages() -> None:
         ("eng", "German", "no language 'German'. Known: ace_Arab, .* and 187 more"),
     ):
         with pytest.raises(ParameterError, match=message):
-            translate(config, tokenizer, source, target)
+            translate(view_of(config, tokenizer), source, target)
     with pytest.raises(ParameterError, match="T5Tokenizer has no language codes: call generate"):
-        translate(config, t5_tokenizer(), "en", "fr")
+        translate(view_of(config, t5_tokenizer()), "en", "fr")
 
 
 @pytest.mark.parametrize("kind", [MBartTokenizer, MBart50Tokenizer])
@@ -151,14 +152,14 @@ def test_mbart_target_is_the_one_that_the_checkpoint_is_bound_to(kind: type) -> 
         decoder_start_token_id=romanian if first else 2, forced_bos_token_id=None if first else romanian
     )
     translate = SPECS["mbart"].text.translate
-    assert translate(config, tokenizer, "en", None) == translate(config, tokenizer, "en_XX", "ro_RO")
+    assert translate(view_of(config, tokenizer), "en", None) == translate(view_of(config, tokenizer), "en_XX", "ro_RO")
     free = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
     with pytest.raises(ParameterError, match=r"target is missing.*ro_RO"):
-        translate(free, tokenizer, "en", None)
+        translate(view_of(free, tokenizer), "en", None)
     with pytest.raises(ParameterError, match=r"source is missing.*en_XX"):
-        translate(free, tokenizer, None, "ro")
+        translate(view_of(free, tokenizer), None, "ro")
     with pytest.raises(ParameterError, match=r"no language 'en_UK'.*Known: .*en_XX"):
-        translate(free, tokenizer, "en_UK", "ro")
+        translate(view_of(free, tokenizer), "en_UK", "ro")
 
 
 def test_mbart_decoder_prompts_start_with_dec_or_in_the_first_release_with_a_language() -> None:
@@ -166,24 +167,24 @@ def test_mbart_decoder_prompts_start_with_dec_or_in_the_first_release_with_a_lan
     tokenizer = mbart_tokenizer(MBartTokenizer)
     romanian, german = (tokenizer.lang_code_to_id[code] for code in ("ro_RO", "de_DE"))
     first = SimpleNamespace(decoder_start_token_id=romanian, eos_token_id=2, vocab_size=len(tokenizer))
-    assert rule([romanian, 9], first) == [romanian, 9]
-    assert rule([german, 9], first) == [german, 9]
-    assert rule([9], first) == [romanian, 9]
+    assert rule([romanian, 9], view_of(first)) == [romanian, 9]
+    assert rule([german, 9], view_of(first)) == [german, 9]
+    assert rule([9], view_of(first)) == [romanian, 9]
     second = SimpleNamespace(decoder_start_token_id=2, eos_token_id=2, vocab_size=len(tokenizer))
-    assert rule([german, 9], second) == [2, german, 9]
+    assert rule([german, 9], view_of(second)) == [2, german, 9]
 
 
 @pytest.mark.parametrize("tasks", [None, T5_TASKS, G2P], ids=["none", "published", "g2p"])
 @pytest.mark.parametrize("family", ["t5", "mt5"])
 def test_t5_tells_the_languages_that_it_takes(family: str, tasks: dict[str, dict] | None) -> None:
     spec, config = SPECS[family].text, SimpleNamespace(task_specific_params=tasks)
-    sources, targets = spec.languages(config, t5_tokenizer())
+    sources, targets = spec.languages(view_of(config, t5_tokenizer()))
     assert bool(sources) == bool(targets) == (family == "t5" or tasks is not None)
     for target in targets:  # each goes with one of the sources
         taken = []
         for source in sources:
             try:
-                taken.append(spec.translate(config, t5_tokenizer(), source, target))
+                taken.append(spec.translate(view_of(config, t5_tokenizer()), source, target))
             except ParameterError:
                 continue
         assert taken
@@ -198,7 +199,7 @@ def test_every_language_that_is_told_is_taken(family: str, tmp_path: Path) -> No
     }[family]()
     spec = SPECS["m2m100" if family == "nllb" else family].text
     config = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
-    sources, targets = spec.languages(config, made)
+    sources, targets = spec.languages(view_of(config, made))
     assert len(sources) == len(targets) > 1
     for source, target in zip(sources, reversed(targets), strict=True):
-        assert spec.translate(config, made, source, target).decoder_prompt
+        assert spec.translate(view_of(config, made), source, target).decoder_prompt

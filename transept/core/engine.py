@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from tqdm import tqdm
 
-from transept.core.checkpoints.hf_configs import load_generation_config, load_tokenizer, plain_files
 from transept.core.checkpoints.model_description import ModelDescription, check_default_prompt, describe_model
 from transept.core.checkpoints.parallel_sizes import check_parallel_sizes
 from transept.core.checkpoints.source import locate
@@ -51,6 +50,7 @@ class Engine:
     spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare. Those of a Hugging
         Face checkpoint are transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format,
         PlainConfig and PlainTokenizer, which have the same names but no other methods than Transept calls.
+    view: all of these, and the folder and its other settings, as the plugin's functions are given them.
     runner: runs jobs; see docs/jobs.md.
     """
 
@@ -61,10 +61,8 @@ class Engine:
         with _IMPORTING:
             described = describe_model(path, config.model, config.plugin)
             check_default_prompt(described)
-            self.tokenizer = load_tokenizer(path, plain_files(described.weight_map, described.config))
-            self.generation_config = load_generation_config(
-                described.checkpoint, described.weight_map, described.config
-            )
+            self.view = described.view
+            self.tokenizer, self.generation_config = self.view.tokenizer, self.view.generation_config
         checkpoint, shape = described.checkpoint, described.shape
         config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)
         self.config = config = config.on_this_machine()
@@ -77,8 +75,7 @@ class Engine:
         self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(
             self.spec,
-            self.model_config,
-            self.tokenizer,
+            self.view,
             max_source_positions=shape.max_source_positions,
             max_target_positions=shape.max_target_positions,
             encoder_takes_text=shape.encoder_takes_text,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transept.errors import MediaError, PluginError
+from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.spec import ModelSpec, resolve
 
 
@@ -28,21 +29,21 @@ class MappedInput:
     num_tokens: int
 
 
-InputMapper = Callable[[Any, Any], MappedInput]
-"""(raw data, model config) -> MappedInput. Raises MediaError when the data cannot be read or does not fit the model."""
+InputMapper = Callable[[Any, CheckpointView], MappedInput]
+"""(raw data, view) -> MappedInput. Raises MediaError when the data cannot be read or does not fit the model."""
 
 
-def map_input(spec: ModelSpec, config: Any, modality: str, data: Any) -> MappedInput:
+def map_input(spec: ModelSpec, view: CheckpointView, modality: str, data: Any) -> MappedInput:
     """Turn one item of multimodal data into the encoder's input.
 
-    spec: the model family, whose ``input_mappers`` has the mapper. config: the model's config, handed to the mapper.
+    spec: the model family, whose ``input_mappers`` has the mapper. view: of the checkpoint, handed to the mapper.
     modality: such as ``"audio"``. data: whatever the mapper takes.
     Raises MediaError when the family has no mapper for this modality, and what the mapper raises on bad data;
     PluginError when the mapper breaks its contract.
     """
     if modality not in spec.input_mappers:
         raise MediaError(_no_mapper(spec, modality))
-    mapped = resolve(spec.input_mappers[modality])(data, config)
+    mapped = resolve(spec.input_mappers[modality])(data, view)
     mapper = f'the "{modality}" mapper of plugin family "{spec.name}"'
     if not isinstance(mapped, MappedInput):
         raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")

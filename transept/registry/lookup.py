@@ -1,15 +1,17 @@
-"""Which plugin's ModelSpec runs a checkpoint, decided by the ``architectures`` of its config.json.
+"""Which plugin's ModelSpec runs a checkpoint, decided by its config.json: ``architectures``, and what a spec requires.
 
 Called by the engine. Imports no model: the answer is a declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from transept.errors import UnsupportedModelError, suggest
 from transept.registry.hookspecs import ENTRY_POINT_GROUP
-from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins
+from transept.registry.plugins import DISABLE_VARIABLE, Claim, PluginReport, Plugins
+from transept.registry.requirements import found_in_words, in_words, is_met
 from transept.registry.spec import ModelSpec
 
 HOW_TO_INSTALL = (
@@ -19,11 +21,15 @@ HOW_TO_INSTALL = (
 
 
 def find_model(
-    plugins: Plugins, architectures: Sequence[str] | None, source: str, plugin: str | None = None
+    plugins: Plugins,
+    architectures: Sequence[str] | None,
+    config: Mapping[str, Any],
+    source: str,
+    plugin: str | None = None,
 ) -> ModelSpec:
     """The ModelSpec that runs a checkpoint.
 
-    architectures: from the checkpoint's config.json; the first one that a plugin runs decides.
+    architectures: of the checkpoint; the first one that a plugin runs decides. config: its config.json as read.
     source: where the checkpoint comes from, for messages.
     plugin: the plugin to take, by its name or by its distribution's; needed only when two run the same architecture.
 
@@ -35,20 +41,33 @@ def find_model(
             f'{source} does not say which model it is: there is no "architectures" in its config.\n'
             'Add one, such as "architectures": ["BartForConditionalGeneration"].\n' + _what_is_known(plugins)
         )
-    chosen = plugins.reports if plugin is None else _chosen(plugins, plugin)
+    chosen = plugins if plugin is None else Plugins(_chosen(plugins, plugin))
+    unmet: list[Claim] = []
     for architecture in architectures:
-        claims = [(report, spec) for report in chosen for spec in report.models if architecture in spec.architectures]
-        if len(claims) > 1:
-            raise _conflict([report for report, _ in claims], architecture, source)
-        if claims:
-            return claims[0][1]
+        claims = chosen.claims.get(architecture, ())
+        met = [claim for claim in claims if is_met(claim.spec.requires, config)]
+        if len(met) > 1:
+            raise _conflict([claim.report for claim in met], architecture, source)
+        if met:
+            return met[0].spec
+        unmet += claims
     asked = " or ".join(f'"{architecture}"' for architecture in architectures)
+    mismatch = _mismatch(unmet, config)
     if plugin is None:
-        raise UnsupportedModelError(f"no plugin runs {asked} (from {source}).\n{_what_is_known(plugins)}")
-    rivals = [report for architecture in architectures for report in plugins.claims.get(architecture, ())]
-    lines = [f'plugin "{plugin}" does not run {asked} (from {source}).', *_states(chosen)]
+        lines = [f"no plugin runs {asked} (from {source}).", *mismatch, _what_is_known(plugins)]
+        raise UnsupportedModelError("\n".join(lines))
+    claims = tuple(claim for architecture in architectures for claim in plugins.claims.get(architecture, ()))
+    rivals = [claim.report for claim in claims if is_met(claim.spec.requires, config)]
+    lines = [f'plugin "{plugin}" does not run {asked} (from {source}).', *mismatch, *_states(chosen.reports)]
     lines += _listing("Plugins that run it", rivals) or [HOW_TO_INSTALL]
     raise UnsupportedModelError("\n".join(lines))
+
+
+def _mismatch(claims: Sequence[Claim], config: Mapping[str, Any]) -> list[str]:
+    """A line on what a config.json has where these claims require something else, and one on each of them."""
+    found = dict.fromkeys(word for claim in claims for word in found_in_words(claim.spec.requires, config))
+    required = [f"{spec.name} ({_origin(report)}) requires {in_words(spec.requires)}." for report, spec in claims]
+    return [f"Its config.json has {', '.join(found)}:", *(f"  {line}" for line in required)] if claims else []
 
 
 def _chosen(plugins: Plugins, plugin: str) -> tuple[PluginReport, ...]:

@@ -12,13 +12,14 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pluggy
 
 from transept.errors import PluginError, suggest
 from transept.registry import hookspecs
 from transept.registry.hookspecs import ENTRY_POINT_GROUP, PROJECT_NAME
+from transept.registry.requirements import can_both_be_met, in_words
 from transept.registry.spec import ModelSpec
 
 DISABLE_VARIABLE = "TRANSEPT_DISABLE_PLUGINS"  # comma-separated names of plugins or of distributions
@@ -49,12 +50,23 @@ class PluginReport:
     @property
     def architectures(self) -> tuple[str, ...]:
         """Every architecture that the plugin runs, in the order of its declaration."""
-        return tuple(architecture for spec in self.models for architecture in spec.architectures)
+        return tuple(dict.fromkeys(architecture for spec in self.models for architecture in spec.architectures))
 
     @property
     def provides(self) -> str:
         """What the plugin is for, in words: its architectures, and whether it tells speakers apart."""
-        return ", ".join([*self.architectures, *(["tells speakers apart"] if self.diarize else [])])
+        claims = [f"{name}{_qualified(spec)}" for spec in self.models for name in spec.architectures]
+        return ", ".join([*claims, *(["tells speakers apart"] if self.diarize else [])])
+
+
+class Claim(NamedTuple):
+    """A plugin's declaration that it runs an architecture, wherever config.json has what the spec requires."""
+
+    report: PluginReport
+    spec: ModelSpec
+
+    def __str__(self) -> str:
+        return f"{self.report.name} ({self.report.distribution}){_qualified(self.spec)}"
 
 
 @dataclass(frozen=True)
@@ -68,18 +80,23 @@ class Plugins:
         return tuple(report for report in self.reports if report.status == status)
 
     @property
-    def claims(self) -> dict[str, tuple[PluginReport, ...]]:
-        """Architecture -> the plugins that run it, architectures in alphabetical order."""
-        claims: dict[str, tuple[PluginReport, ...]] = {}
+    def claims(self) -> dict[str, tuple[Claim, ...]]:
+        """Architecture -> who runs it, architectures in alphabetical order."""
+        claims: dict[str, tuple[Claim, ...]] = {}
         for report in self.reports:
-            for architecture in report.architectures:
-                claims[architecture] = (*claims.get(architecture, ()), report)
+            for spec in report.models:
+                for architecture in spec.architectures:
+                    claims[architecture] = (*claims.get(architecture, ()), Claim(report, spec))
         return dict(sorted(claims.items()))
 
     @property
-    def conflicts(self) -> dict[str, tuple[PluginReport, ...]]:
-        """The claims on architectures that more than one plugin runs."""
-        return {architecture: reports for architecture, reports in self.claims.items() if len(reports) > 1}
+    def conflicts(self) -> dict[str, tuple[Claim, ...]]:
+        """The claims on an architecture of which another plugin's may fit the same config.json."""
+        rivals = {
+            architecture: tuple(claim for claim in claims if any(_are_rivals(claim, other) for other in claims))
+            for architecture, claims in self.claims.items()
+        }
+        return {architecture: claims for architecture, claims in rivals.items() if claims}
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> Plugins:
@@ -159,12 +176,26 @@ def _checked_list(specs: Any) -> list[ModelSpec]:
 
 
 def _check_claims(models: tuple[ModelSpec, ...]) -> None:
-    owners: dict[str, str] = {}
+    """Raise PluginError for two declarations of an architecture that one config.json could fit."""
+    owners: dict[str, list[ModelSpec]] = {}
     for spec in models:
         for architecture in spec.architectures:
-            if architecture in owners:
-                raise PluginError(f'"{architecture}" is declared twice: by {owners[architecture]} and by {spec.name}')
-            owners[architecture] = spec.name
+            for owner in owners.setdefault(architecture, []):
+                if can_both_be_met(owner.requires, spec.requires):
+                    raise PluginError(
+                        f'"{architecture}" is declared twice: by {owner.name}{_qualified(owner)} and by '
+                        f"{spec.name}{_qualified(spec)}"
+                    )
+            owners[architecture].append(spec)
+
+
+def _are_rivals(one: Claim, other: Claim) -> bool:
+    return one.report is not other.report and can_both_be_met(one.spec.requires, other.spec.requires)
+
+
+def _qualified(spec: ModelSpec) -> str:
+    """What follows an architecture, or a family's name, in words."""
+    return f" with {in_words(spec.requires)}" if spec.requires else ""
 
 
 def _a(value: Any) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transept.errors import PluginError
+from transept.registry.checkpoint_view import CheckpointView
+from transept.registry.requirements import requires_problem
 
 Reference = str  # "package.module:attribute", imported on first use
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
@@ -35,14 +37,14 @@ def resolve(reference: Any) -> Any:
         raise PluginError(f'"{reference}": module {module_name} has no attribute {attribute}') from None
 
 
-def dec_bos_prompt(config: Any) -> list[int]:
+def dec_bos_prompt(view: CheckpointView) -> list[int]:
     """The usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
-    return [config.decoder_start_token_id, config.bos_token_id]
+    return [view.config.decoder_start_token_id, view.config.bos_token_id]
 
 
-def prepend_dec(token_ids: Sequence[int], config: Any) -> list[int]:
+def prepend_dec(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """The usual DEC-token rule: a decoder prompt starts with the decoder start token, added unless it is there."""
-    dec = config.decoder_start_token_id
+    dec = view.config.decoder_start_token_id
     return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
 
 
@@ -68,7 +70,7 @@ class SpeechTokens:
     text: range | None = None
 
 
-def no_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]:
+def no_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
     """The alignment heads of a family whose attention does not tell when a word is said."""
     return ()
 
@@ -77,38 +79,38 @@ def no_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]
 class SpeechSpec:
     """How a speech family talks: what `transept.speech` must know to drive it.
 
-    config is the checkpoint's, generation_config a transformers GenerationConfig or a PlainConfig.
+    view: a CheckpointView.
 
     sample_rate: of the waveforms that the family takes, in Hz.
-    window_seconds(config): the longest audio that one request may carry.
-    languages(config): language code (``"en"``) to token id; empty when the model knows one language only.
-    decoder_prompt(config, language=, task=, timestamps=): the control tokens that open a transcript. Raises
+    window_seconds(view): the longest audio that one request may carry.
+    languages(view): language code (``"en"``) to token id; empty when the model knows one language only.
+    decoder_prompt(view, language=, task=, timestamps=): the control tokens that open a transcript. Raises
         ParameterError for a language or a task that the model does not have.
-    language_prompt(config): the decoder prompt after which the next token names the language.
-    tokens(config): its control tokens.
-    features: (waveform, config, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
+    language_prompt(view): the decoder prompt after which the next token names the language.
+    tokens(view): its control tokens.
+    features: (waveform, view, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
         float32 [samples], of any length. device: the model's, such as ``"cuda"``, where they are best computed. Returns
         float32 [channels, frames], of which a window is a slice.
     frames_per_second: of the features.
     features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
     language_names: lower-case English name, common other names and other codes among them, to language code.
     seconds_per_timestamp: between neighbouring timestamp tokens.
-    timestamp_rules: (config, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
+    timestamp_rules: (view, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
         come only where they make sense, or a reference to it; see SamplingParams.logits_processors.
         max_initial_timestamp: seconds, None for no bound. num_prefix_tokens: how many tokens at the end of the decoder
         prompt count as already transcribed.
-    unspoken_tokens: (config, generation_config, tokenizer) -> text tokens for what is heard but not spoken, which no
-        transcript should hold, or a reference; tokenizer: of transformers.
-    alignment_heads(config, generation_config): (decoder layer, head) pairs whose cross-attention follows the speech;
+    unspoken_tokens: view -> text tokens for what is heard but not spoken, which no transcript should hold, or a
+        reference.
+    alignment_heads(view): (decoder layer, head) pairs whose cross-attention follows the speech;
         none: the family has no word timestamps.
     """
 
     sample_rate: int
-    window_seconds: Callable[[Any], float]
-    languages: Callable[[Any], Mapping[str, int]]
+    window_seconds: Callable[[CheckpointView], float]
+    languages: Callable[[CheckpointView], Mapping[str, int]]
     decoder_prompt: Callable[..., list[int]]
-    language_prompt: Callable[[Any], list[int]]
-    tokens: Callable[[Any], SpeechTokens]
+    language_prompt: Callable[[CheckpointView], list[int]]
+    tokens: Callable[[CheckpointView], SpeechTokens]
     features: Any
     frames_per_second: int
     features_modality: str = "audio_features"
@@ -116,7 +118,7 @@ class SpeechSpec:
     seconds_per_timestamp: float = 0.0
     timestamp_rules: Any = None
     unspoken_tokens: Any = None
-    alignment_heads: Callable[[Any, Any], tuple[tuple[int, int], ...]] = no_heads
+    alignment_heads: Callable[[CheckpointView], tuple[tuple[int, int], ...]] = no_heads
 
 
 @dataclass(frozen=True)
@@ -143,15 +145,17 @@ class TextTask:
 class TextSpec:
     """What a text family makes of the tasks of `transept.text`. Where a field is None, documents go in as they are.
 
-    summarize(config, tokenizer): a TextTask.
-    translate(config, tokenizer, source, target): a TextTask. source, target: the languages as the user wrote them, None
+    view: a CheckpointView, which has a tokenizer.
+
+    summarize(view): a TextTask.
+    translate(view, source, target): a TextTask. source, target: the languages as the user wrote them, None
         where left out. Raises ParameterError, naming what there is, for a translation that the model does not make.
-    languages(config, tokenizer): the sources and the targets that translate takes, for who offers a choice.
+    languages(view): the sources and the targets that translate takes, for who offers a choice.
     """
 
-    summarize: Callable[[Any, Any], TextTask] | None = None
-    translate: Callable[[Any, Any, str | None, str | None], TextTask] | None = None
-    languages: Callable[[Any, Any], tuple[Sequence[str], Sequence[str]]] | None = None
+    summarize: Callable[[CheckpointView], TextTask] | None = None
+    translate: Callable[[CheckpointView, str | None, str | None], TextTask] | None = None
+    languages: Callable[[CheckpointView], tuple[Sequence[str], Sequence[str]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -167,17 +171,20 @@ class PublishedCheckpoint:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One model family, as a plugin declares it.
+    """One model family, as a plugin declares it. view: a CheckpointView.
 
     name: family name, such as ``"bart"``.
     architectures: names by which a checkpoint asks for this family: values of ``architectures`` in config.json, and
         the spec name of a CTranslate2 model.bin where the family reads that format. Several may map to one class.
     model_class: ``"package.module:ClassName"`` of the ForConditionalGeneration class.
-    default_decoder_prompt: config -> token ids when the user gives no decoder prompt. Default: ``<DEC><BOS>``.
-    prepare_decoder_prompt: (token ids, config) -> token ids, applied to a user's decoder prompt. Default: prepend
+    requires: what config.json has to hold beside the architecture, where that alone does not tell the family: dotted
+        key to value, or to several, as ``{"encoder.model_type": {"vit", "deit"}, "decoder.model_type": "trocr"}``.
+        None: the key is missing. Several specs may name one architecture if no config.json fits two of them.
+    default_decoder_prompt: view -> token ids when the user gives no decoder prompt. Default: ``<DEC><BOS>``.
+    prepare_decoder_prompt: (token ids, view) -> token ids, applied to a user's decoder prompt. Default: prepend
         ``<DEC>`` unless it is already first.
-    input_mappers: modality (``"audio"``) -> mapper, a callable or a reference to one; see
-        `transept.multimodal.registry.map_input` for its signature.
+    input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
+        to one.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
@@ -187,13 +194,14 @@ class ModelSpec:
     name: str
     architectures: tuple[str, ...]
     model_class: Reference
-    default_decoder_prompt: Callable[[Any], list[int]] = dec_bos_prompt
-    prepare_decoder_prompt: Callable[[Sequence[int], Any], list[int]] = prepend_dec
+    default_decoder_prompt: Callable[[CheckpointView], list[int]] = dec_bos_prompt
+    prepare_decoder_prompt: Callable[[Sequence[int], CheckpointView], list[int]] = prepend_dec
     input_mappers: Mapping[str, Any] = field(default_factory=dict)
     weight_maps: Mapping[str, Any] = field(default_factory=dict)
     speech: SpeechSpec | None = None
     text: TextSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
+    requires: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -206,6 +214,8 @@ class ModelSpec:
             raise PluginError(
                 f'ModelSpec "{self.name}": model_class is {self.model_class!r}; write "package.module:ClassName"'
             )
+        if problem := requires_problem(self.requires):
+            raise PluginError(f'ModelSpec "{self.name}": requires {problem}')
         for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
             if not callable(getattr(self, name)):
                 raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')

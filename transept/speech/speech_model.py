@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import MutableMapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -54,12 +54,12 @@ class SpeechModel:
                 f'"{engine.config.model}" has no tokenizer; put its tokenizer.json beside the weights'
             )
         self.spec = engine.spec.speech
-        self.config: Any = engine.model_config
+        self.view = engine.view
         self.device = engine.config.device
-        self.tokenizer = SpeechTokenizer(self.spec, self.config, engine.generation_config, engine.tokenizer)
-        self.languages = dict(self.spec.languages(self.config))
+        self.tokenizer = SpeechTokenizer(self.spec, self.view)
+        self.languages = dict(self.spec.languages(self.view))
         self.fps = self.spec.frames_per_second
-        self.window_frames = round(self.spec.window_seconds(self.config) * self.fps)
+        self.window_frames = round(self.spec.window_seconds(self.view) * self.fps)
         self.vocab_size = engine.shape.vocab_size
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
@@ -69,7 +69,7 @@ class SpeechModel:
         """Raises CheckpointError for heads that the checkpoint names and its decoder does not have."""
         layers, heads = engine.shape.num_decoder_layers, engine.shape.num_heads or engine.shape.num_kv_heads
         try:
-            named = [(layer, head) for layer, head in self.spec.alignment_heads(self.config, engine.generation_config)]
+            named = [(layer, head) for layer, head in self.spec.alignment_heads(self.view)]
             if all(layer in range(layers) and head in range(heads) for layer, head in named):
                 return tuple(named)
         except (TypeError, ValueError):  # no pairs
@@ -146,7 +146,7 @@ class SpeechModel:
 
     def features(self, waveform: Waveform) -> Tensor:
         """Features of a whole recording, float32 [channels, frames]."""
-        features: Tensor = resolve(self.spec.features)(waveform, self.config, self.device)
+        features: Tensor = resolve(self.spec.features)(waveform, self.view, self.device)
         return features
 
     def window_features(self, waveform: Waveform) -> Tensor:

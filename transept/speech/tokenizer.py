@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from transept.errors import ParameterError, shown
+from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.spec import SpeechSpec, resolve
 from transept.speech.options import TranscriptionOptions
 
@@ -21,23 +22,22 @@ REMEMBERED = 16  # regular expressions
 class SpeechTokenizer:
     """What the ids of one checkpoint mean.
 
-    spec, config, generation_config: see SpeechSpec. tokenizer: of transformers, or a PlainTokenizer.
+    spec, view: see SpeechSpec. tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
     control: the control tokens. text_tokens: the ids of text.
     """
 
-    def __init__(self, spec: SpeechSpec, config: Any, generation_config: Any, tokenizer: Any) -> None:
+    def __init__(self, spec: SpeechSpec, view: CheckpointView) -> None:
         self.spec = spec
-        self.config = config
-        self.generation_config = generation_config
-        self.tokenizer = tokenizer
-        self.control = spec.tokens(config)
+        self.view = view
+        self.tokenizer: Any = view.tokenizer
+        self.control = spec.tokens(view)
         self._matching: dict[str, frozenset[int]] = {}  # by regular expression
         self.text_tokens = range(self.control.end_of_text) if self.control.text is None else self.control.text
 
     def opening_tokens(self, language: str | None, task: str, *, timestamps: bool) -> list[int]:
         """The control tokens that open a transcript; timestamps: in families that have such."""
         timestamps = timestamps and self.control.first_timestamp is not None
-        return self.spec.decoder_prompt(self.config, language=language, task=task, timestamps=timestamps)
+        return self.spec.decoder_prompt(self.view, language=language, task=task, timestamps=timestamps)
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens, without special ones around it."""
@@ -86,7 +86,7 @@ class SpeechTokenizer:
     def _unspoken_tokens(self) -> tuple[int, ...]:
         if self.spec.unspoken_tokens is None:
             return ()
-        return tuple(resolve(self.spec.unspoken_tokens)(self.config, self.generation_config, self.tokenizer))
+        return tuple(resolve(self.spec.unspoken_tokens)(self.view))
 
     @cached_property
     def _texts(self) -> list[str]:

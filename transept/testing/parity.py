@@ -42,6 +42,7 @@ class Parity:
     directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
         files before: name another architecture in config.json, rename weights, add a tokenizer.
     device: where Transept runs; the reference runs on the CPU.
+    plugin: the one to take where several run the checkpoint, by its name or by its distribution's.
     inputs: for an encoder that takes no text, several inputs of different lengths: pairs of what a prompt holds as
         multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and of the same as keywords of the reference, a
         batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`.
@@ -56,12 +57,13 @@ class Parity:
         directory: str | Path,
         *,
         device: str = "cpu",
+        plugin: str | None = None,
         inputs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] | None = None,
         decoder_prompt: Sequence[int] | None = None,
         tolerance: float = 1e-4,
     ) -> None:
         self.reference = Reference(reference)
-        self.subject = Subject(Path(directory), device)
+        self.subject = Subject(Path(directory), device, plugin)
         self.tolerance = tolerance
         if inputs is not None and len(inputs) < 2:
             raise ParameterError("one input does not show whether outputs depend on it; give Parity several inputs")
@@ -78,7 +80,7 @@ class Parity:
     def decoder_prompt(self) -> list[int]:
         """The decoder's prompt in every check."""
         given = self._given_decoder_prompt
-        return list(self.engine.spec.default_decoder_prompt(self.engine.model_config) if given is None else given)
+        return list(self.engine.spec.default_decoder_prompt(self.engine.view) if given is None else given)
 
     @cached_property
     def prompts(self) -> list[list[int]]:

@@ -60,11 +60,12 @@ class Recording:
 
 
 class Subject:
-    """A checkpoint directory, on a device in float32."""
+    """A checkpoint directory, on a device in float32. plugin: the one to take where several can."""
 
-    def __init__(self, directory: Path, device: str) -> None:
+    def __init__(self, directory: Path, device: str, plugin: str | None = None) -> None:
         self.directory = directory
         self.device = device
+        self.plugin = plugin
 
     @cached_property
     def engine(self) -> Engine:
@@ -116,7 +117,7 @@ class Subject:
     def _engine(self, **options: Any) -> Engine:
         from transept.core.engine import Engine
 
-        return Engine(self.directory, device=self.device, dtype="float32", **options)
+        return Engine(self.directory, device=self.device, dtype="float32", plugin=self.plugin, **options)
 
 
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:

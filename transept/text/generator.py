@@ -71,7 +71,7 @@ class TextGenerator:
         spec = self.engine.spec.text
         if spec is None or spec.languages is None:
             return [], []
-        sources, targets = spec.languages(self.engine.model_config, self.engine.tokenizer)
+        sources, targets = spec.languages(self.engine.view)
         return list(sources), list(targets)
 
     @overload

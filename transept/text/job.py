@@ -82,16 +82,15 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
         raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
-    given = (engine.model_config, engine.tokenizer)
     if task == "translate" and spec.translate is not None:
-        return _asked(engine.spec.name, task, spec.translate, *given, source, target)
+        return _asked(engine.spec.name, task, spec.translate, engine.view, source, target)
     if source is not None or target is not None:
         raise ParameterError(
             f'{task} with a "{engine.spec.name}" model takes no source and no target: documents go in as they are. '
             "Leave them out"
         )
     if task == "summarize" and spec.summarize is not None:
-        return _asked(engine.spec.name, task, spec.summarize, *given)
+        return _asked(engine.spec.name, task, spec.summarize, engine.view)
     return TextTask({"summarize": "summarization", "translate": "translation", "generate": None}[task])
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transept.authoring import ModelSpec, TextSpec, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl
 from transept_marian import tasks
 
 
-def default_decoder_prompt(config: Any) -> list[int]:
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>`` alone, which is the padding token: Marian has no beginning-of-sequence token."""
-    return [config.decoder_start_token_id]
+    return [view.config.decoder_start_token_id]
 
 
 @hookimpl

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transept.authoring import ParameterError, TextTask, suggest
+from transept.authoring import CheckpointView, ParameterError, TextTask, suggest
 
 
-def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """The targets, where there are several to choose from."""
-    return [], [code.strip("<>") for code in tokenizer.supported_language_codes]
+    return [], [code.strip("<>") for code in view.tokenizer.supported_language_codes]
 
 
-def translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """A model of several targets reads the wanted one as a code before the document, ``>>fra<<``; others read nothing.
 
     source: never read, since the model was trained for it. Raises ParameterError for a language that the checkpoint
     does not name.
     """
+    tokenizer = view.tokenizer
     targets = [code.strip("<>") for code in tokenizer.supported_language_codes]
     if not targets:
         for name, asked, own in (("source", source, tokenizer.source_lang), ("target", target, tokenizer.target_lang)):

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transept.authoring import ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
 WINDOW_SECONDS = 30.0  # the longest recording that one request carries
 
 
-def default_decoder_prompt(config: Any) -> list[int]:
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<s>`` alone, whatever is spoken."""
-    return [config.decoder_start_token_id]
+    return [view.config.decoder_start_token_id]
 
 
 def decoder_prompt(
-    config: Any, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+    view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
     """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
     if language not in (None, "en") or task != "transcribe":
         raise ParameterError(f"Moonshine writes down what it hears; it cannot {task} {language or 'it'} on demand")
-    return default_decoder_prompt(config)
+    return default_decoder_prompt(view)
 
 
-def speech_tokens(config: Any) -> SpeechTokens:
+def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The vocabulary begins with ``<unk>``, ``<s>`` and ``</s>``; then comes text."""
     return SpeechTokens(
-        end_of_text=config.eos_token_id,
-        start_of_transcript=config.decoder_start_token_id,
-        text=range(config.eos_token_id + 1, config.vocab_size),
+        end_of_text=view.config.eos_token_id,
+        start_of_transcript=view.config.decoder_start_token_id,
+        text=range(view.config.eos_token_id + 1, view.config.vocab_size),
     )
 
 
-def unspoken_tokens(config: Any, generation_config: Any, tokenizer: Any) -> list[int]:
+def unspoken_tokens(view: CheckpointView) -> list[int]:
     """``<unk>``, ``<s>``, and the tokens without a meaning at the end of the vocabulary."""
-    return [token for token in tokenizer.added_tokens_decoder if token != config.eos_token_id]
+    return [token for token in view.tokenizer.added_tokens_decoder if token != view.config.eos_token_id]
 
 
 @hookimpl
@@ -54,8 +52,8 @@ def register_models() -> list[ModelSpec]:
             weight_maps={"huggingface": "transept_moonshine.weights:HUGGINGFACE"},
             speech=SpeechSpec(
                 sample_rate=SAMPLE_RATE,
-                window_seconds=lambda config: WINDOW_SECONDS,
-                languages=lambda config: {},
+                window_seconds=lambda view: WINDOW_SECONDS,
+                languages=lambda view: {},
                 decoder_prompt=decoder_prompt,
                 language_prompt=default_decoder_prompt,
                 tokens=speech_tokens,

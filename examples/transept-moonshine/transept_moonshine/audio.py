@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transept.authoring import CheckpointView
 from transept.multimodal import MappedInput, MediaError
 from transept.multimodal.audio import load_audio
 from transept_moonshine import SAMPLE_RATE, WINDOW_SECONDS
@@ -23,12 +24,12 @@ def num_tokens(num_samples: int) -> int:
     return num_samples
 
 
-def recording_features(waveform: np.ndarray, config: Any, device: str) -> Tensor:
+def recording_features(waveform: np.ndarray, view: CheckpointView, device: str) -> Tensor:
     """waveform: float32 [samples]. Returns [1, samples]."""
     return torch.from_numpy(waveform)[None].to(device)
 
 
-def map_features(data: Any, config: Any) -> MappedInput:
+def map_features(data: Any, view: CheckpointView) -> MappedInput:
     """data: float32 [1, samples], a slice of `recording_features`; what is too short for a token gets silence after it.
 
     Returns input_values, float32 [samples]. Raises MediaError for what is longer than WINDOW_SECONDS.
@@ -46,6 +47,6 @@ def map_features(data: Any, config: Any) -> MappedInput:
     return MappedInput(kwargs={"input_values": samples}, num_tokens=num_tokens(len(samples)))
 
 
-def map_audio(data: Any, config: Any) -> MappedInput:
+def map_audio(data: Any, view: CheckpointView) -> MappedInput:
     """data: what `load_audio` takes, such as a path. Otherwise as `map_features`."""
-    return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], config)
+    return map_features(torch.from_numpy(load_audio(data, SAMPLE_RATE))[None], view)

@@ -54,7 +54,7 @@ def test_inputs_of_other_lengths_under_one_name_share_no_cross_table(directory: 
 
 @pytest.mark.parametrize("counts", [[32], [100, 32]])
 def test_an_encoder_that_returns_other_lengths_than_declared_is_named(directory: Path, counts: list[int]) -> None:
-    def one_fewer(frames: Tensor, config: Any) -> MappedInput:
+    def one_fewer(frames: Tensor, view: Any) -> MappedInput:
         return MappedInput({"input_features": frames}, num_tokens=frames.shape[1] // 2 - 1)
 
     engine = ragged_engine(directory, one_fewer)
@@ -83,8 +83,8 @@ def test_hidden_states_of_another_shape_are_named(directory: Path) -> None:
 def test_features_come_in_the_models_dtype(directory: Path, dtype: str, features: torch.dtype) -> None:
     seen = []
 
-    def in_dtype(frames: Tensor, config: Any) -> MappedInput:
-        return map_frames(frames.to(features), config)
+    def in_dtype(frames: Tensor, view: Any) -> MappedInput:
+        return map_frames(frames.to(features), view)
 
     engine = ragged_engine(directory, in_dtype, dtype=dtype)
     encode = engine.executor.worker.runner.model.encode

@@ -29,7 +29,7 @@ def spec(name: str, model: str = "Right", prompt=dec_bos_prompt, prepare=prepend
 def register_models() -> list[ModelSpec]:
     return [
         *(spec(name, name) for name in IN_THE_MODEL),
-        spec("NoStartToken", prompt=lambda config: [config.bos_token_id]),
-        spec("StartTokenTwice", prepare=lambda token_ids, config: [config.decoder_start_token_id, *token_ids]),
+        spec("NoStartToken", prompt=lambda view: [view.config.bos_token_id]),
+        spec("StartTokenTwice", prepare=lambda token_ids, view: [view.config.decoder_start_token_id, *token_ids]),
         spec("SettingsLost", weights="transept_faulty.model:SETTINGS_LOST"),
     ]

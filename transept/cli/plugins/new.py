@@ -89,7 +89,7 @@ def _name(text: str) -> str:
 def _check_architecture(name: str) -> None:
     """Raise PluginError when the new plugin would be the second one to run its architecture: its test would fail."""
     architecture = f"{_class_prefix(name)}ForConditionalGeneration"
-    for report in discover_quietly().claims.get(architecture, ()):
+    for report, _ in discover_quietly().claims.get(architecture, ()):
         raise PluginError(
             f'"{name}" would run {architecture}, as {report.name} from {report.distribution} {report.version} does. '
             "Choose another name; the architectures that your plugin runs can be edited later."

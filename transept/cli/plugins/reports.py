@@ -9,6 +9,7 @@ import sys
 
 from transept.cli.printable import printable
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
+from transept.registry.requirements import required_values
 
 
 def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,7 +18,7 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
     list_parser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
     list_parser.set_defaults(run=list_plugins)
 
-    about = "like list, but exit with 1 if a plugin failed or if two run the same architecture"
+    about = "like list, but exit with 1 if a plugin failed or if two run the same checkpoints"
     check_parser = subcommands.add_parser("check", help=about, description=about.capitalize() + ".")
     check_parser.add_argument(
         "--traceback", action="store_true", help="show where each failed plugin failed (on stderr)"
@@ -66,6 +67,14 @@ def as_data(plugins: Plugins) -> dict[str, object]:
                 "version": report.version,
                 "status": report.status,
                 "architectures": list(report.architectures),
+                "models": [
+                    {
+                        "name": spec.name,
+                        "architectures": list(spec.architectures),
+                        "requires": required_values(spec.requires),
+                    }
+                    for spec in report.models
+                ],
                 "diarizes": report.diarize is not None,
                 "error": report.error,
             }
@@ -74,9 +83,16 @@ def as_data(plugins: Plugins) -> dict[str, object]:
         "conflicts": [
             {
                 "architecture": architecture,
-                "plugins": [{"name": report.name, "distribution": report.distribution} for report in reports],
+                "plugins": [
+                    {
+                        "name": report.name,
+                        "distribution": report.distribution,
+                        "requires": required_values(spec.requires),
+                    }
+                    for report, spec in claims
+                ],
             }
-            for architecture, reports in plugins.conflicts.items()
+            for architecture, claims in plugins.conflicts.items()
         ],
     }
 
@@ -91,8 +107,8 @@ def as_text(plugins: Plugins) -> str:
         rows.append((report.name, _distribution(report), report.status, detail))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]).rstrip() for row in rows]
-    for architecture, reports in plugins.conflicts.items():
-        rivals = " and ".join(f"{report.name} ({report.distribution})" for report in reports)
+    for architecture, claims in plugins.conflicts.items():
+        rivals = " and by ".join(map(str, claims))
         lines.append(f"Conflict: {architecture} is run by {rivals}. Choose with --plugin, or {DISABLE_VARIABLE}.")
     return "\n".join(lines)
 

@@ -74,7 +74,7 @@ class Whisper:
     def dims(self) -> ModelDimensions:
         """Sizes that its spectrograms and its texts have."""
         model = self.transcriber.model
-        config = model.config
+        config = model.view.config
         return ModelDimensions(
             config.num_mel_bins, config.max_source_positions, model.vocab_size, config.max_target_positions
         )

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any
 
 from torch import Tensor
-
-from transept.errors import CheckpointError
-
-MOST_JSON_BYTES = 64 << 20  # 64 MiB; an index of a thousand shards has some MB
 
 
 class Checkpoint(ABC):
@@ -56,27 +50,3 @@ class Checkpoint(ABC):
 def cause_of(error: BaseException) -> str:
     """An error's kind and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-
-
-def check_file(path: Path, most_bytes: int) -> None:
-    """Raise CheckpointError for what is no file, and for one of more bytes, before it is read into memory."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise CheckpointError(f'cannot read "{path}": {error}') from None
-    if not S_ISREG(status.st_mode):
-        raise CheckpointError(f'cannot read "{path}": it is no file')
-    if status.st_size > most_bytes:
-        raise CheckpointError(f'"{path}" has {status.st_size:,} bytes, and at most {most_bytes:,} are read into memory')
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError when it cannot be read, is no object, or is far too large."""
-    check_file(path, MOST_JSON_BYTES)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of brackets in each other
-        raise CheckpointError(f'cannot read "{path}": {error}') from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f'"{path}" is not a JSON object')
-    return content

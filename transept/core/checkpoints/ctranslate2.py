@@ -26,8 +26,9 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint, read_json
+from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.errors import CheckpointError, suggest
+from transept.json_files import read_json
 
 MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.checkpoints.checkpoint import Checkpoint, cause_of, read_json
+from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
 from transept.errors import CheckpointError
+from transept.json_files import read_json
 
 READ_AT_ONCE = 32 << 20  # bytes of a file's pages that stay in memory until it is opened anew
 WEIGHTS = (  # in order of preference

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ import torch
 from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
 from transept.core.checkpoints.formats import open_checkpoint
-from transept.core.checkpoints.hf_configs import load_config
+from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer, plain_files
 from transept.core.checkpoints.size_limit import SizeLimit
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.errors import CheckpointError, ParameterError, PluginError, PromptError
+from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
@@ -34,14 +36,19 @@ LONGEST_VALUE = 60  # characters of a value
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """config: of transformers, or what the plugin's weight map derives."""
+    """view: for the plugin's functions; its config is what the model is built from."""
 
     spec: ModelSpec
     checkpoint: Checkpoint
     weight_map: WeightMap
-    config: Any
+    view: CheckpointView
     model_class: type[ForConditionalGeneration]
     shape: ModelShape
+
+    @property
+    def config(self) -> Any:
+        """Of transformers, or what the plugin's weight map derives."""
+        return self.view.config
 
 
 def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescription:
@@ -51,7 +58,7 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     Raises CheckpointError, UnsupportedModelError, PluginError.
     """
     checkpoint = open_checkpoint(path)
-    spec = find_model(discover(), checkpoint.architectures, source, plugin)
+    spec = find_model(discover(), checkpoint.architectures, checkpoint.config_dict, source, plugin)
     if checkpoint.format not in spec.weight_maps:
         known = ", ".join(sorted(spec.weight_maps)) or "none"
         raise CheckpointError(f'"{path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}')
@@ -68,7 +75,13 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
             f'"{spec.model_class}" of plugin family "{spec.name}" is no subclass of ForConditionalGeneration'
         )
     shape = _model_shape(model_class, config, checkpoint)
-    return ModelDescription(spec, checkpoint, weight_map, config, model_class, shape)
+    view = CheckpointView(
+        path,
+        config,
+        load_generation_config=partial(load_generation_config, checkpoint, weight_map, config),
+        load_tokenizer=partial(load_tokenizer, path, plain_files(weight_map, config)),
+    )
+    return ModelDescription(spec, checkpoint, weight_map, view, model_class, shape)
 
 
 def _imported(spec: ModelSpec, reference: Any) -> Any:
@@ -106,13 +119,13 @@ def check_default_prompt(described: ModelDescription) -> None:
     """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary."""
     vocab_size = described.shape.vocab_size
     try:
-        _check_prompt(described.spec, described.config, vocab_size)
+        _check_prompt(described.spec, described.view, vocab_size)
     except PluginError:
         raise
     except Exception as error:
         read = _ReadValues(described.config)
         with suppress(Exception):
-            _check_prompt(described.spec, read, vocab_size)
+            _check_prompt(described.spec, described.view.with_config(read), vocab_size)
         raise _undescribed(described.model_class, described.checkpoint, error, read) from error
 
 
@@ -139,10 +152,10 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
     return model
 
 
-def _check_prompt(spec: ModelSpec, config: Any, vocab_size: int) -> None:
+def _check_prompt(spec: ModelSpec, view: CheckpointView, vocab_size: int) -> None:
     """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
     try:
-        prompt: list[Any] = list(spec.default_decoder_prompt(config))
+        prompt: list[Any] = list(spec.default_decoder_prompt(view))
     except PromptError:  # a family that always wants one from the user
         return
     if not prompt:

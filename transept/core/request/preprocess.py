@@ -1,6 +1,6 @@
 """InputPreprocessor: splits a user's prompt into what the encoder and what the decoder is given.
 
-Called by the engine when a request arrives. It needs a ModelSpec, a config and a tokenizer, but no model.
+Called by the engine when a request arrives. It needs a ModelSpec and a CheckpointView, but no model.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
 from transept.errors import PromptError, suggest
 from transept.multimodal.registry import MappedInput, map_input
+from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.spec import ModelSpec
 
 _SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data", "multi_modal_uuids")
@@ -52,8 +53,7 @@ class InputPreprocessor:
     def __init__(
         self,
         spec: ModelSpec,
-        config: Any,
-        tokenizer: Any | None,
+        view: CheckpointView,
         *,
         max_source_positions: int | None = None,
         max_target_positions: int | None = None,
@@ -61,8 +61,9 @@ class InputPreprocessor:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.spec = spec
-        self.config = config
-        self.tokenizer = tokenizer
+        self.view = view
+        self.config = view.config
+        self.tokenizer = view.tokenizer
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
         self.encoder_takes_text = encoder_takes_text
@@ -106,7 +107,7 @@ class InputPreprocessor:
             if len(single.data) != 1:
                 raise PromptError(f"multi_modal_data holds {sorted(single.data)}; give exactly one modality")
             ((modality, data),) = single.data.items()
-            mapped = map_input(self.spec, self.config, modality, data)
+            mapped = map_input(self.spec, self.view, modality, data)
             self._check_source_length(mapped.num_tokens)
             name = single.uuids.get(modality)
             known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
@@ -130,10 +131,10 @@ class InputPreprocessor:
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
         text = None
         if single is None:
-            token_ids = list(self.spec.default_decoder_prompt(self.config))
+            token_ids = list(self.spec.default_decoder_prompt(self.view))
         else:
             given = self._token_ids(single, add_special_tokens=False)
-            token_ids = list(self.spec.prepare_decoder_prompt(given, self.config))
+            token_ids = list(self.spec.prepare_decoder_prompt(given, self.view))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
             vocab_size = self.config.vocab_size
             token: Any  # of a plugin's rule

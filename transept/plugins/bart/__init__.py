@@ -6,9 +6,8 @@ NLLB (NLLB team 2022) is M2M100 with a vocabulary of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from transept.authoring import ModelSpec, TextSpec, hookimpl, prepend_dec
+from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl, prepend_dec
 from transept.plugins.bart import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
@@ -16,24 +15,25 @@ _SINUSOIDAL = {"huggingface": "transept.plugins.bart.weights:SINUSOIDAL"}
 _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 
 
-def mbart_default_decoder_prompt(config: Any) -> list[int]:
+def mbart_default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>``, then the target language where the checkpoint forces one (facebook/mbart-large-en-ro does not)."""
-    language = getattr(config, "forced_bos_token_id", None)
-    start = config.decoder_start_token_id
+    language = getattr(view.config, "forced_bos_token_id", None)
+    start = view.config.decoder_start_token_id
     return [start] if language is None else [start, language]
 
 
-def mbart_prepare_decoder_prompt(token_ids: Sequence[int], config: Any) -> list[int]:
+def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """``<DEC>`` first, but in mBART's first release, where it is a language code, any such code takes its place."""
+    config = view.config
     codes = range(config.vocab_size - 1 - _MBART_LANGUAGES, config.vocab_size - 1)
     if token_ids and token_ids[0] in codes and config.decoder_start_token_id != config.eos_token_id:
         return list(token_ids)
-    return prepend_dec(token_ids, config)
+    return prepend_dec(token_ids, view)
 
 
-def pegasus_default_decoder_prompt(config: Any) -> list[int]:
+def pegasus_default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>`` alone, which is the padding token: Pegasus has no beginning-of-sequence token."""
-    return [config.decoder_start_token_id]
+    return [view.config.decoder_start_token_id]
 
 
 @hookimpl

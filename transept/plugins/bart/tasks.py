@@ -5,52 +5,52 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from transept.authoring import ParameterError, TextTask, UnsupportedTaskError, suggest
+from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, suggest
 
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
-def summarize(config: Any, tokenizer: Any) -> TextTask:
+def summarize(view: CheckpointView) -> TextTask:
     """A summary is what the checkpoint was trained to write; bart-large-cnn's config asks for a blank in front."""
-    return TextTask("summarization", prefix=getattr(config, "prefix", None) or "")
+    return TextTask("summarization", prefix=getattr(view.config, "prefix", None) or "")
 
 
-def refuse_to_translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def refuse_to_translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """Raises UnsupportedTaskError: these families are of one language."""
     raise UnsupportedTaskError(
-        f'"{config.model_type}" models do not translate. This one summarizes, or writes whatever else it was trained '
-        "for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
+        f'"{view.config.model_type}" models do not translate. This one summarizes, or writes whatever else it was '
+        "trained for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
     )
 
 
-def translate_mbart(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def translate_mbart(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """The source's code marks the document, the target's opens the output (Liu et al. 2020; Tang et al. 2020).
 
     mBART puts the source's code after the document and starts the decoder from the target's. mBART-50 puts it before
     the document, and the target's after ``</s>``, which starts the decoder. The tokenizer tells which.
     """
-    return _translate(config, tokenizer, source, target, starts_with_code=not getattr(tokenizer, "prefix_tokens", None))
+    starts_with_code = not getattr(view.tokenizer, "prefix_tokens", None)
+    return _translate(view, source, target, starts_with_code=starts_with_code)
 
 
-def translate_m2m100(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def translate_m2m100(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """The source's code marks the document, the target's comes after ``</s>`` (Fan et al. 2020; NLLB team 2022).
 
     Languages are M2M100's codes, such as ``"de"``, or NLLB's, such as ``"deu_Latn"`` or, where one script is used,
     ``"deu"``.
     """
-    return _translate(config, tokenizer, source, target, starts_with_code=False)
+    return _translate(view, source, target, starts_with_code=False)
 
 
-def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """All codes, as source and as target."""
-    codes = list(_codes(tokenizer))
+    codes = list(_codes(view.tokenizer))
     return codes, codes
 
 
-def _translate(
-    config: Any, tokenizer: Any, source: str | None, target: str | None, *, starts_with_code: bool
-) -> TextTask:
+def _translate(view: CheckpointView, source: str | None, target: str | None, *, starts_with_code: bool) -> TextTask:
     """starts_with_code: whether the decoder starts with the target's code, instead of being forced to write it."""
+    tokenizer = view.tokenizer
     codes = _codes(tokenizer)
     if source is None:
         raise ParameterError(f"source is missing: the language of the documents.{suggest('', codes)}")
@@ -59,12 +59,12 @@ def _translate(
     before, after = (
         [marks.get(token, token) for token in tokens] for tokens in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
     )
-    target_code = _only_target(config, codes, starts_with_code) if target is None else _code(target, codes)
+    target_code = _only_target(view.config, codes, starts_with_code) if target is None else _code(target, codes)
     target_id = codes[target_code]
     return TextTask(
         f"translation_{_short(source_code)}_to_{_short(target_code)}",
         special_tokens=(before, after),
-        decoder_prompt=[target_id] if starts_with_code else [config.decoder_start_token_id, target_id],
+        decoder_prompt=[target_id] if starts_with_code else [view.config.decoder_start_token_id, target_id],
         settings={} if starts_with_code else {"forced_bos_token_id": target_id},
     )
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transept.authoring import ModelSpec, TextSpec, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl
 from transept.plugins.t5 import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.t5.weights:HUGGINGFACE"}
 
 
-def default_decoder_prompt(config: Any) -> list[int]:
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>`` alone: T5 has no beginning-of-sequence token."""
-    return [config.decoder_start_token_id]
+    return [view.config.decoder_start_token_id]
 
 
 @hookimpl

@@ -6,34 +6,34 @@ import re
 from itertools import permutations
 from typing import Any
 
-from transept.authoring import ParameterError, TextTask
+from transept.authoring import CheckpointView, ParameterError, TextTask
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}  # Raffel et al. 2020, section 3.1.3
 _TRANSLATION = re.compile(r"translation_(.+?)_to_(.+)")
 _TARGET = re.compile(r"<2(\w+)>")
 
 
-def summarize(config: Any, tokenizer: Any) -> TextTask:
+def summarize(view: CheckpointView) -> TextTask:
     """T5's prefix, unless the checkpoint's config has its own."""
     return TextTask("summarization", prefix="summarize: ")
 
 
-def translate(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """The one translation that fits among those that the checkpoint's config names, else among T5's four languages.
 
     MADLAD-400's vocabulary has a prefix for each target, whatever the source (Kudugunta et al. 2023).
     """
-    if target is not None and f"<2{target}>" in tokenizer.get_vocab():
+    if target is not None and f"<2{target}>" in view.tokenizer.get_vocab():
         return TextTask(prefix=f"<2{target}> ")
-    named = _named_translations(config)
+    named = _named_translations(view.config)
     if all(name in LANGUAGES for pair in named for name in pair):
         return _choose(source, target, named, list(permutations(LANGUAGES, 2)))
     return _choose(source, target, named)
 
 
-def translate_multilingual(config: Any, tokenizer: Any, source: str | None, target: str | None) -> TextTask:
+def translate_multilingual(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """The same for mT5 and UMT5, which know a translation only where they were trained for it: config names it."""
-    named = _named_translations(config)
+    named = _named_translations(view.config)
     if not named and source is None and target is None:
         return TextTask("translation")
     if not named:
@@ -44,19 +44,19 @@ def translate_multilingual(config: Any, tokenizer: Any, source: str | None, targ
     return _choose(source, target, named)
 
 
-def languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """T5's four where they serve, else those that the checkpoint's config names; MADLAD-400's targets alone."""
-    if targets := [match[1] for match in map(_TARGET.fullmatch, tokenizer.get_vocab()) if match]:
+    if targets := [match[1] for match in map(_TARGET.fullmatch, view.tokenizer.get_vocab()) if match]:
         return [], sorted(targets)
-    named = _named_translations(config)
+    named = _named_translations(view.config)
     if all(name in LANGUAGES for pair in named for name in pair):
         return list(LANGUAGES), list(LANGUAGES)
-    return named_languages(config, tokenizer)
+    return named_languages(view)
 
 
-def named_languages(config: Any, tokenizer: Any) -> tuple[list[str], list[str]]:
+def named_languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """Those of the translations that config names."""
-    named = _named_translations(config)
+    named = _named_translations(view.config)
     return list(dict.fromkeys(x for x, _ in named)), list(dict.fromkeys(y for _, y in named))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from transept.authoring import ModelSpec, SpeechSpec, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, SpeechSpec, hookimpl
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.languages import LANGUAGE_NAMES
 from transept.plugins.whisper.published import PUBLISHED
@@ -14,17 +12,17 @@ SECONDS_PER_POSITION = 0.02  # one encoder position is two log-mel frames of 10 
 FRAMES_PER_SECOND = 100
 
 
-def window_seconds(config: Any) -> float:
+def window_seconds(view: CheckpointView) -> float:
     """The longest audio that one request may carry: 30 s for every released checkpoint."""
-    return float(config.max_source_positions) * SECONDS_PER_POSITION
+    return float(view.config.max_source_positions) * SECONDS_PER_POSITION
 
 
-def alignment_heads(config: Any, generation_config: Any) -> tuple[tuple[int, int], ...]:
+def alignment_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
     """The heads that the checkpoint names, or else all of the upper half of the decoder."""
-    given = getattr(generation_config, "alignment_heads", None)
+    given = getattr(view.generation_config, "alignment_heads", None)
     if given:
         return tuple((layer, head) for layer, head in given)
-    layers, heads = config.decoder_layers, config.decoder_attention_heads
+    layers, heads = view.config.decoder_layers, view.config.decoder_attention_heads
     return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transept.authoring import ParameterError, SpeechTokens, suggest
+from transept.authoring import CheckpointView, ParameterError, SpeechTokens, suggest
 from transept.plugins.whisper.languages import LANGUAGES
 
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
@@ -37,9 +37,9 @@ class ControlTokens:
         self.languages = dict(zip(LANGUAGES, range(self.first_language, self.translate), strict=False))
 
 
-def speech_tokens(config: Any) -> SpeechTokens:
+def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The control tokens that transcription tells apart."""
-    tokens = ControlTokens(config)
+    tokens = ControlTokens(view.config)
     return SpeechTokens(
         end_of_text=tokens.start_of_transcript - 1,
         start_of_transcript=tokens.start_of_transcript,
@@ -51,21 +51,21 @@ def speech_tokens(config: Any) -> SpeechTokens:
     )
 
 
-def languages(config: Any) -> dict[str, int]:
+def languages(view: CheckpointView) -> dict[str, int]:
     """Language code to token id; empty for an English-only checkpoint."""
-    tokens = ControlTokens(config)
+    tokens = ControlTokens(view.config)
     return tokens.languages if tokens.multilingual else {}
 
 
 def decoder_prompt(
-    config: Any, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+    view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
     """The tokens that open a transcript: ``<|startoftranscript|><|en|><|transcribe|><|notimestamps|>``.
 
     language: a code such as ``"de"``; default English. English-only checkpoints have neither language nor task tokens.
     Raises ParameterError for a language or a task that the checkpoint does not have.
     """
-    tokens = ControlTokens(config)
+    tokens = ControlTokens(view.config)
     if task not in ("transcribe", "translate"):
         raise ParameterError(f'task must be "transcribe" or "translate", not {task!r}')
     prompt = [tokens.start_of_transcript]
@@ -80,19 +80,19 @@ def decoder_prompt(
     return prompt if timestamps else [*prompt, tokens.no_timestamps]
 
 
-def language_prompt(config: Any) -> list[int]:
+def language_prompt(view: CheckpointView) -> list[int]:
     """After ``<|startoftranscript|>`` alone, the next token names the language."""
-    return [ControlTokens(config).start_of_transcript]
+    return [ControlTokens(view.config).start_of_transcript]
 
 
-def prepare_decoder_prompt(token_ids: Sequence[int], config: Any) -> list[int]:
+def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """Prepend ``<|startoftranscript|>`` unless it is there.
 
     Earlier text that begins with ``<|startofprev|>`` stands before it, so there the default prompt is appended.
     """
-    tokens = ControlTokens(config)
+    tokens = ControlTokens(view.config)
     if tokens.start_of_transcript in token_ids:
         return list(token_ids)
     if token_ids and token_ids[0] == tokens.start_of_previous:
-        return [*token_ids, *decoder_prompt(config)]
+        return [*token_ids, *decoder_prompt(view)]
     return [tokens.start_of_transcript, *token_ids]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from transept.authoring import CheckpointView
 from transept.multimodal import MappedInput, MediaError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio
 from transept.multimodal.audio_limits import AudioTooLongError
@@ -17,19 +18,20 @@ MEASURED_SECONDS = 600  # of audio whose length a refusal tells; longer ones are
 FRAMES_PER_TOKEN = 2  # the stride of the encoder's second convolution; 20 ms a token
 
 
-def recording_features(waveform: Waveform, config: Any, device: str) -> Tensor:
+def recording_features(waveform: Waveform, view: CheckpointView, device: str) -> Tensor:
     """Features of a recording of any length, to be cut into windows: float32 [num_mel_bins, frames of 10 ms]."""
-    return recording_log_mel(waveform, config.num_mel_bins, device)
+    return recording_log_mel(waveform, view.config.num_mel_bins, device)
 
 
-def map_features(data: Any, config: Any) -> MappedInput:
+def map_features(data: Any, view: CheckpointView) -> MappedInput:
     """A slice of `recording_features`, padded with zeros to the length that the encoder was trained on.
 
-    data: float32 [num_mel_bins, up to 2 x max_source_positions]. config: a WhisperConfig.
+    data: float32 [num_mel_bins, up to 2 x max_source_positions].
     Raises MediaError for features of another shape or kind.
     """
     import torch
 
+    config = view.config
     window = config.max_source_positions * FRAMES_PER_TOKEN  # frames
     if isinstance(data, torch.Tensor) and not (
         data.is_floating_point() and data.layout is torch.strided and not data.is_meta
@@ -46,14 +48,14 @@ def map_features(data: Any, config: Any) -> MappedInput:
     return MappedInput(kwargs={"input_features": features}, num_tokens=config.max_source_positions)
 
 
-def map_audio(data: Any, config: Any) -> MappedInput:
+def map_audio(data: Any, view: CheckpointView) -> MappedInput:
     """One window of audio, padded with silence to the length that the encoder was trained on.
 
-    data: what `load_audio` takes. config: a WhisperConfig.
+    data: what `load_audio` takes.
     Returns input_features [num_mel_bins, 2 x max_source_positions] float32, and max_source_positions tokens.
     Raises MediaError when the audio cannot be read, and when it is longer than the window: it is never cut.
     """
-    num_tokens = config.max_source_positions
+    num_tokens = view.config.max_source_positions
     window = num_tokens * FRAMES_PER_TOKEN * HOP_LENGTH  # samples; 30 s in every released model
     try:
         waveform = load_audio(data, SAMPLE_RATE, max_audio_seconds=MEASURED_SECONDS)
@@ -66,5 +68,5 @@ def map_audio(data: Any, config: Any) -> MappedInput:
             f"the audio is {length}, and one request carries at most {window / SAMPLE_RATE:.2f} s. Use "
             "transept.transcribe, which takes audio of any length, or split it"
         )
-    features = log_mel_spectrogram(waveform, config.num_mel_bins, window)
+    features = log_mel_spectrogram(waveform, view.config.num_mel_bins, window)
     return MappedInput(kwargs={"input_features": features}, num_tokens=num_tokens)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transept.authoring import CheckpointView
 from transept.plugins.whisper.control_tokens import ControlTokens
 
 SECONDS_PER_TIMESTAMP = 0.02  # one encoder position
@@ -91,10 +92,10 @@ def forbid_at_once(logits: Tensor, bounds: Tensor) -> None:
 
 
 def timestamp_rules(
-    config: Any, *, max_initial_timestamp: float | None = None, num_prefix_tokens: int = 0
+    view: CheckpointView, *, max_initial_timestamp: float | None = None, num_prefix_tokens: int = 0
 ) -> TimestampRules:
     """The rules for one checkpoint. max_initial_timestamp: seconds, None for no bound."""
-    tokens = ControlTokens(config)
+    tokens = ControlTokens(view.config)
     bound = max_initial_timestamp
     return TimestampRules(
         end_of_text=tokens.start_of_transcript - 1,

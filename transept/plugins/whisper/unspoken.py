@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from transept.authoring import CheckpointView
+
 # As openai-whisper's tokenizer.py lists them; each is suppressed where it is one token, alone or after a blank.
 MARKS = [
     *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
@@ -14,12 +16,12 @@ NOTES = "♩♪♫♬♭♮♯"  # their first token serves, however many they t
 AT_WORD_START = ("-", "'")  # fine within a word
 
 
-def unspoken_tokens(config: Any, generation_config: Any, tokenizer: Any) -> tuple[int, ...]:
+def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
     """The text tokens that the checkpoint suppresses; where it does not say, those that openai-whisper does."""
-    given = getattr(generation_config, "suppress_tokens", None)
+    given = getattr(view.generation_config, "suppress_tokens", None)
     if given is None:
-        return tuple(sorted(_marks(tokenizer)))
-    return tuple(token for token in given if token < config.decoder_start_token_id)
+        return tuple(sorted(_marks(view.tokenizer)))
+    return tuple(token for token in given if token < view.config.decoder_start_token_id)
 
 
 def _marks(tokenizer: Any) -> set[int]:

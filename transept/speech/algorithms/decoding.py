@@ -111,7 +111,7 @@ def _sampling_params(
     if model.spec.timestamp_rules is not None and not options.without_timestamps:
         rules = resolve(model.spec.timestamp_rules)
         bound = options.max_initial_timestamp
-        processors = (rules(model.config, max_initial_timestamp=bound, num_prefix_tokens=len(prompt.prefix)),)
+        processors = (rules(model.view, max_initial_timestamp=bound, num_prefix_tokens=len(prompt.prefix)),)
     # As openai-whisper, half of the positions where the other half is for a prompt.
     longest = model.max_positions // (1 if model.tokenizer.control.start_of_previous is None else 2)
     room = model.max_positions - len(prompt.tokens)

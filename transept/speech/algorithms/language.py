@@ -77,7 +77,7 @@ def language_request(model: SpeechModel, features: Tensor) -> Request:
         begin_suppress_tokens=(),
         logprobs=len(model.languages),
     )
-    return model.request(features, model.spec.language_prompt(model.config), params)
+    return model.request(features, model.spec.language_prompt(model.view), params)
 
 
 def detected(model: SpeechModel, output: RequestOutput) -> Language:

@@ -1,0 +1,14 @@
+from transept.authoring import ModelSpec, hookimpl
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    return [
+        ModelSpec(
+            name="pairbart",
+            architectures=("EncoderDecoderModel",),
+            model_class="transept.plugins.bart.model:BartForConditionalGeneration",
+            weight_maps={"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"},
+            requires={"encoder.model_type": {"bart", "plbart"}, "decoder.model_type": "bart"},
+        )
+    ]
