@@ -7,6 +7,7 @@ of a JPEG, nor the values of a TIFF's tags, each of which becomes an object of P
 from __future__ import annotations
 
 import io
+import math
 import re
 
 from transept.errors import MediaError
@@ -33,11 +34,11 @@ class EncodedImage(io.BytesIO):
         super().__init__(data)
         self.name = name
         self.reads_left = MAX_READS
-        self.tag_bytes_left = MAX_TAG_BYTES if data.startswith(TIFF) else len(data) * MAX_READS
+        self.tag_bytes_left: float = MAX_TAG_BYTES if data.startswith(TIFF) else math.inf
 
     def opened(self) -> None:
         """Pillow has read the tags; what it reads from now on are pixels."""
-        self.tag_bytes_left = self.getbuffer().nbytes * MAX_READS
+        self.tag_bytes_left = math.inf
 
     def read(self, size: int | None = -1, /) -> bytes:
         """As of any file. Raises MediaError beyond the limits."""
