@@ -185,9 +185,9 @@ def test_no_claim_fits_the_nested_model_types(crowded: Environment) -> None:
     assert done.stderr.startswith(
         'UnsupportedModelError: no plugin runs "EncoderDecoderModel" (from ./some/config.json).\n'
         "Its config.json has encoder.model_type 'swin', decoder.model_type 'bart':\n"
-        "  pairbart from transept-pairbart 0.1 requires encoder.model_type 'bart' or 'plbart' and decoder.model_type "
-        "'bart'.\n"
-        "  pairmbart from transept-pairmbart 0.1 requires decoder.model_type 'mbart'.\n"
+        "  pairbart (pairbart from transept-pairbart 0.1) requires encoder.model_type 'bart' or 'plbart' and "
+        "decoder.model_type 'bart'.\n"
+        "  pairmbart (pairmbart from transept-pairmbart 0.1) requires decoder.model_type 'mbart'.\n"
     )
 
 

@@ -128,6 +128,9 @@ def test_several_specs_of_one_plugin_share_an_architecture() -> None:
     report = PluginReport("vision", "transept-vision", "1", "ok", models=(TROCR, DONUT))
     assert find_model(Plugins((report,)), ["VisionEncoderDecoderModel"], DONUT_CONFIG, "here") is DONUT
     assert report.architectures == ("VisionEncoderDecoderModel",)
+    text = message(["VisionEncoderDecoderModel"], plugins=Plugins((report,)), config={})
+    assert "  trocr (vision from transept-vision 1) requires " in text
+    assert "  donut (vision from transept-vision 1) requires " in text
 
 
 def test_next_architecture_is_tried_where_none_of_the_first_fits() -> None:
@@ -167,7 +170,10 @@ def test_config_without_the_nested_key(config: dict[str, Any]) -> None:
 def test_chosen_plugin_requires_something_else() -> None:
     text = message(["VisionEncoderDecoderModel"], "trocr", installed(TROCR, DONUT), DONUT_CONFIG)
     assert text.startswith('plugin "trocr" does not run "VisionEncoderDecoderModel"')
-    assert "trocr from transept-trocr 1 requires encoder.model_type 'deit' or 'vit' and decoder.model_type 'tr" in text
+    assert (
+        "trocr (trocr from transept-trocr 1) requires encoder.model_type 'deit' or 'vit' and decoder.model_type 'tr"
+        in text
+    )
     assert "Plugins that run it: donut from transept-donut 1 (VisionEncoderDecoderModel with encoder.mod" in text
 
 

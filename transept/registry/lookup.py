@@ -66,7 +66,7 @@ def find_model(
 def _mismatch(claims: Sequence[Claim], config: Mapping[str, Any]) -> list[str]:
     """A line on what a config.json has where these claims require something else, and one on each of them."""
     found = dict.fromkeys(word for claim in claims for word in found_in_words(claim.spec.requires, config))
-    required = [f"{_origin(report)} requires {in_words(spec.requires)}." for report, spec in claims]
+    required = [f"{spec.name} ({_origin(report)}) requires {in_words(spec.requires)}." for report, spec in claims]
     return [f"Its config.json has {', '.join(found)}:", *(f"  {line}" for line in required)] if claims else []
 
 
