@@ -19,6 +19,7 @@ from transformers import WhisperForConditionalGeneration as Reference
 
 from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
 from transept.plugins.whisper.control_tokens import ControlTokens, decoder_prompt
+from transept.registry.checkpoint_view import CheckpointView
 
 WINDOW = 30 * 16_000  # samples
 NORM = {"gamma": "weight", "beta": "bias"}
@@ -146,7 +147,7 @@ def reference_beams(model: Reference, waveform: np.ndarray, **settings: Any) -> 
     """Hypotheses of transformers' beam search and their scores, best first; end-of-text included where it came."""
     extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
     features = extractor(waveform, sampling_rate=16_000, return_tensors="pt").input_features
-    prompt = decoder_prompt(model.config)
+    prompt = decoder_prompt(CheckpointView(Path(model.config.name_or_path), model.config))
     result = GenerationMixin.generate(  # Whisper's own would take the prompt off, and the scores with it
         model,
         features,

@@ -105,7 +105,7 @@ def _add_languages(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             option,
             metavar="LANGUAGE",
-            help=f"language to translate {role}, such as de, for NLLB deu_Latn; optional where there is no choice",
+            help=f"language to translate {role}: de, for NLLB deu_Latn",
         )
 
 

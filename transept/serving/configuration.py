@@ -67,8 +67,8 @@ SETTINGS = (
     Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 24 hours)"),
     Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),
     Setting("upload_timeout", float, "S", "give up an upload of which so long nothing came (default: 30)"),
-    Setting("cors", str, "ORIGIN", "let pages of this origin call the server, such as https://example.org", many=True),
-    Setting("root_path", str, "PATH", "path under which a proxy shows the server, such as /speech"),
+    Setting("cors", str, "ORIGIN", "let pages of this origin call it, as https://example.org", many=True),
+    Setting("root_path", str, "PATH", "path at which a proxy shows it, such as /speech"),
     Setting("shutdown_timeout", float, "S", "time that running requests have after SIGTERM (default: 30)"),
     Setting("log_json", bool, None, "write the log as JSON, with one line for each request"),
 )
@@ -83,7 +83,7 @@ ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file the
     Setting("offline", bool, None, "see `transept serve --help`"),
 )
 ENGINE_FIELDS = {"threads": "num_threads"}  # where EngineConfig's name is another
-CONFIG = Setting("config", str, "FILE", "TOML file of settings; flags and variables go before it")
+CONFIG = Setting("config", str, "FILE", "TOML file of settings; flags and variables win")
 
 
 def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSettings:
