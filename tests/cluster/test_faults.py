@@ -13,26 +13,13 @@ from typing import Any
 
 import openai
 import pytest
+from serve_clients import PATIENCE, SHORTEST, asking
 from two_nodes import kill, processes_named, two_nodes
 
-from transept import Transcriber
 from transept.cluster import batch
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.serve_app import build_app
-
-PATIENCE = 240.0  # seconds
-SHORTEST = 6  # recordings that are copied, of a second or two each
-
-
-@pytest.fixture(scope="module")
-def short(speech_dir: Path) -> list[Path]:
-    return sorted((speech_dir / "prompts-en").glob("*.flac"), key=lambda path: path.stat().st_size)[:SHORTEST]
-
-
-@pytest.fixture(scope="module")
-def texts(tiny_en_dir: Path, short: list[Path]) -> list[str]:
-    return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(short)]  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -97,26 +84,7 @@ def test_clients_of_serve_lose_a_replica_and_then_a_node(
 
         serve.start("HeadOnly", {"port": 18765})
         serve.run(build_app(f"tiny.en={tiny_en_dir}", replicas=2), name="transept")
-        answers: dict[int, str | Exception] = {}
-        until = threading.Event()
-
-        def ask(client_number: int) -> None:
-            index = client_number
-            with openai.OpenAI(
-                base_url="http://127.0.0.1:18765/v1", api_key="-", max_retries=12, timeout=PATIENCE
-            ) as client:
-                while not until.is_set():
-                    try:
-                        made = client.audio.transcriptions.create(model="tiny.en", file=short[index % SHORTEST])
-                        answers[index] = made.text
-                    except openai.OpenAIError as error:
-                        answers[index] = error
-                    index += 4
-
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        try:
+        with asking(18765, short, num_clients=4, max_retries=12) as answers:
             wait_for(lambda: len(answers) >= 8)
             kill(processes_named("ray::ServeReplica")[0])
             seen = len(answers)
@@ -124,10 +92,6 @@ def test_clients_of_serve_lose_a_replica_and_then_a_node(
             cluster.remove_node(second, allow_graceful=False)
             seen = len(answers)
             wait_for(lambda: len(answers) >= seen + 8)
-        finally:
-            until.set()
-            for thread in threads:
-                thread.join()
         assert len(answers) >= 24
         assert {index: texts[index % SHORTEST] for index in answers} == answers
         serve.shutdown()

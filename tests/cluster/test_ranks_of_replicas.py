@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
-from test_faults import SHORTEST, num_replicas, wait_for
+from serve_clients import SHORTEST, asking
+from test_faults import num_replicas, wait_for
 from test_rank_actors import SECOND, placement_groups
 from two_nodes import kill, processes_named, two_nodes
 
-from transept import Transcriber
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.runtime import ClusterError
@@ -22,18 +20,7 @@ from transept.cluster.serve_app import build_app
 from transept.errors import ParameterError
 from transept.serving.settings import ModelSource, ServerSettings
 
-PATIENCE = 240.0  # seconds
 SLOW = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def short(speech_dir: Path) -> list[Path]:
-    return sorted((speech_dir / "prompts-en").glob("*.flac"), key=lambda path: path.stat().st_size)[:SHORTEST]
-
-
-@pytest.fixture(scope="module")
-def texts(tiny_en_dir: Path, short: list[Path]) -> list[str]:
-    return [each.text for each in Transcriber(tiny_en_dir).transcribe_many(short)]  # type: ignore[union-attr]
 
 
 @SLOW
@@ -85,26 +72,7 @@ def test_clients_of_serve_lose_a_rank_and_then_its_node(tiny_en_dir: Path, short
         serve.start("HeadOnly", {"port": 18767})
         serve.run(build_app(settings), name="transept")
         assert placement_groups() == ["CREATED"]
-        answers: dict[int, str | Exception] = {}
-        until = threading.Event()
-
-        def ask(client_number: int) -> None:
-            index = client_number
-            with openai.OpenAI(
-                base_url="http://127.0.0.1:18767/v1", api_key="-", max_retries=60, timeout=PATIENCE
-            ) as client:
-                while not until.is_set():
-                    try:
-                        made = client.audio.transcriptions.create(model="tiny.en", file=short[index % SHORTEST])
-                        answers[index] = made.text
-                    except openai.OpenAIError as error:
-                        answers[index] = error
-                    index += 2
-
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
-        for thread in threads:
-            thread.start()
-        try:
+        with asking(18767, short, num_clients=2, max_retries=60) as answers:
             wait_for(lambda: len(answers) >= 4)
             replica = processes_named("ray::ServeReplica")[0].pid
             kill(processes_named("RankActor")[0])
@@ -116,10 +84,6 @@ def test_clients_of_serve_lose_a_rank_and_then_its_node(tiny_en_dir: Path, short
             cluster.add_node(num_cpus=1, object_store_memory=128 << 20, node_ip_address="127.0.0.3")
             seen = len(answers)
             wait_for(lambda: len(answers) >= seen + 6)
-        finally:
-            until.set()
-            for thread in threads:
-                thread.join()
         assert {index: texts[index % SHORTEST] for index in answers} == answers
         assert num_replicas() == 1
         serve.delete("transept")

@@ -1,4 +1,4 @@
-"""What is computed beside the engine: where it lasts, steps go first; the next function has a thread as before."""
+"""What is computed beside the engine: where it takes long, steps go first; the next function has a thread as before."""
 
 import os
 import sys
@@ -46,28 +46,28 @@ def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) 
     return int(work.result())
 
 
-def test_steps_go_before_what_lasts_and_the_next_function_is_as_before() -> None:
+def test_a_long_running_function_has_the_lowest_priority_and_the_next_one_has_not() -> None:
     pool = OffloadPool(1)
     assert looked_at(pool, compute_long, steps_wait=True) == LEAST_PRIORITY
     assert looked_at(pool, niceness, steps_wait=True) == NICENESS
     assert len(pool.threads) == 1
 
 
-def test_where_no_step_waits_nothing_is_put_last() -> None:
+def test_where_no_step_waits_no_priority_is_lowered() -> None:
     pool = OffloadPool(1)
     assert looked_at(pool, compute_long, steps_wait=False) == NICENESS
 
 
-def test_what_waits_for_a_thread_that_was_put_last_is_called() -> None:
+def test_what_waits_for_such_a_thread_is_called() -> None:
     pool = OffloadPool(1)
-    first, second = pool.submit(compute_long, lasts=True), pool.submit(niceness)
+    first, second = pool.submit(compute_long, long_running=True), pool.submit(niceness)
     while not second.done():
         pool.relieve(steps_wait=True)
         time.sleep(0.01)
     assert (first.result(), second.result()) == (LEAST_PRIORITY, NICENESS)
 
 
-def test_a_job_that_has_taken_long_beside_steps_stays_last() -> None:
+def test_a_job_that_has_taken_long_beside_steps_keeps_the_lowest_priority() -> None:
     engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
     over = threading.Event()
 

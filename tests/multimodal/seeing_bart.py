@@ -27,7 +27,7 @@ PATCH = 16  # pixels, of its height and of its width
 
 
 def map_image(data: Any, view: CheckpointView) -> MappedInput:
-    values = pixel_values(load_image(data), read_image_settings(view.path))
+    values = pixel_values(load_image(data), read_image_settings(view))
     return MappedInput({"pixel_values": values}, num_tokens=(values.shape[1] // PATCH) * (values.shape[2] // PATCH))
 
 

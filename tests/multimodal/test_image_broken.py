@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from image_files import HEIGHT, WIDTH, encoded, picture, png
+from mutations import mutated
 from PIL import Image
 
 from transept.errors import MediaError
@@ -32,7 +33,6 @@ MOST_SECONDS = 2.0  # of processor time
 MOST_KILOBYTES = 500_000
 MOST_ADDRESSES = 4 << 30  # bytes of address space that the process may have
 NUM_MUTATIONS = 150
-WORDS = (b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\x80\0\0\0")
 
 SIDE = 5400  # pixels, of a square that is just within the limits
 
@@ -336,28 +336,6 @@ def read_all() -> dict[str, dict[str, Any]]:
     return told
 
 
-def mutated(data: bytes, seed: int) -> bytes:
-    """Up to eight wounds, half of them near the beginning, where headers are."""
-    rng = np.random.default_rng(seed)
-    wounded = bytearray(data)
-    for _ in range(rng.integers(1, 9)):
-        place = int(rng.integers(min(len(wounded), rng.choice([100, len(data)]))))
-        match rng.integers(5):
-            case 0:
-                wounded[place] = rng.integers(256)
-            case 1:
-                wounded[place] ^= 1 << int(rng.integers(8))
-            case 2:
-                wounded[place : place + 4] = WORDS[rng.integers(len(WORDS))]
-            case 3:
-                del wounded[place : place + int(rng.integers(1, max(2, len(wounded) // 4)))]
-            case _:
-                source = int(rng.integers(len(wounded)))
-                wounded[place:place] = wounded[source : source + int(rng.integers(1, 300))]
-        wounded = wounded or bytearray(b"x")
-    return bytes(wounded)
-
-
 def read_mutations() -> dict[str, dict[str, Any]]:
     """What has become of them, format by format; run in a process of its own."""
     told = {}
@@ -369,7 +347,7 @@ def read_mutations() -> dict[str, dict[str, Any]]:
         for seed in range(NUM_MUTATIONS):
             since = time.process_time()
             try:
-                loaded = load_image(mutated(data, seed))
+                loaded = load_image(mutated(data, seed, head=100))
                 assert (loaded.ndim, loaded.shape[2], loaded.dtype) == (3, 3, np.uint8)
                 num_read += 1
             except MediaError:

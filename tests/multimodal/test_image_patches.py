@@ -13,6 +13,7 @@ from transformers import Pix2StructImageProcessorPil
 
 from transept.errors import CheckpointError
 from transept.multimodal.image_patches import PatchSettings, flattened_patches, read_patch_settings
+from transept.registry.checkpoint_view import CheckpointView
 
 SIZES = [(1, 1), (3, 500), (16, 16), (61, 97), (200, 31), (333, 480), (640, 200)]
 
@@ -25,7 +26,7 @@ SIZES = [(1, 1), (3, 500), (16, 16), (61, 97), (200, 31), (333, 480), (640, 200)
 def test_the_same_patches_as_transformers(values: dict[str, Any], tmp_path: Path) -> None:
     theirs = Pix2StructImageProcessorPil(**values)
     theirs.save_pretrained(tmp_path)
-    settings = read_patch_settings(tmp_path)
+    settings = read_patch_settings(CheckpointView(tmp_path, None))
     for size in SIZES:
         image = picture(*size)
         expected = theirs(Image.fromarray(image), return_tensors="pt")
@@ -61,6 +62,6 @@ def test_settings_that_are_refused(name: str, tmp_path: Path) -> None:
     settings = {"image_processor_type": "Pix2StructImageProcessor", **values}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     with pytest.raises(CheckpointError) as raised:
-        read_patch_settings(tmp_path)
+        read_patch_settings(CheckpointView(tmp_path, None))
     assert message in str(raised.value)
     assert "preprocessor_config.json" in str(raised.value)

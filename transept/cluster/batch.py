@@ -41,7 +41,7 @@ class BatchJob:
 
     task, model, options: as Transcribe, Summarize and Translate take them. replicas: None: as many as there are GPUs,
     or nodes. threads: CPUs of each; None: those of its node, shared among the replicas there. num_gpus: of each;
-    None: 1 where the cluster has GPUs and the device is not ``"cpu"``. With tensor_parallel_size over 1 a replica's
+    None: 1 where the cluster has GPUs and the device is not ``"cpu"``. Where several share the model, a replica's
     ranks are Ray actors, on as few nodes as hold them; they share threads, and num_gpus, 0 or 1, is of each.
     Raises ParameterError for what cannot be.
     """

@@ -39,7 +39,7 @@ def build_app(
 
     settings: of the server, where host and port are Serve's own business; or models alone, as MODEL or NAME=MODEL.
     replicas: processes with the models. autoscale: least and most of them, in place of replicas. threads: CPUs of each;
-    None: 1. num_gpus: of each. With the engine's tensor_parallel_size over 1 a replica's ranks are Ray actors, on as
+    None: 1. num_gpus: of each. Where several ranks share the model, those of a replica are Ray actors, on as
     few nodes as hold them: they share threads, and num_gpus, 0 or 1, is of each.
     autoscaling_options: more fields of Serve's AutoscalingConfig, such as upscale_delay_s.
     Of several models each is a deployment of its own, with so many replicas, and a `Router` is the ingress.

@@ -84,7 +84,7 @@ class EngineConfig:
     pipeline_parallel_size: stages, each with some of the layers, that work on different requests at a time. Each has
         tensor_parallel_size processes.
     worker_timeout: seconds after which such a process is taken to hang that computes and does not get on: on a CPU, of
-        processor time, so that it counts no waiting for a core. None: 8 on CPUs, 60 on GPUs.
+        processor time, so that waiting for a core does not count before a minute. None: 8 on CPUs, 60 on GPUs.
     launcher: what starts these processes, such as `transept.cluster.RankActors`; None: programs on this machine.
     num_threads: of a CPU's work, for all engines of this process, and divided among the processes that share the
         model; None leaves PyTorch's, which are one for each core.

@@ -250,14 +250,14 @@ class JobRunner:
             if self._driver is None and self._waiting:
                 self._waiting.pop(0).wake()
 
-    def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], lasts: bool) -> Offloaded:
+    def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
         """Call a function on the pool, and `done` with its outcome in the thread that drives."""
 
         def take_back(future: Offloaded) -> None:
             done(future)
             self._offloaded.discard(future)
 
-        future = self._pool.submit(function, lasts)
+        future = self._pool.submit(function, long_running)
         self._offloaded.add(future)
         future.add_done_callback(lambda _: self._put(partial(take_back, future)))
         return future

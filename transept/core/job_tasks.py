@@ -42,7 +42,7 @@ class Task:
     requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
     streams: bool = False  # whether that Submit does
     offloaded: Offloaded | None = None
-    lasts: bool = False  # whether a function of it, or of its parent, took so long that steps go first
+    long_running: bool = False  # whether a function of it, or of its parent, was
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
     merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
@@ -157,7 +157,7 @@ class JobTasks:
             parent.waiting_children = None
             self._join(parent)
             return
-        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1, lasts=parent.lasts)
+        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1, long_running=parent.long_running)
         parent.children.append(child)
         self._advance(child)
 
@@ -231,7 +231,9 @@ class JobTasks:
             self._parents.append(task)
             return True
         if isinstance(event, Offload):
-            task.offloaded = self._offload(event.function, lambda future: self._take_back(task, future), task.lasts)
+            task.offloaded = self._offload(
+                event.function, lambda future: self._take_back(task, future), task.long_running
+            )
             return True
         task.streams = event.stream
         for request in event.requests:
@@ -259,7 +261,7 @@ class JobTasks:
         error = future.exception()
         with self._working_on(task):
             task.offloaded = None
-            task.lasts |= future.lasts
+            task.long_running |= future.long_running
             if error is None:
                 self._advance(task, future.result())
             else:

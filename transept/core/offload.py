@@ -13,11 +13,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from transept.core.kernels.openmp import end_openmp_threads
-from transept.core.thread_priority import lower, put_last
+from transept.core.thread_priority import raise_niceness, set_lowest_priority
 
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
-LONG_SECONDS = 0.1  # of processor time; what takes longer, while the engine has steps to compute, is put last
+LONG_SECONDS = 0.1  # of processor time; a function that takes longer while steps wait is long-running
 GRACE_SECONDS = 5.0  # that the end of the process waits for what is being computed
 NICENESS = 10  # of a thread, above the process's: a tenth of the engine's share of a core that both want
 
@@ -32,13 +32,13 @@ def has_threads() -> bool:
 class Offloaded(Future[Any]):
     """What comes of a function that is called beside the engine.
 
-    lasts: whether it takes long enough for the engine's steps to come first.
+    long_running: whether it takes so long that it has the lowest priority.
     """
 
-    def __init__(self, function: Callable[[], Any], lasts: bool) -> None:
+    def __init__(self, function: Callable[[], Any], long_running: bool) -> None:
         super().__init__()
         self.function: Callable[[], Any] | None = function  # until it is called
-        self.lasts = lasts
+        self.long_running = long_running
 
 
 class OffloadPool:
@@ -64,9 +64,9 @@ class OffloadPool:
         """Whether the calling thread is one of the pool's."""
         return threading.current_thread() in self.threads
 
-    def submit(self, function: Callable[[], Any], lasts: bool = False) -> Offloaded:
-        """Call a function as soon as a thread is free. Called by one thread at a time. lasts: see Offloaded."""
-        work = Offloaded(function, lasts)
+    def submit(self, function: Callable[[], Any], long_running: bool = False) -> Offloaded:
+        """Call a function as soon as a thread is free. Called by one thread at a time. long_running: see Offloaded."""
+        work = Offloaded(function, long_running)
         self._queue.put(work)
         if len(self.threads) < self.num_threads:
             self._start_thread()
@@ -80,11 +80,11 @@ class OffloadPool:
         threads = [*self.threads]
         if steps_wait:
             for thread in threads:
-                thread.put_last_if_it_lasts()
+                thread.lower_priority_if_long_running()
         now = time.monotonic()
         if self._queue.empty():
             return
-        if len(threads) < self.num_threads:  # one was put last, and has ended
+        if len(threads) < self.num_threads:  # one called a long-running function, and has ended
             self._start_thread()
         elif now - self._looked >= STUCK_SECONDS:
             seconds = {thread: thread.processor_seconds() for thread in threads}
@@ -99,7 +99,7 @@ class OffloadPool:
 
 
 class _Thread(threading.Thread):
-    """Calls functions one after the other. One that lasts is its last, since no thread comes back from being put last.
+    """Calls functions one after the other. A long-running one is its last: a thread's priority is lowered for good.
 
     threads: the pool's, which it leaves then.
     """
@@ -110,26 +110,26 @@ class _Thread(threading.Thread):
         self._clock: int | None = None  # of its processor time, where the system tells that
         self._work: Offloaded | None = None
         self._begun = 0.0  # of processor time
-        self._is_last = False
+        self._has_lowest_priority = False
 
     def run(self) -> None:
-        """Call functions until the pool ends, or one lasts."""
+        """Call functions until the pool ends, or one is long-running."""
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        lower(threading.get_native_id(), NICENESS)
-        while not self._is_last and (work := self._queue.get()) is not None:
+        raise_niceness(threading.get_native_id(), NICENESS)
+        while not self._has_lowest_priority and (work := self._queue.get()) is not None:
             if work.set_running_or_notify_cancel():
                 self._call(work)
             del work  # what it holds is not kept while the thread waits
         if self in self._threads:
             self._threads.remove(self)
 
-    def put_last_if_it_lasts(self) -> None:
-        """Put the thread last if what it calls has computed for LONG_SECONDS. Called by another one."""
+    def lower_priority_if_long_running(self) -> None:
+        """Do so if what it calls has computed for LONG_SECONDS. Called by another thread."""
         work = self._work
-        if work is not None and not self._is_last and self.processor_seconds() - self._begun > LONG_SECONDS:
-            work.lasts = True
-            self._put_last()
+        if work is not None and not self._has_lowest_priority and self.processor_seconds() - self._begun > LONG_SECONDS:
+            work.long_running = True
+            self._lower_priority()
 
     def processor_seconds(self) -> float:
         """How long the thread has computed so far; NaN, which equals nothing, where the system does not tell."""
@@ -138,17 +138,17 @@ class _Thread(threading.Thread):
         except OSError:  # it has ended
             return math.nan
 
-    def _put_last(self) -> None:
-        self._is_last = True
+    def _lower_priority(self) -> None:
+        self._has_lowest_priority = True
         assert self.native_id is not None
-        put_last(self.native_id)
+        set_lowest_priority(self.native_id)
 
     def _call(self, work: Offloaded) -> None:
         function, work.function = work.function, None
         assert function is not None
         self._begun, self._work = self.processor_seconds(), work
-        if work.lasts:
-            self._put_last()
+        if work.long_running:
+            self._lower_priority()
         result, failure = None, None
         try:
             result = function()
@@ -157,7 +157,7 @@ class _Thread(threading.Thread):
         del function
         self._work = None
         end_openmp_threads()  # before the engine goes on, whose loops they would slow
-        if self._is_last:
+        if self._has_lowest_priority:
             self._threads.remove(self)
         if failure is None:
             work.set_result(result)
@@ -166,7 +166,7 @@ class _Thread(threading.Thread):
 
 
 def _end(queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:
-    for _ in threads:
+    for _ in [*threads]:  # one may leave meanwhile
         queue.put(None)
 
 

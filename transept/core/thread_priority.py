@@ -15,7 +15,7 @@ LEAST_PRIORITY = 19  # niceness
 SHORT_SLICE = 100_000  # nanoseconds, the least that Linux has
 
 
-def lower(thread: int, by: int) -> None:
+def raise_niceness(thread: int, by: int) -> None:
     """Raise a thread's niceness above that of the process's first one.
 
     thread: its native id. by: 10 leaves it a tenth of what another thread gets of a core that both want.
@@ -25,11 +25,11 @@ def lower(thread: int, by: int) -> None:
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, os.getpid()) + by)
 
 
-def put_last(thread: int) -> None:
+def set_lowest_priority(thread: int) -> None:
     """Leave a thread a seventieth, and slices so short that whoever wakes up beside it hardly waits.
 
-    Linux before 6.12 knows slices of one length only. Threads that it starts from now on are put last as well; there is
-    no way back.
+    Linux before 6.12 knows slices of one length only. Threads that it starts from now on inherit both; there is no way
+    back.
     """
     number = SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
     if number is not None:
@@ -37,4 +37,4 @@ def put_last(thread: int) -> None:
         with suppress(OSError, AttributeError):
             if ctypes.CDLL(None).syscall(number, thread, attributes, 0) == 0:
                 return
-    lower(thread, LEAST_PRIORITY)
+    raise_niceness(thread, LEAST_PRIORITY)

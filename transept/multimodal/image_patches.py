@@ -8,7 +8,6 @@ for questions (``is_vqa``) want it.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from transept.errors import CheckpointError, shown, suggest
 from transept.multimodal.image import Pixels
 from transept.multimodal.image_settings import NEUTRAL, settings_in
+from transept.registry.checkpoint_view import CheckpointView
 
 if TYPE_CHECKING:
     import torch
@@ -39,13 +39,13 @@ class PatchSettings:
     do_normalize: bool = True
 
 
-def read_patch_settings(folder: str | os.PathLike[str]) -> PatchSettings:
-    """The settings in a checkpoint's folder, as `read_image_settings` finds them.
+def read_patch_settings(view: CheckpointView) -> PatchSettings:
+    """A checkpoint's settings, as `read_image_settings` finds them.
 
     Raises CheckpointError for files that are missing or hold something else, for another type of processor or a setting
     that is not known, and for a value that cannot be meant.
     """
-    settings, source = settings_in(folder)
+    settings, source = settings_in(view)
     if settings.get("image_processor_type") not in ("Pix2StructImageProcessor", "Pix2StructImageProcessorFast"):
         raise CheckpointError(f"{source} is not of a Pix2StructImageProcessor: read_image_settings reads others")
     given = {name: value for name, value in settings.items() if value is not None and name not in NEUTRAL}

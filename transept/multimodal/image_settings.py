@@ -1,21 +1,19 @@
 """ImageSettings: what a checkpoint's preprocessor_config.json says is done to an image before the encoder sees it.
 
-`read_image_settings` reads them once a checkpoint; `pixel_values` in `transept.multimodal.image_processing` does it. A
-setting that is not understood is an error, since the encoder would see something else than in training.
+`read_image_settings` finds them in a CheckpointView; `pixel_values` in `transept.multimodal.image_processing` does it.
+A setting that is not understood is an error, since the encoder would see something else than in training.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from transept.errors import CheckpointError, message_of, shown, suggest
+from transept.errors import CheckpointError, shown, suggest
+from transept.registry.checkpoint_view import CheckpointView
 
 BILINEAR, BICUBIC = 2, 3  # as PIL.Image.Resampling numbers its filters
 FILTERS = {0: "nearest", 1: "lanczos", BILINEAR: "bilinear", BICUBIC: "bicubic", 4: "box", 5: "hamming"}
@@ -120,28 +118,27 @@ NEUTRAL = (
 )  # fmt: skip
 
 
-def read_image_settings(folder: str | os.PathLike[str]) -> ImageSettings:
-    """The settings in a checkpoint's folder. Raises CheckpointError as `settings_in` and `image_settings` do."""
-    return image_settings(*settings_in(folder))
+def read_image_settings(view: CheckpointView) -> ImageSettings:
+    """A checkpoint's settings. Raises CheckpointError as `settings_in` and `image_settings` do."""
+    return image_settings(*settings_in(view))
 
 
-def settings_in(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+def settings_in(view: CheckpointView) -> tuple[Mapping[str, Any], str]:
     """What processor_config.json holds of an image processor, or else preprocessor_config.json, and the file's name.
 
     Raises CheckpointError for files that are missing or hold something else.
     """
-    for file, key in (("processor_config.json", "image_processor"), ("preprocessor_config.json", None)):
-        path = Path(folder) / file
-        held = _json_object(path) if path.exists() else {}
-        found = held.get(key) if key else held
-        if found:
-            if not isinstance(found, dict):
-                raise CheckpointError(f"{path} holds no settings of an image processor, but {shown(found)}")
-            return found, str(path)
-    raise CheckpointError(
-        f'"{folder}" does not say how images are prepared: it has no preprocessor_config.json. Copy it from where the '
-        "checkpoint was published"
-    )
+    file, found = view.path / "processor_config.json", view.processor_config.get("image_processor")
+    if not found:
+        file, found = view.path / "preprocessor_config.json", view.preprocessor_config
+    if not isinstance(found, Mapping):
+        raise CheckpointError(f"{file} holds no settings of an image processor, but {shown(found)}")
+    if not found:
+        raise CheckpointError(
+            f'"{view.path}" does not say how images are prepared: it has no preprocessor_config.json. Copy it from '
+            "where the checkpoint was published"
+        )
+    return found, str(file)
 
 
 def image_settings(settings: Mapping[str, Any], source: str) -> ImageSettings:
@@ -168,16 +165,6 @@ def image_settings(settings: Mapping[str, Any], source: str) -> ImageSettings:
             check: Check = _VALUES.get(name, _truth)
             values[name] = check(value, name, source)
     return _consistent(ImageSettings(processor, **values), source)
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {message_of(error)}") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} holds no settings of an image processor, but {shown(found)}")
-    return found
 
 
 def _processor(settings: Mapping[str, Any], source: str) -> str:

@@ -25,8 +25,8 @@ from transept.errors import EngineClosedError, ForkedProcessError, is_interrupti
 
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
 GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
-WORKER_SECONDS = 8.0  # worker_timeout on CPUs where it is not chosen
-GPU_WORKER_SECONDS = 60.0  # on GPUs; on CPUs of the clock, where processors have too much to do
+WORKER_SECONDS = 8.0  # worker_timeout on CPUs where it is not chosen, of processor time
+CLOCK_SECONDS = 60.0  # the same on GPUs, and the longest on CPUs, by the clock
 STILL_SECONDS = 7.0  # of a worker that has work, without processor time; a GPU's may wait for it
 STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
@@ -81,7 +81,7 @@ class _Workers:
 
     def __init__(self, config: WorkerConfig) -> None:
         self._on_cpu = config.config.device == "cpu"
-        default = WORKER_SECONDS if self._on_cpu else GPU_WORKER_SECONDS
+        default = WORKER_SECONDS if self._on_cpu else CLOCK_SECONDS
         self._timeout = default if config.config.worker_timeout is None else config.config.worker_timeout
         self._silence = SILENCE_SECONDS if self._on_cpu else GPU_SILENCE_SECONDS
         self._process = os.getpid()
@@ -251,7 +251,7 @@ class _Workers:
         if self._on_cpu and now - worker.computed > STILL_SECONDS:
             return f"has a step to compute, and has not computed for {STILL_SECONDS:g} s"
         spent = worker.spent if self._on_cpu else now - worker.progressed
-        if spent > self._timeout or now - worker.progressed > max(self._timeout, GPU_WORKER_SECONDS):
+        if spent > self._timeout or now - worker.progressed > max(self._timeout, CLOCK_SECONDS):
             return f"has computed for {self._timeout:g} s (worker_timeout) without getting on"
         return None
 
