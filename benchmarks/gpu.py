@@ -129,15 +129,17 @@ def num_bytes(module: torch.nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
 
 
-def whisper_prompts(engine: Engine, case: Case, count: int) -> list[Any]:
-    """Windows of random features."""
+def whisper_prompts(engine: Engine, case: Case, count: int, device: str) -> list[Any]:
+    """Windows of random features, which lie on the device, as those of recordings do."""
     torch.manual_seed(0)
     frames = 2 * engine.model_config.max_source_positions
     start = {"prompt_tokens": [case.start]}
     return [
         {
             "encoder_prompt": {
-                "multi_modal_data": {"audio_features": torch.randn(engine.model_config.num_mel_bins, frames)}
+                "multi_modal_data": {
+                    "audio_features": torch.randn(engine.model_config.num_mel_bins, frames, device=device)
+                }
             },
             "decoder_prompt": start,
         }
@@ -248,7 +250,7 @@ def whisper(case: Case, engine: Engine, directory: Path, device: str, toy: bool,
     """Print Whisper's figures."""
     model, config = engine.executor.worker.runner.model, engine.model_config
     rate, bandwidth = rates(device, model.encoder.embed_positions.dtype)
-    prompts = whisper_prompts(engine, case, 4 if toy else 256)
+    prompts = whisper_prompts(engine, case, 4 if toy else 256, device)
     concurrent = min(case.concurrent, len(prompts))
     length, d = config.max_source_positions, config.d_model
     layer = 2 * length * (4 * d * d + 2 * d * config.encoder_ffn_dim) + 4 * length * length * d
@@ -319,7 +321,7 @@ def main() -> None:
                 text(case, engine, device, arguments.toy, arguments.runs)
             if arguments.profile:
                 speech = case.family == "Whisper"
-                prompts = whisper_prompts(engine, case, count) if speech else text_prompts(case, count)
+                prompts = whisper_prompts(engine, case, count, device) if speech else text_prompts(case, count)
                 print_profiles(engine, prompts, case, device)
             del engine
             gc.collect()  # memory, for the next model to find

@@ -75,8 +75,8 @@ class EngineConfig:
     model_dir: folder that models are looked up in and downloaded to; None: the hub's cache.
     offline: never ask the hub; a model that is not on this machine is an error.
     device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
-    attention_backend: ``"torch"``, ``"triton"``, ``"xformers"`` or ``"mixed"`` (xFormers' flash attention for encoders,
-        triton for the rest); ``"auto"``: torch on a CPU, on a GPU the first of mixed, triton and torch that serves.
+    attention_backend: ``"torch"``, ``"triton"`` or ``"xformers"``; ``"auto"``: torch on a CPU, on a GPU triton, or
+        torch where that cannot serve.
     quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
         ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
     tensor_parallel_size: processes that share the model's layers, each with its heads, its part of every feed-forward

@@ -9,7 +9,7 @@ from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.backends.triton import TritonBackend
-from transept.core.attention.backends.xformers import MixedBackend, XformersBackend
+from transept.core.attention.backends.xformers import XformersBackend
 from transept.errors import ParameterError
 
 MODEL = (
@@ -27,9 +27,9 @@ def test_torch_serves_the_cpu(name: str) -> None:
     assert select_backend(name, *MODEL).name == "torch"
 
 
-def test_triton_serves_a_gpu_where_xformers_does_not() -> None:
+def test_triton_serves_a_gpu() -> None:
     pytest.importorskip("triton")
-    for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 84, 64), (torch.float16, 4, 16)):
+    for dtype, head_dim, block_size in ((torch.float32, 64, 64), (torch.bfloat16, 84, 64), (torch.float16, 64, 16)):
         assert select_backend("auto", GPU, dtype, head_dim, block_size, dtype).name == "triton"
 
 
@@ -43,14 +43,6 @@ def test_xformers_says_what_it_would_need() -> None:
         "block_size is 16, it takes multiples of 64",
     ):
         assert reason in str(refusal.value)
-
-
-def test_mixed_takes_any_block_size_and_says_what_it_would_need() -> None:
-    with pytest.raises(ParameterError) as refusal:
-        select_backend("mixed", torch.device("cpu"), torch.float32, 84, 16, torch.float32)
-    assert "it runs on GPUs, it computes in float16 and bfloat16" in str(refusal.value)
-    assert "heads have 84 dimensions, possible are multiples of 8" in str(refusal.value)
-    assert "block_size" not in str(refusal.value)
 
 
 def test_a_gpu_gets_torch_where_triton_cannot_serve_and_is_told_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +71,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
         select_backend(name, *MODEL)
 
 
-@pytest.mark.parametrize("backend_class", [TorchBackend, TritonBackend, XformersBackend, MixedBackend])
+@pytest.mark.parametrize("backend_class", [TorchBackend, TritonBackend, XformersBackend])
 def test_every_backend_can_be_made_for_rounded_weights(backend_class: type[AttentionBackend]) -> None:
     assert backend_class("int8").quantization == "int8"
 

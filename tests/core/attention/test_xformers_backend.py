@@ -1,4 +1,4 @@
-"""The backends that call xFormers against a loop in float64, on a GPU."""
+"""The backend that calls xFormers against a loop in float64, on a GPU."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from paged_steps import (
 )
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.backends.xformers import MixedBackend, XformersBackend
+from transept.core.attention.backends.xformers import XformersBackend
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
 DTYPES = {torch.float16: 5e-3, torch.bfloat16: 4e-2}  # and their tolerances
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(params=[XformersBackend, MixedBackend], ids=lambda backend_class: backend_class.name)
-def backend(request: pytest.FixtureRequest) -> AttentionBackend:
-    reasons = request.param.reasons_against(torch.device(DEVICE), torch.float16, HEAD_DIM, 64)
+@pytest.fixture
+def backend() -> AttentionBackend:
+    reasons = XformersBackend.reasons_against(torch.device(DEVICE), torch.float16, HEAD_DIM, 64)
     if reasons:
         pytest.skip("; ".join(reasons))
-    return request.param()
+    return XformersBackend()
 
 
 @pytest.fixture(autouse=True)

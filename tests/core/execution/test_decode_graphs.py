@@ -5,7 +5,10 @@ interpreter.
 """
 
 import dataclasses
+import gc
 import re
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from one_head import with_one_head
 
 from transept import Engine, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
-from transept.core.execution.decode_graphs import DecodeGraphs
+from transept.core.attention.metadata import AttentionMetadata, DecodeTables
+from transept.core.execution.decode_graphs import DecodeGraphs, Recorder
 from transept.plugins.bart.model import BartForConditionalGeneration
 
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
@@ -73,6 +77,31 @@ def test_a_sequence_is_the_same_alone_and_beside_others(checkpoints: Path) -> No
         (alone,) = engine.generate(word, params, progress=False)
         assert alone.outputs[0].token_ids == output.outputs[0].token_ids
         assert alone.outputs[0].cumulative_logprob == pytest.approx(output.outputs[0].cumulative_logprob, abs=1e-5)
+
+
+def test_what_a_recording_reads_is_there_as_long_as_the_recording(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CUDA graph keeps none of the memory that it reads, as the recorder here keeps nothing of a step."""
+
+    def record(recorder: Recorder, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        logits = step()
+        return lambda: logits
+
+    def plan_decode(backend: TritonBackend, metadata: AttentionMetadata, tables: DecodeTables) -> None:
+        original(backend, metadata, tables)
+        work = (metadata.plan.decoder, metadata.plan.cross)
+        read.extend(weakref.ref(tensor) for each in work for tensor in (each.pairs, each.query_start, each.lengths))
+
+    read: list[weakref.ref[torch.Tensor]] = []
+    original = TritonBackend.plan_decode
+    monkeypatch.setattr(Recorder, "__call__", record)
+    monkeypatch.setattr(TritonBackend, "plan_decode", plan_decode)
+    engine = replaying(checkpoints / "bart-g2p")
+    engine.generate(WORDS, SamplingParams(temperature=0.0, max_tokens=3, ignore_eos=True), progress=False)
+    gc.collect()
+    assert read
+    assert all(each() is not None for each in read)
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["in turn", "ahead"])

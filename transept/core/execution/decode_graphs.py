@@ -123,6 +123,7 @@ class _Recording:
             return model.compute_logits(hidden)
 
         self._write(DecodeRows([], [], [], [], [], {}))
+        self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
         self.replay = record(step)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor:

@@ -40,9 +40,9 @@ from transept.core.kernels.cpu.library import share_num_threads as share_num_thr
 from transept.core.kernels.cpu.speech import alignment, recurrence
 from transept.core.kernels.cpu.speech.alignment import NEIGHBOURS as NEIGHBOURS
 from transept.core.kernels.gpu import attention as gpu_attention
+from transept.core.kernels.gpu import gelu_product, rounded_weights
 from transept.core.kernels.gpu import kv_cache as gpu_kv_cache
 from transept.core.kernels.gpu import norm as gpu_norm
-from transept.core.kernels.gpu import rounded_weights
 from transept.core.kernels.gpu.attention import QUERIES as QUERIES
 from transept.core.kernels.gpu.attention import Work as Work
 from transept.core.kernels.gpu.attention import in_interpreter as in_interpreter
@@ -185,6 +185,9 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
     "a decoder layer whose sequences have a token each",
     Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=(torch.float32, torch.float16, torch.int8)),
 )
+PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
+    "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
+)
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
 NORM = Operation(
     "a sum and its norm",
@@ -239,7 +242,7 @@ CHEAPEST_PATH = Operation(
 RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.recur, ("transept_recur",)))
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    *(PACK, PRODUCT, DECODER_LAYER, ACTIVATE, NORM),
+    *(PACK, PRODUCT, DECODER_LAYER, PRODUCT_AND_GELU, ACTIVATE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from transept.core.kernels.dispatch import ACTIVATE
+from transept.core.kernels.dispatch import ACTIVATE, PRODUCT_AND_GELU
 from transept.core.layers.activations import get_activation
 from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
 from transept.core.parallel_group import ParallelGroup
@@ -58,7 +58,10 @@ class FeedForward(nn.Module):
         return self.fc2(hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype)))
 
     def _activated(self, x: Tensor) -> Tensor:
-        """``act(fc1(x))``, on a CPU with the bias added as the activation is applied."""
+        """``act(fc1(x))``, on a CPU with the bias added as the activation is applied, on a GPU maybe all at once."""
+        bias, gelu = self.fc1.bias, PRODUCT_AND_GELU.serving(x)
+        if gelu is not None and self.activation_name == "gelu" and bias is not None and self.fc1.packed is None:
+            return gelu(x, self.fc1.weight, bias)
         activate = ACTIVATE.serving(x)
         if activate is None:
             return self.activation(self.fc1(x))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from importlib.util import find_spec
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,11 @@ class RMSNorm(nn.Module):
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
         return self.weight * normed.to(self.weight.dtype)
+
+
+def norm_of(x: Tensor, norm: nn.Module) -> Tensor:
+    """The norm of x: [tokens, hidden], as is the result."""
+    return launch(x, None, norm)[1] if _in_one_kernel(norm, x) else cast(Tensor, norm(x))
 
 
 def add_norm(x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:

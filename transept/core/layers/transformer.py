@@ -25,7 +25,7 @@ from transept.core.kernels.dispatch import (
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
-from transept.core.layers.norm import RMSNorm, add_norm, norm_of_sum
+from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
 from transept.errors import CheckpointError
 
 
@@ -103,7 +103,7 @@ class EncoderLayer(nn.Module):
         if self.pre_norm:
             # Attention's output is given no name: it would be there as long as the feed-forward layer runs.
             x, normed = add_norm(
-                x, self.self_attn(self.self_attn_norm(x), None, metadata, attention_bias), self.ffn_norm
+                x, self.self_attn(norm_of(x, self.self_attn_norm), None, metadata, attention_bias), self.ffn_norm
             )
             return x + self.ffn(normed)
         x = norm_of_sum(x, self.self_attn(x, None, metadata, attention_bias), self.self_attn_norm)
@@ -175,7 +175,7 @@ class DecoderLayer(nn.Module):
                 return self._kernel(x, kv_cache.flatten(1, 2), step)
         cross = (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
-            attended = self.self_attn(self.self_attn_norm(x), kv_cache, metadata, attention_bias)
+            attended = self.self_attn(norm_of(x, self.self_attn_norm), kv_cache, metadata, attention_bias)
             x, normed = add_norm(x, attended, self.cross_attn_norm)
             x, normed = add_norm(x, self.cross_attn(normed, *cross), self.ffn_norm)
             return x + self.ffn(normed)

@@ -17,11 +17,10 @@ _BACKENDS = {
     "torch": "transept.core.attention.backends.torch:TorchBackend",
     "triton": "transept.core.attention.backends.triton:TritonBackend",
     "xformers": "transept.core.attention.backends.xformers:XformersBackend",
-    "mixed": "transept.core.attention.backends.xformers:MixedBackend",
 }
 _AUTO = {
     "cpu": ("torch",),
-    "cuda": ("mixed", "triton", "torch"),
+    "cuda": ("triton", "torch"),
 }  # device type -> what "auto" takes, in order of preference
 
 

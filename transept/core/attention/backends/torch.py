@@ -343,6 +343,8 @@ def _attend(
     Returns [1, q, heads, dim].
     """
     key, value = key.to(query.dtype), value.to(query.dtype)
+    if mask is not None and mask.is_cuda:  # kernels read 16 bytes at a time, and not all ask whether rows begin there
+        mask = F.pad(mask, (0, -mask.shape[3] % 8))[..., : mask.shape[3]]
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped

@@ -1,8 +1,7 @@
-"""The backends that call xFormers' operators on GPUs in half precision.
+"""The `xformers` backend: xFormers' operators on GPUs in half precision.
 
-`xformers` takes flash attention for encoders and prefill, and triton_splitk over the paged cache. `mixed` takes flash
-attention for encoders alone, and for all else the kernels of the `triton` backend: triton_splitk is compiled anew for
-every number of sequences and every width of their block tables, a second or more each time.
+It takes flash attention for encoders and prefill, and triton_splitk over the paged cache, which is compiled anew for
+every number of sequences and every width of their block tables, a second or more each time. `triton` is faster.
 
 Operators are called by themselves, since xFormers' dispatch takes none of them once its C++ extension cannot load,
 though these need only PyTorch and Triton. None takes a bias together with sequences of different lengths: calls with a
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,6 @@ from transept.core.kernels.dispatch import WRITE_CACHE
 
 PAGE = 64  # slots that triton_splitk reads at a time; a block must be a multiple
 HEAD_DIMS = (16, 32, 64, 128, 256)  # of triton_splitk
-FLASH_DIMS = 8  # flash attention takes multiples
 XFORMERS_DTYPES = (torch.float16, torch.bfloat16)
 NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does not compile
 
@@ -116,7 +114,6 @@ class XformersBackend(AttentionBackend):
 
     name = "xformers"
     replayable = True
-    reads_cache: ClassVar[bool] = True  # with triton_splitk; else that is the `triton` backend's
 
     def __init__(self, quantization: str | None = None) -> None:
         """See AttentionBackend."""
@@ -126,7 +123,7 @@ class XformersBackend(AttentionBackend):
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
         """See AttentionBackend.reasons_against."""
-        reasons = _of_flash(device, dtype)
+        reasons = _reasons_against_flash(device, dtype)
         if head_dim not in HEAD_DIMS:
             reasons.append(f"heads have {head_dim} dimensions, possible are {', '.join(map(str, HEAD_DIMS))}")
         if block_size % PAGE:
@@ -164,8 +161,7 @@ class XformersBackend(AttentionBackend):
         plan: XformersPlan = metadata.plan
         plan.device = query.device
         encoder, causal = attn_type is AttentionType.ENCODER, attn_type is AttentionType.DECODER
-        by_triton = bias is not None or plan.by_triton or not (encoder or self.reads_cache)
-        if by_triton or (causal and plan.self_calls.continues):
+        if bias is not None or plan.by_triton or (causal and plan.self_calls.continues):
             return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
         if encoder:
             return _flash(query, key, value, plan.encoder_mask, scale)
@@ -187,27 +183,11 @@ class XformersBackend(AttentionBackend):
         return out
 
 
-class MixedBackend(XformersBackend):
-    """Encoders without a bias by flash attention, the rest by the `triton` backend; any block size."""
-
-    name = "mixed"
-    reads_cache = False
-    cache_dtypes = TritonBackend.cache_dtypes
-
-    @classmethod
-    def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
-        """See AttentionBackend.reasons_against."""
-        reasons = _of_flash(device, dtype)
-        if head_dim % FLASH_DIMS:
-            reasons.append(f"heads have {head_dim} dimensions, possible are multiples of {FLASH_DIMS}")
-        return list(dict.fromkeys(reasons + TritonBackend.reasons_against(device, dtype, head_dim, block_size)))
-
-
 def _masks() -> Any:
     return importlib.import_module("xformers.ops.fmha.attn_bias")
 
 
-def _of_flash(device: torch.device, dtype: torch.dtype) -> list[str]:
+def _reasons_against_flash(device: torch.device, dtype: torch.dtype) -> list[str]:
     """Why xFormers' flash attention cannot be used, a sentence each."""
     reasons = []
     if device.type != "cuda":

@@ -66,7 +66,7 @@ def attend_flattened(
     biases = query if bias is None else bias
     wide = constants["PADDED_DIM"] > 128
     if len(work.tiles):
-        keys_at_a_time, warps = _tile(query.dtype, constants["PADDED_DIM"])
+        keys_at_a_time, warps, stages = _tile(query.dtype, constants["PADDED_DIM"])
         kernels.attend_tiles[len(work.tiles), heads](
             *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
             *strides,
@@ -74,11 +74,11 @@ def attend_flattened(
             **constants,
             QUERIES=QUERIES,
             KEYS=keys_at_a_time,
+            STAGES=stages,
             PAGED=work.tables is not None,
             CAUSAL=causal,
             UPCAST=in_interpreter() and query.dtype is torch.bfloat16,  # whose product is wrong there
             num_warps=warps,
-            num_stages=2,
         )
     if len(work.pairs):
         pieces = -(-work.most_keys // PIECE)
@@ -107,10 +107,13 @@ def in_interpreter() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _tile(dtype: torch.dtype, padded_dim: int) -> tuple[int, int]:
-    """How many keys a tile of attend_tiles has and how many warps compute it, so that a GPU's registers hold it.
+def _tile(dtype: torch.dtype, padded_dim: int) -> tuple[int, int, int]:
+    """How many keys a tile of attend_tiles has, how many warps compute it and how many tiles are loaded meanwhile.
 
-    float32 is multiplied without tensor cores, for which each thread needs whole rows there.
+    As many as registers and shared memory hold. float32 is multiplied without tensor cores, for which each thread needs
+    whole rows there.
     """
     keys, warps = 64 if padded_dim <= 64 else 32, 4 if padded_dim <= 128 else 8
-    return (keys // 2, warps * 2) if dtype is torch.float32 else (keys, warps)
+    if dtype is torch.float32:
+        return keys // 2, warps * 2, 2 if padded_dim <= 64 else 1
+    return keys, warps, 3 if padded_dim <= 128 else 2

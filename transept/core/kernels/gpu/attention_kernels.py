@@ -23,12 +23,10 @@ ANY = {
 
 
 @triton.jit
-def _slots(first_key, columns, seen, table, BLOCK_SIZE: tl.constexpr, PAGED: tl.constexpr):
-    """Where the keys of some columns lie, int64."""
-    if PAGED:
-        blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
-        return blocks * BLOCK_SIZE + columns % BLOCK_SIZE
-    return (first_key + columns).to(tl.int64)
+def _slots(columns, seen, table, BLOCK_SIZE: tl.constexpr):
+    """Where the keys of some columns lie in the cache, int64."""
+    blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
+    return blocks * BLOCK_SIZE + columns % BLOCK_SIZE
 
 
 @triton.jit
@@ -41,6 +39,76 @@ def _bias(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS
         distance = tl.minimum(tl.maximum(columns - positions, -FARTHEST), FARTHEST)
         return tl.load(bias + FARTHEST + distance).to(tl.float32)  # in the table wherever the key is
     return tl.load(bias + positions * bias_row + columns, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _attend_keys(
+    top,
+    total,
+    sums,
+    q,
+    keys,
+    values,
+    key,
+    length,
+    table,
+    bias,
+    positions,
+    real,
+    key_row,
+    value_row,
+    bias_row,
+    scale,
+    DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    KEYS: tl.constexpr,
+    PAGED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BIAS: tl.constexpr,
+    FARTHEST: tl.constexpr,
+    SOME_HIDDEN: tl.constexpr,
+):
+    """A tile's highest scores, sums of weights and weighted sums of values, with KEYS more keys in them.
+
+    keys, values: of the head, and where keys lie in rows, of the sequence. SOME_HIDDEN: some of these keys are beyond
+    the sequence, or beyond a query. scale: see attend_tiles, times LOG2_E.
+    """
+    columns = key + tl.arange(0, KEYS)
+    seen = columns < length
+    dims = tl.arange(0, PADDED_DIM)
+    slots = columns
+    if PAGED:
+        slots = _slots(columns, seen, table, BLOCK_SIZE)
+    k_at = keys + slots[None, :] * key_row + dims[:, None]
+    v_at = values + slots[:, None] * value_row + dims[None, :]
+    if SOME_HIDDEN or DIM != PADDED_DIM:
+        whole = dims < DIM
+        k = tl.load(k_at, mask=seen[None, :] & whole[:, None], other=0.0)
+        v = tl.load(v_at, mask=seen[:, None] & whole[None, :], other=0.0)
+    else:
+        k = tl.load(k_at)
+        v = tl.load(v_at)
+    # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts.
+    start = tl.zeros([q.shape[0], KEYS], tl.float32)
+    if BIAS != 0:
+        mask = real[:, None] & seen[None, :]
+        start = _bias(bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS) * (LOG2_E / scale)
+    scores = tl.dot(q, k.to(q.dtype), start, input_precision="ieee")
+    if SOME_HIDDEN:
+        visible = seen[None, :]
+        if CAUSAL:
+            visible = visible & (columns[None, :] <= positions[:, None])
+        scores = tl.where(visible, scores, float("-inf"))
+    higher = tl.maximum(top, tl.max(scores, 1) * scale)
+    base = higher
+    if BIAS != 0:
+        base = tl.where(higher == float("-inf"), 0.0, higher)  # where every key so far is hidden
+    weights = tl.exp2(scores * scale - base[:, None])
+    shrink = tl.exp2(top - base)
+    total = total * shrink + tl.sum(weights, 1)
+    sums = tl.dot(weights.to(q.dtype), v.to(q.dtype), sums * shrink[:, None], input_precision="ieee")
+    return higher, total, sums
 
 
 @triton.jit(**ANY)
@@ -72,6 +140,7 @@ def attend_tiles(
     BLOCK_SIZE: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    STAGES: tl.constexpr,
     PAGED: tl.constexpr,
     CAUSAL: tl.constexpr,
     BIAS: tl.constexpr,
@@ -81,7 +150,8 @@ def attend_tiles(
     """Attention of QUERIES queries of one sequence and head over all its keys; the grid is (tiles, heads).
 
     tiles: int32 [tiles, 2], each with its sequence and its first query there. GROUP: query heads of a key head.
-    UPCAST: widen what is multiplied to float32 first.
+    STAGES: of loads on their way; with one, all keys are taken as those of which some are hidden. UPCAST: widen what is
+    multiplied to float32 first.
     """
     tile = tl.program_id(0)
     head = tl.program_id(1)
@@ -90,7 +160,6 @@ def attend_tiles(
     begin = tl.load(query_start + sequence)
     num_queries = tl.load(query_start + sequence + 1) - begin
     length = tl.load(lengths + sequence)
-    first_key = 0 if PAGED else begin  # keys in a row lie as their queries do
     queries = first + tl.arange(0, QUERIES)
     real = queries < num_queries
     positions = length - num_queries + queries
@@ -104,45 +173,75 @@ def attend_tiles(
     )
     if UPCAST:
         q = q.to(tl.float32)
+    if not PAGED:  # keys in a row lie as their queries do
+        keys += begin.to(tl.int64) * key_row
+        values += begin.to(tl.int64) * value_row
+    keys += head // GROUP * key_head
+    values += head // GROUP * value_head
+    table = tables + sequence * table_row
+    own_bias = bias + head * bias_head
     top = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, PADDED_DIM], tl.float32)
-    unscale = 1.0 / scale
-    stop = tl.minimum(length, length - num_queries + first + QUERIES) if CAUSAL else length
-    for key in range(0, stop, KEYS):
-        columns = key + tl.arange(0, KEYS)
-        seen = columns < length
-        slots = _slots(first_key, columns, seen, tables + sequence * table_row, BLOCK_SIZE, PAGED)
-        k = tl.load(
-            keys + slots[None, :] * key_row + head // GROUP * key_head + dims[:, None],
-            mask=seen[None, :] & whole[:, None],
-            other=0.0,
+    seen_by_all = length - num_queries + first + 1 if CAUSAL else length
+    stop = tl.minimum(length, seen_by_all + QUERIES - 1) if CAUSAL else length
+    middle = seen_by_all // KEYS * KEYS if STAGES > 1 else 0
+    for key in tl.range(0, middle, KEYS, num_stages=STAGES):
+        top, total, sums = _attend_keys(
+            top,
+            total,
+            sums,
+            q,
+            keys,
+            values,
+            key,
+            length,
+            table,
+            own_bias,
+            positions,
+            real,
+            key_row,
+            value_row,
+            bias_row,
+            scale * LOG2_E,
+            DIM,
+            PADDED_DIM,
+            BLOCK_SIZE,
+            KEYS,
+            PAGED,
+            CAUSAL,
+            BIAS,
+            FARTHEST,
+            False,
         )
-        v = tl.load(
-            values + slots[:, None] * value_row + head // GROUP * value_head + dims[None, :],
-            mask=seen[:, None] & whole[None, :],
-            other=0.0,
+    for key in tl.range(middle, stop, KEYS, num_stages=1):
+        top, total, sums = _attend_keys(
+            top,
+            total,
+            sums,
+            q,
+            keys,
+            values,
+            key,
+            length,
+            table,
+            own_bias,
+            positions,
+            real,
+            key_row,
+            value_row,
+            bias_row,
+            scale * LOG2_E,
+            DIM,
+            PADDED_DIM,
+            BLOCK_SIZE,
+            KEYS,
+            PAGED,
+            CAUSAL,
+            BIAS,
+            FARTHEST,
+            True,
         )
-        k = k.to(q.dtype)
-        v = v.to(q.dtype)
-        # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts.
-        start = tl.zeros([QUERIES, KEYS], tl.float32)
-        if BIAS != 0:
-            mask = real[:, None] & seen[None, :]
-            head_bias = bias + head * bias_head
-            start = _bias(head_bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS) * unscale
-        scores = tl.dot(q, k, start, input_precision="ieee") * (scale * LOG2_E)
-        visible = seen[None, :]
-        if CAUSAL:
-            visible = visible & (columns[None, :] <= positions[:, None])
-        scores = tl.where(visible, scores, float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)  # where every key so far is hidden
-        weights = tl.exp2(scores - base[:, None])
-        shrink = tl.exp2(top - base)
-        total = total * shrink + tl.sum(weights, 1)
-        sums = sums * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-        top = higher
     tl.store(
         out + rows[:, None] * out_row + head * out_head + dims[None, :],
         (sums / tl.where(total == 0.0, 1.0, total)[:, None]).to(out.dtype.element_ty),
@@ -211,7 +310,7 @@ def attend_pieces(
         for key in tl.range(piece * PIECE, tl.minimum((piece + 1) * PIECE, length), KEYS, num_stages=3):
             columns = key + tl.arange(0, KEYS)
             seen = columns < length
-            slots = _slots(0, columns, seen, tables + sequence * table_row, BLOCK_SIZE, True)
+            slots = _slots(columns, seen, tables + sequence * table_row, BLOCK_SIZE)
             mask = seen[:, None] & whole[None, :]
             k = tl.load(
                 keys + slots[:, None] * key_row + head // GROUP * key_head + dims[None, :], mask=mask, other=0.0
