@@ -62,6 +62,7 @@ _LAZY_IMPORTS = {
     "EncoderLayer": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
+    "GeluConv1d": "transept.core.layers.convolution",
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model_shape",

@@ -1,5 +1,6 @@
 """Norms against PyTorch's, alone and after a sum; where there is no GPU, the kernel runs in Triton's interpreter."""
 
+import functools
 from importlib.util import find_spec
 
 import pytest
@@ -87,6 +88,16 @@ def test_sums_and_norms_are_those_of_pytorch(kind: str, dtype: torch.dtype) -> N
     assert torch.equal(norm_of_sum(x, y, norm), normed)
     assert torch.equal(norm(total), normed) or DEVICE == "cuda"
     torch.testing.assert_close(normed.double(), expected(norm, total), **near)
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(kind: str) -> None:
+    norm = make(kind, 96, torch.float32)
+    x, y, addend = torch.randn(7, 96, device=DEVICE), torch.randn(7, 96, device=DEVICE), torch.randn(96, device=DEVICE)
+    for add in (add_norm, functools.partial(launch, keep_total=True)):
+        total, normed = add(x, y, norm, addend=addend)
+        torch.testing.assert_close(total, x + y + addend)
+        torch.testing.assert_close(normed, norm(x + y))
 
 
 def test_a_norm_derived_from_pytorchs_computes_what_it_says() -> None:

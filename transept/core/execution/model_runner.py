@@ -219,7 +219,7 @@ class ModelRunner:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
         if batch[0].features:
-            features = {name: [self._feature(inputs.features[name]) for inputs in batch] for name in batch[0].features}
+            features = {name: self._features([inputs.features[name] for inputs in batch]) for name in batch[0].features}
             hidden = self.model.encode(None, None, metadata, **features)
             _check_encoded(self.model, batch, hidden)
             return hidden
@@ -229,10 +229,14 @@ class ModelRunner:
         _check_encoded(self.model, batch, hidden)
         return hidden
 
-    def _feature(self, feature: Tensor) -> Tensor:
-        """A feature on the device; numbers of any floating dtype in the model's."""
-        feature = to_device(feature, self.device)
-        return feature.to(self.model.compute_dtype) if feature.is_floating_point() else feature
+    def _features(self, features: list[Tensor]) -> list[Tensor]:
+        """Features on the device; numbers of any floating dtype in the model's, all at once where they are alike."""
+        features, dtype = [to_device(each, self.device) for each in features], self.model.compute_dtype
+        if all(each.dtype is dtype or not each.is_floating_point() for each in features):
+            return features
+        if len({(each.shape, each.dtype) for each in features}) == 1:
+            return [*torch.stack(features).to(dtype).unbind()]
+        return [each.to(dtype) if each.is_floating_point() else each for each in features]
 
     def _flatten(
         self, step: Sequence[SequenceGroupMetadata], last: Drawn | None

@@ -46,16 +46,35 @@ class FeedForward(nn.Module):
             return self._all_at_once(x)
         return torch.cat([self._all_at_once(some) for some in x.split(rows)])
 
+    def addend(self, x: Tensor) -> Tensor | None:
+        """What `add_to` takes to be in the sum already: fc2's bias, where the product is added in place."""
+        return self.fc2.bias if self._adds_in_place(x) else None
+
+    def add_to(self, x: Tensor, normed: Tensor) -> Tensor:
+        """``x + self(normed)``; x: [tokens, hidden], to which `addend` was added, and which may be overwritten."""
+        if not self._adds_in_place(x):
+            return x + self(normed)
+        return x.addmm_(self._hidden(normed), self.fc2.weight.t())
+
+    def _adds_in_place(self, x: Tensor) -> bool:
+        """Whether one kernel multiplies and adds: on a GPU, where fc2 computes alone and all is in one dtype."""
+        dtypes = {x.dtype, self.fc1.weight.dtype, self.fc2.weight.dtype}
+        return x.is_cuda and self.fc2.computes_alone and len(dtypes) == 1
+
     def _has_independent_rows(self, x: Tensor) -> bool:
         """Whether each row comes out the same to the last bit whatever is beside it: kernels of ours compute it."""
         linears = [each for each in (self.fc1, self.gate, self.fc2) if each is not None]
         return ACTIVATE.serving(x) is not None and all(each.packed is not None for each in linears)
 
     def _all_at_once(self, x: Tensor) -> Tensor:
+        return self.fc2(self._hidden(x))
+
+    def _hidden(self, x: Tensor) -> Tensor:
+        """What fc2 multiplies."""
         hidden = self._activated(x)
         if self.gate is not None:
             hidden = hidden * self.gate(x)
-        return self.fc2(hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype)))
+        return hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype))
 
     def _activated(self, x: Tensor) -> Tensor:
         """``act(fc1(x))``, on a CPU with the bias added as the activation is applied, on a GPU maybe all at once."""

@@ -117,6 +117,11 @@ class RowParallelLinear(Linear):
         super().__init__(own, out_features, bias, shards=shards)
         self._group = group
 
+    @property
+    def computes_alone(self) -> bool:
+        """Whether its result is ``x @ weight.T + bias`` of the parameters: none is packed or another rank's."""
+        return self._group.size == 1 and self.packed is None
+
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in], this rank's. Returns [tokens, out], the same on every rank."""
         if self._group.size == 1:

@@ -44,12 +44,12 @@ def norm_of(x: Tensor, norm: nn.Module) -> Tensor:
     return launch(x, None, norm)[1] if _in_one_kernel(norm, x) else cast(Tensor, norm(x))
 
 
-def add_norm(x: Tensor, y: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
-    """``x + y`` and the norm of it; x, y: [tokens, hidden], as are both results."""
+def add_norm(x: Tensor, y: Tensor, norm: nn.Module, addend: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """``x + y + addend`` and the norm of ``x + y``; x, y: [tokens, hidden], as are both results, addend: [hidden]."""
     if _in_one_kernel(norm, x):
-        return launch(x, y, norm, keep_total=True)
+        return launch(x, y, norm, keep_total=True, addend=addend)
     total = x + y
-    return total, norm(total)
+    return total if addend is None else total + addend, norm(total)
 
 
 def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
@@ -58,12 +58,19 @@ def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
 
 
 def launch(
-    x: Tensor, y: Tensor | None, norm: nn.LayerNorm | RMSNorm, *, keep_total: bool = False
+    x: Tensor,
+    y: Tensor | None,
+    norm: nn.LayerNorm | RMSNorm,
+    *,
+    keep_total: bool = False,
+    addend: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``x + y``, empty unless it is kept, and the norm, by a kernel that reads and writes each row once."""
+    """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept."""
     subtracts_mean = isinstance(norm, nn.LayerNorm)
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
-    return NORM.only(x, y, norm.weight, bias, norm.eps, subtracts_mean=subtracts_mean, keep_total=keep_total)
+    return NORM.only(
+        x, y, norm.weight, bias, norm.eps, subtracts_mean=subtracts_mean, keep_total=keep_total, addend=addend
+    )
 
 
 def _in_one_kernel(norm: nn.Module, x: Tensor) -> TypeGuard[nn.LayerNorm | RMSNorm]:

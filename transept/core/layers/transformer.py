@@ -103,9 +103,12 @@ class EncoderLayer(nn.Module):
         if self.pre_norm:
             # Attention's output is given no name: it would be there as long as the feed-forward layer runs.
             x, normed = add_norm(
-                x, self.self_attn(norm_of(x, self.self_attn_norm), None, metadata, attention_bias), self.ffn_norm
+                x,
+                self.self_attn(norm_of(x, self.self_attn_norm), None, metadata, attention_bias),
+                self.ffn_norm,
+                self.ffn.addend(x),
             )
-            return x + self.ffn(normed)
+            return self.ffn.add_to(x, normed)
         x = norm_of_sum(x, self.self_attn(x, None, metadata, attention_bias), self.self_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
 
@@ -177,8 +180,8 @@ class DecoderLayer(nn.Module):
         if self.pre_norm:
             attended = self.self_attn(norm_of(x, self.self_attn_norm), kv_cache, metadata, attention_bias)
             x, normed = add_norm(x, attended, self.cross_attn_norm)
-            x, normed = add_norm(x, self.cross_attn(normed, *cross), self.ffn_norm)
-            return x + self.ffn(normed)
+            x, normed = add_norm(x, self.cross_attn(normed, *cross), self.ffn_norm, self.ffn.addend(x))
+            return self.ffn.add_to(x, normed)
         x = norm_of_sum(x, self.self_attn(x, kv_cache, metadata, attention_bias), self.self_attn_norm)
         x = norm_of_sum(x, self.cross_attn(x, *cross), self.cross_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)

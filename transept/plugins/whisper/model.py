@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
     EncoderLayer,
     ForConditionalGeneration,
+    GeluConv1d,
     LayerConfig,
     LayerContext,
     ModelShape,
@@ -27,8 +27,8 @@ class WhisperEncoder(nn.Module):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
         d_model = config.d_model
-        self.conv1 = nn.Conv1d(config.num_mel_bins, d_model, kernel_size=3, padding=1)
-        self.conv2 = nn.Conv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
+        self.conv1 = GeluConv1d(config.num_mel_bins, d_model, kernel_size=3, padding=1)
+        self.conv2 = GeluConv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
         self.embed_positions = nn.Parameter(torch.empty(config.max_source_positions, d_model), requires_grad=False)
         layer = LayerConfig(
             d_model,
@@ -42,8 +42,8 @@ class WhisperEncoder(nn.Module):
 
     def forward(self, input_features: Tensor, metadata: AttentionMetadata) -> Tensor:
         """input_features: [windows, mels, frames]. Returns [windows * frames / 2, d_model]."""
-        x = F.gelu(self.conv2(F.gelu(self.conv1(input_features))))  # [windows, d_model, frames / 2]
-        x = (x.transpose(1, 2) + self.embed_positions).flatten(0, 1).contiguous()
+        x = self.conv2(self.conv1(input_features.transpose(1, 2)))  # [windows, frames / 2, d_model]
+        x = (x + self.embed_positions).flatten(0, 1).contiguous()
         for layer in self.layers:
             x = layer(x, metadata)
         hidden: Tensor = self.layer_norm(x)

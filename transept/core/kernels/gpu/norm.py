@@ -15,10 +15,12 @@ def sum_and_norm(
     *,
     subtracts_mean: bool,
     keep_total: bool,
+    addend: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``x + y``, empty unless it is kept, and the norm of it.
 
-    x, y: [tokens, hidden], as are both results. weight, bias: [hidden]. subtracts_mean: layer norm, else RMS norm.
+    x, y: [tokens, hidden], as are both results. weight, bias: [hidden]. addend: [hidden], added to the sum that is kept
+    only. subtracts_mean: layer norm, else RMS norm.
     """
     from transept.core.kernels.gpu import norm_kernel as kernels
 
@@ -30,11 +32,12 @@ def sum_and_norm(
         columns = 1 << (size - 1).bit_length()
         kernels.add_and_normalize[len(x),](
             *(x.contiguous(), x if y is None else y.contiguous(), weight, weight if bias is None else bias),
-            *(total, normed, size, eps),
+            *(weight if addend is None else addend, total, normed, size, eps),
             HAS_Y=y is not None,
             KEEPS_TOTAL=keep_total,
             SUBTRACTS_MEAN=subtracts_mean,
             HAS_BIAS=bias is not None,
+            HAS_ADDEND=addend is not None,
             COLUMNS=columns,
             num_warps=8 if columns > 1024 else 4,
         )

@@ -10,6 +10,7 @@ def add_and_normalize(
     y,
     weight,
     bias,
+    addend,
     total_out,
     normed_out,
     size,
@@ -18,11 +19,13 @@ def add_and_normalize(
     KEEPS_TOTAL: tl.constexpr,
     SUBTRACTS_MEAN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
+    HAS_ADDEND: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The norm of x + y, rows of `size` numbers that lie one after the other; a program a row.
 
-    The sum is rounded to total_out's dtype, what follows is float32. Without a mean to subtract it is rounded to
+    addend: added to the sum before that is kept, and not to what the norm is of. The sum is rounded to total_out's
+    dtype, what follows is float32. Without a mean to subtract it is rounded to
     normed_out's before the weight multiplies it, as in RMSNorm. COLUMNS: `size` or more, a power of 2.
     """
     row = tl.program_id(0).to(tl.int64) * size
@@ -33,7 +36,10 @@ def add_and_normalize(
         total += tl.load(y + row + columns, mask=inside, other=0.0).to(tl.float32)
         rounded = total.to(total_out.dtype.element_ty)
         if KEEPS_TOTAL:
-            tl.store(total_out + row + columns, rounded, mask=inside)
+            kept = rounded
+            if HAS_ADDEND:
+                kept = (total + tl.load(addend + columns, mask=inside, other=0.0).to(tl.float32)).to(rounded.dtype)
+            tl.store(total_out + row + columns, kept, mask=inside)
         total = rounded.to(tl.float32)
     if SUBTRACTS_MEAN:
         total = tl.where(inside, total - tl.sum(total, 0) / size, 0.0)
