@@ -35,14 +35,14 @@ gpu-wheels:
 HAS_GPU = $(PYTHON) -c "import sys, torch; sys.exit(not torch.cuda.is_available())"
 GPU_SETUP = if [ -d gpu-wheels ]; then $(PYTHON) -m pip install --quiet --no-index --no-deps gpu-wheels/*.whl; \
 	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .; fi
-GPU_TESTS := tests/core/attention tests/core/execution tests/core/layers/test_norm.py \
+GPU_TESTS := tests/core/attention tests/core/execution tests/core/layers/test_norm.py tests/core/layers/test_convolution.py \
 	tests/core/layers/test_packed_weights.py tests/core/test_look_ahead.py tests/multimodal/test_log_mel.py \
 	tests/parity/test_triton.py tests/parity/test_gpu.py
 
 test-gpu:
 	@if $(HAS_GPU); then $(GPU_SETUP); export TRITON_INTERPRET=0; failed=0; \
 	$(PYTHON) -m pytest tests/core/test_memory_profile.py || failed=1; \
-	$(PYTHON) -m pytest --numprocesses 4 --dist loadscope $(GPU_TESTS) || failed=1; exit $$failed; \
+	$(PYTHON) -m pytest --numprocesses 8 --dist worksteal $(GPU_TESTS) || failed=1; exit $$failed; \
 	else echo "skipped: PyTorch sees no GPU"; fi
 
 bench-gpu:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transept import Engine
 from transept.multimodal.registry import MappedInput
@@ -20,7 +19,7 @@ class RaggedWhisper(WhisperForConditionalGeneration):
     def encode(self, input_ids: None, positions: None, metadata: Any, **features: list[Tensor]) -> Tensor:
         encoder, parts = self.encoder, []
         for window in features["input_features"]:
-            part = F.gelu(encoder.conv2(F.gelu(encoder.conv1(window[None]))))[0].T
+            part = encoder.conv2(encoder.conv1(window.T[None]))[0]
             parts.append(part + encoder.embed_positions[: len(part)])
         x = torch.cat(parts)
         for layer in encoder.layers:
@@ -35,7 +34,7 @@ def map_frames(frames: Tensor, view: CheckpointView) -> MappedInput:
 
 def ragged_engine(directory: Path, mapper: Any = map_frames, **options: Any) -> Engine:
     """An engine of it, for a checkpoint by `save_random_whisper`."""
-    engine = Engine(directory, **options)
+    engine = Engine(directory, **{"kv_cache_bytes": 1 << 24, **options})
     engine.executor.worker.runner.model.__class__ = RaggedWhisper
     preprocess = engine.preprocess
     preprocess.spec = replace(preprocess.spec, input_mappers={"audio_features": mapper})

@@ -1,5 +1,6 @@
 """What is computed beside the engine: where it takes long, steps go first; the next function has a thread as before."""
 
+import hashlib
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ from transept.core.offload import LONG_SECONDS, NICENESS, OffloadPool
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.thread_priority import LEAST_PRIORITY
 
+MEGABYTE = bytes(1 << 20)
 GREEDY = SamplingParams(temperature=0, max_tokens=8)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
 
@@ -26,10 +28,10 @@ def niceness() -> int:
 
 
 def compute(seconds: float) -> int:
-    """Take so much processor time; returns the thread's niceness then."""
+    """Take so much processor time, beside which others run Python; returns the thread's niceness then."""
     begin = time.thread_time()
     while time.thread_time() - begin < seconds:
-        pass
+        hashlib.sha256(MEGABYTE).digest()
     return niceness()
 
 

@@ -59,7 +59,7 @@ class FeedForward(nn.Module):
     def _adds_in_place(self, x: Tensor) -> bool:
         """Whether one kernel multiplies and adds: on a GPU, where fc2 computes alone and all is in one dtype."""
         dtypes = {x.dtype, self.fc1.weight.dtype, self.fc2.weight.dtype}
-        return x.is_cuda and self.fc2.computes_alone and len(dtypes) == 1
+        return x.is_cuda and self.fc2.is_plain and len(dtypes) == 1
 
     def _has_independent_rows(self, x: Tensor) -> bool:
         """Whether each row comes out the same to the last bit whatever is beside it: kernels of ours compute it."""

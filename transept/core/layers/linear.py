@@ -118,7 +118,7 @@ class RowParallelLinear(Linear):
         self._group = group
 
     @property
-    def computes_alone(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether its result is ``x @ weight.T + bias`` of the parameters: none is packed or another rank's."""
         return self._group.size == 1 and self.packed is None
 
