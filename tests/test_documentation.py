@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import soundfile
+from random_trocr import save_trocr
+from rendered_text import encoded_line
 
 ROOT = Path(__file__).parents[1]
 SKIPPED = {"build", "dist", "site", "gpu-wheels"}  # what commands make
@@ -58,9 +60,21 @@ def examples(page: Path) -> list[Example]:
 WITH_EXAMPLES = [page for page in PAGES if any(not example.not_run for example in examples(page))]
 
 
+@pytest.fixture(scope="session")
+def trocr_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("trocr")
+    save_trocr(directory)
+    return directory
+
+
 @pytest.fixture
 def stand_ins(
-    tiny_en_dir: Path, base_dir: Path, speech_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_en_dir: Path,
+    base_dir: Path,
+    trocr_dir: Path,
+    speech_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> dict[str, str]:
     """What stands in an example -> what runs in its place. The files that examples name are in the folder at hand."""
     for name, recording in RECORDINGS.items():
@@ -69,6 +83,8 @@ def stand_ins(
     length = min(map(len, sides))
     soundfile.write(tmp_path / "call.wav", np.stack([each[:length] for each in sides], 1), 16_000)
     (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
+    (tmp_path / "line1.png").write_bytes(encoded_line("The nave"))
+    (tmp_path / "line2.jpg").write_bytes(encoded_line("and the choir", "JPEG"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")  # else Ray would connect to any cluster that runs on this machine
     spellings = ROOT / "tests" / "data" / "cmudict"
@@ -78,6 +94,7 @@ def stand_ins(
         '"openai/whisper-base"': repr(str(base_dir)),
         'stream_transcribe("meeting.m4a", language': f'stream_transcribe("meeting.m4a", {str(base_dir)!r}, language',
         '"facebook/bart-large-cnn"': repr(str(spellings / "bart-g2p")),
+        '"microsoft/trocr-base-printed"': repr(str(trocr_dir)),
         '"google-t5/t5-base"': repr(str(spellings / "t5-g2p")),
         'source="en", target="German"': 'source="graphemes", target="phonemes"',
     }

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
     from transept.text.tasks import generate, summarize, translate
+    from transept.vision.image_text import ImageText
+    from transept.vision.reader import VisionReader
+    from transept.vision.tasks import read_text
 
 _LAZY_IMPORTS = {
     "Engine": "transept.core.engine",
@@ -86,6 +89,9 @@ _LAZY_IMPORTS = {
     "Word": "transept.speech.segments",
     "stream_transcribe": "transept.speech.transcriber",
     "transcribe": "transept.speech.transcriber",
+    "ImageText": "transept.vision.image_text",
+    "VisionReader": "transept.vision.reader",
+    "read_text": "transept.vision.tasks",
 }
 
 __all__ = [
@@ -98,6 +104,7 @@ __all__ = [
     "ForkedProcessError",
     "Gather",
     "GeneratedText",
+    "ImageText",
     "Job",
     "Limits",
     "MediaError",
@@ -126,9 +133,11 @@ __all__ = [
     "TranseptError",
     "UnsupportedModelError",
     "VadOptions",
+    "VisionReader",
     "Wait",
     "Word",
     "generate",
+    "read_text",
     "stream_transcribe",
     "summarize",
     "transcribe",

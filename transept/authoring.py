@@ -1,7 +1,7 @@
 """The public plugin API: all that a model plugin needs of Transept, besides `transept.multimodal`.
 
-What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`) loads at once and without torch; the layers
-load on first use, so that listing plugins stays quick.
+What a declaration needs (`hookimpl`, `ModelSpec`, `SpeechSpec`, `TextSpec`, `VisionSpec`) loads at once and without
+torch; the layers load on first use, so that listing plugins stays quick.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from transept.registry.spec import (
     SpeechTokens,
     TextSpec,
     TextTask,
+    VisionSpec,
+    VisionTask,
     dec_bos_prompt,
     prepend_dec,
 )
@@ -119,6 +121,8 @@ __all__ = [
     "TextSpec",
     "TextTask",
     "UnsupportedTaskError",
+    "VisionSpec",
+    "VisionTask",
     "VocabParallelEmbedding",
     "VocabParallelHead",
     "WeightMap",

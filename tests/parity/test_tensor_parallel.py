@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from random_trocr import ROWS as IMAGE_ROWS
 from text_models import ROWS
 from transformers import MoonshineConfig, MoonshineForConditionalGeneration
 from whisper_reference import speech_windows
@@ -84,6 +85,15 @@ def text_case(name: str) -> Callable[[Any], Case]:
     return make
 
 
+def image_case(name: str) -> Callable[[Any], Case]:
+    def make(request: pytest.FixtureRequest) -> Case:
+        directory = request.getfixturevalue("tmp_path_factory").mktemp("checkpoint")
+        parity = IMAGE_ROWS[name].parity(directory)
+        return Case(directory, [given.prompt for given in parity.inputs], parity.engine)
+
+    return make
+
+
 def speech_case(model: str, every: bool = False) -> Callable[[Any], Case]:
     def make(request: pytest.FixtureRequest) -> Case:
         directory = request.getfixturevalue(f"{model}_dir")
@@ -130,6 +140,7 @@ TENSOR_PARALLEL = {
     ("base, every window", 2): (speech_case("base", every=True), SLOW),
     ("base, every window", 4): (speech_case("base", every=True), SLOW),
     ("moonshine", 4): (moonshine_case, SLOW),
+    ("trocr-base", 2): (image_case("trocr-base"), SLOW),
     **{
         (name, size): (text_case(name), SLOW)
         for name in ROWS
@@ -151,6 +162,8 @@ PIPELINES = {
     ("base, every window", 4, 2): (speech_case("base", every=True), SLOW),
     ("moonshine", 1, 2): (moonshine_case, SLOW),
     ("moonshine", 4, 2): (moonshine_case, SLOW),
+    ("trocr-small", 1, 2): (image_case("trocr-small"), SLOW),
+    ("projected, wide images", 2, 2): (image_case("projected, wide images"), SLOW),
     **{
         (name, size, 2): (text_case(name), SLOW)
         for name in ROWS

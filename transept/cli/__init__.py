@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from transept.cli import align, batch, env, generate, models, plugins, serve, summarize, transcribe, translate
+from transept.cli import align, batch, env, generate, models, plugins, read, serve, summarize, transcribe, translate
 from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, tell
 from transept.errors import ParameterError, TranseptError
@@ -30,6 +30,7 @@ COMMANDS = (
     summarize,
     translate,
     generate,
+    read,
     batch,
     serve,
     models,

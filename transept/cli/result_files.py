@@ -58,7 +58,7 @@ def result_files(
         if stem in seen:
             raise ParameterError(
                 f"{printable_name(seen[stem].file)} and {printable_name(recording.file)} would both be written to "
-                f"{stem}.{formats[0]}; transcribe them one by one, with -o for each, or tell them apart with "
+                f"{stem}.{formats[0]}; take them one by one, with -o for each, or tell them apart with "
                 "--output-name, such as '{parent}/{name}'"
             )
         seen[stem] = recording

@@ -79,6 +79,7 @@ class Engine:
             max_source_positions=shape.max_source_positions,
             max_target_positions=shape.max_target_positions,
             encoder_takes_text=shape.encoder_takes_text,
+            vocab_size=shape.vocab_size,
             limits=config.limits,
         )
         eos_token_ids = _eos_token_ids(self.generation_config, self.model_config, shape.vocab_size)

@@ -159,6 +159,39 @@ class TextSpec:
 
 
 @dataclass(frozen=True)
+class VisionTask:
+    """How a model is asked to read an image: what a family's VisionSpec has under a task's name.
+
+    decoder_prompt: token ids that open the output; the family's DEC-token rule applies. None: the family's default
+        decoder prompt.
+    settings: generation settings of the task, such as ``{"max_length": 128}``, over the checkpoint's own.
+    """
+
+    decoder_prompt: Sequence[int] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_only(view: CheckpointView) -> dict[str, VisionTask]:
+    """The tasks of a family that reads what an image says, and nothing else."""
+    return {"read": VisionTask()}
+
+
+@dataclass(frozen=True)
+class VisionSpec:
+    """How a vision family is asked for the text in an image: what `transept.vision` must know to drive it.
+
+    view: a CheckpointView.
+
+    tasks(view): a task's name, such as ``"read"``, to its VisionTask. The first one is what is done where nothing is
+        said.
+    modality: key in ModelSpec.input_mappers of the mapper that takes an image.
+    """
+
+    tasks: Callable[[CheckpointView], Mapping[str, VisionTask]] = read_only
+    modality: str = "image"
+
+
+@dataclass(frozen=True)
 class PublishedCheckpoint:
     """A checkpoint on the hub that users call by a short name, such as ``small``.
 
@@ -188,6 +221,7 @@ class ModelSpec:
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
+    vision: how the family is asked for the text in an image, for families that read images.
     published: short name (``"small"``) -> PublishedCheckpoint, for which the name stands wherever a model is named.
     """
 
@@ -200,6 +234,7 @@ class ModelSpec:
     weight_maps: Mapping[str, Any] = field(default_factory=dict)
     speech: SpeechSpec | None = None
     text: TextSpec | None = None
+    vision: VisionSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
 
@@ -230,6 +265,10 @@ class ModelSpec:
             raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
         if not isinstance(self.text, TextSpec | None):
             raise PluginError(f'ModelSpec "{self.name}": text must be a TextSpec or None, not {self.text!r}')
+        if not isinstance(self.vision, VisionSpec | None):
+            raise PluginError(f'ModelSpec "{self.name}": vision must be a VisionSpec or None, not {self.vision!r}')
+        if self.vision is not None and self.vision.modality not in self.input_mappers:
+            raise PluginError(f'ModelSpec "{self.name}": vision needs input_mappers["{self.vision.modality}"]')
         for short_name, published in self.published.items():
             if not (isinstance(short_name, str) and SHORT_NAME.fullmatch(short_name)):
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')

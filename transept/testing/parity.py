@@ -168,8 +168,10 @@ class Parity:
         import torch
 
         config = self.engine.model_config
-        roles = {getattr(config, f"{role}_token_id", None) for role in ROLES}
-        num_tokens = min(config.vocab_size, self.engine.shape.vocab_size)
+        of_decoder = getattr(config, "decoder", None)  # where both sides have a config of their own
+        roles = {getattr(side, f"{role}_token_id", None) for side in (config, of_decoder) for role in ROLES}
+        vocab_size = self.engine.shape.vocab_size
+        num_tokens = min(getattr(config, "vocab_size", vocab_size), vocab_size)
         ordinary = torch.tensor([token for token in range(num_tokens) if token not in roles])
         generator = torch.Generator().manual_seed(0)
         return [ordinary[torch.randint(len(ordinary), (n,), generator=generator)].tolist() for n in lengths]

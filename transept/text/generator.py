@@ -58,9 +58,10 @@ class TextGenerator:
     def _take(self, engine: Engine) -> None:
         self.engine, model = engine, engine.config.model
         if not self.engine.shape.encoder_takes_text:
+            call, what = ("read_text", "images") if self.engine.spec.vision else ("transcribe", "speech")
             raise UnsupportedModelError(
                 f'"{model}" is a "{self.engine.spec.name}" model, whose encoder takes no text; '
-                "transept.transcribe is for speech"
+                f"transept.{call} is for {what}"
             )
         if self.engine.tokenizer is None:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')

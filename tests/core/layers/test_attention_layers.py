@@ -101,6 +101,32 @@ def test_cross_attention() -> None:
     assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
 
 
+def test_cross_attention_over_vectors_of_another_width() -> None:
+    """num_kv_heads, too: as if every query head had its group's keys and values for itself."""
+    width, kv_heads, head_dim = 20, 3, HIDDEN // HEADS
+    layer = CrossAttention(HIDDEN, HEADS, encoder_hidden_size=width, num_kv_heads=kv_heads, context=CONTEXT)
+    reference = nn.MultiheadAttention(HIDDEN, HEADS, kdim=width, vdim=width, batch_first=True).double()
+    for parameter in layer.parameters():
+        parameter.normal_(0.0, 0.3)
+
+    def all_heads(parameter: Tensor, part: str) -> Tensor:
+        rows = parameter[layer.qkv_proj.kv.weight.parts[part]].unflatten(0, (kv_heads, head_dim))
+        return rows.repeat_interleave(HEADS // kv_heads, dim=0).flatten(0, 1)
+
+    kv = layer.qkv_proj.kv
+    reference.q_proj_weight.copy_(layer.qkv_proj.q.weight)
+    reference.k_proj_weight.copy_(all_heads(kv.weight, "k"))
+    reference.v_proj_weight.copy_(all_heads(kv.weight, "v"))
+    biases = (layer.qkv_proj.q.bias, all_heads(kv.bias, "k"), all_heads(kv.bias, "v"))
+    reference.in_proj_bias.copy_(torch.cat(biases))
+    reference.out_proj.weight.copy_(layer.out_proj.weight)
+    reference.out_proj.bias.copy_(layer.out_proj.bias)
+    x, encoder_hidden = torch.randn(sum(COUNTS), HIDDEN), torch.randn(sum(LENGTHS), width)
+    pairs = zip(x.double().split(COUNTS), encoder_hidden.double().split(LENGTHS), strict=True)
+    expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
+    assert_same(layer(x, encoder_hidden, empty_cache(kv_heads, head_dim), decoder_metadata()), expected)
+
+
 @pytest.mark.parametrize("num_kv_heads", [1, 3])
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_query_heads_may_share_keys_and_values(kind: str, num_kv_heads: int) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, QKVParallelLinear, RowParallelLinear
+from transept.core.layers.linear import (
+    EncoderDecoderQKVParallelLinear,
+    QKVParallelLinear,
+    RowParallelLinear,
+    TwoWidthQKVParallelLinear,
+)
 
 
 class SelfAttention(nn.Module):
@@ -53,7 +60,8 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Attention of decoder tokens over the encoder's output: ``qkv_proj``, attention, ``out_proj``.
 
-    num_kv_heads, head_dim, scale: see SelfAttention.
+    num_kv_heads, head_dim, scale: see SelfAttention. encoder_hidden_size: of the encoder's output; given, the query has
+    a matrix of its own, ``qkv_proj.q`` beside ``qkv_proj.kv``. Default: hidden_size, and one matrix.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class CrossAttention(nn.Module):
         hidden_size: int,
         num_heads: int,
         *,
+        encoder_hidden_size: int | None = None,
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
@@ -69,8 +78,11 @@ class CrossAttention(nn.Module):
     ) -> None:
         super().__init__()
         head_dim = head_dim or hidden_size // num_heads
-        self.qkv_proj = EncoderDecoderQKVParallelLinear(
-            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=bias, group=context.group
+        sizes: dict[str, Any] = {"num_kv_heads": num_kv_heads, "bias": bias, "group": context.group}
+        self.qkv_proj = (
+            EncoderDecoderQKVParallelLinear(hidden_size, num_heads, head_dim, **sizes)
+            if encoder_hidden_size is None
+            else TwoWidthQKVParallelLinear(hidden_size, encoder_hidden_size, num_heads, head_dim, **sizes)
         )
         self.out_proj = RowParallelLinear(num_heads * head_dim, hidden_size, bias=bias, group=context.group)
         self.attn = Attention(head_dim, scale=scale, context=context)
@@ -78,6 +90,9 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills, if any. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder_hidden] of prefills, if any.
+
+        Returns x's shape.
+        """
         projected = self.qkv_proj(x, encoder_hidden)
         return self.out_proj(self.attn(*projected, kv_cache, metadata, AttentionType.ENCODER_DECODER))

@@ -35,7 +35,8 @@ class LayerConfig:
 
     intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
     norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
-    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one.
+    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one. encoder_hidden_size: of
+    cross-attention, see CrossAttention.
 
     Raises CheckpointError for a size that is no integer of at least 1.
     """
@@ -51,12 +52,15 @@ class LayerConfig:
     head_dim: int | None = None
     scale: float | None = None
     bias: bool = True
+    encoder_hidden_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("hidden_size", "num_heads", "intermediate_size", "num_kv_heads", "head_dim"):
+        optional = ("num_kv_heads", "head_dim", "encoder_hidden_size")
+        for name in ("hidden_size", "num_heads", "intermediate_size", *optional):
             size = getattr(self, name)
-            optional = size is None and name in ("num_kv_heads", "head_dim")
-            if not optional and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
+            if not (size is None and name in optional) and (
+                isinstance(size, bool) or not isinstance(size, Integral) or size < 1
+            ):
                 raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
@@ -65,7 +69,8 @@ class LayerConfig:
 
     def cross_attention(self, context: LayerContext) -> CrossAttention:
         """A cross-attention of such a layer."""
-        return CrossAttention(self.hidden_size, self.num_heads, context=context, **self._attention_options())
+        options = {**self._attention_options(), "encoder_hidden_size": self.encoder_hidden_size}
+        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
 
     def feed_forward(self, context: LayerContext) -> FeedForward:
         """A feed-forward network of such a layer."""
@@ -141,13 +146,12 @@ class DecoderLayer(nn.Module):
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
-        query = self.cross_attn.qkv_proj
         return DECODER_LAYER.only(
             self_norm=_norm(norms[0]),
             qkv=_projection(self.self_attn.qkv_proj),
             self_out=_projection(self.self_attn.out_proj),
             cross_norm=_norm(norms[1]),
-            query=_projection(query, query.q_size),
+            query=_projection(*self.cross_attn.qkv_proj.query),
             cross_out=_projection(self.cross_attn.out_proj),
             ffn_norm=_norm(norms[2]),
             fc1=_projection(self.ffn.fc1),
@@ -168,7 +172,7 @@ class DecoderLayer(nn.Module):
         metadata: AttentionMetadata,
         attention_bias: AttentionBias | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder_hidden] of prefills. Returns x's shape."""
         if runs_on(x) and self._kernel is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:

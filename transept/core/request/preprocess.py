@@ -47,6 +47,7 @@ class InputPreprocessor:
 
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
+    vocab_size: where the config has none at its top, as those of an encoder's and a decoder's config.
     limits: on a prompt's text.
     """
 
@@ -58,11 +59,12 @@ class InputPreprocessor:
         max_source_positions: int | None = None,
         max_target_positions: int | None = None,
         encoder_takes_text: bool = True,
+        vocab_size: int = 0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.spec = spec
         self.view = view
-        self.config = view.config
+        self.vocab_size: int = getattr(view.config, "vocab_size", vocab_size)
         self.tokenizer = view.tokenizer
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
@@ -136,7 +138,7 @@ class InputPreprocessor:
             given = self._token_ids(single, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.view))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
-            vocab_size = self.config.vocab_size
+            vocab_size = self.vocab_size
             token: Any  # of a plugin's rule
             for token in token_ids:
                 if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
@@ -168,7 +170,7 @@ class InputPreprocessor:
         else:
             self.limits.check_text(single.text or "", "the prompt")
             token_ids = list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
-        vocab_size = self.config.vocab_size
+        vocab_size = self.vocab_size
         for token in token_ids:
             if not 0 <= token < vocab_size:
                 raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")

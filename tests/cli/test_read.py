@@ -1,0 +1,125 @@
+"""``transept read`` on images of text and a small random checkpoint: texts, files, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import Command
+from random_trocr import save_trocr
+from rendered_text import LINES, encoded_line
+
+from transept import VisionReader
+from transept.cli.printable import printable
+
+SHORT = ("--num-beams", "1", "--max-tokens", "8")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("trocr")
+    save_trocr(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def texts(model: Path) -> list[str]:
+    """What the library makes of each line."""
+    images = [encoded_line(text) for text in LINES]
+    return [result.text for result in VisionReader(model).read(images, num_beams=1, max_tokens=8)]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An image a line, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"line{number}.png" for number in range(len(LINES))]
+    for name, text in zip(names, LINES, strict=True):
+        Path(name).write_bytes(encoded_line(text))
+    return names
+
+
+def test_texts_in_order_and_bad_images_reported(
+    command: Command, model: Path, files: list[str], texts: list[str]
+) -> None:
+    Path("letter.png").write_text("Dear Sir")
+    Path("folder").mkdir()
+    done = command("read", files[0], "letter.png", "lime1.png", "folder", *files[1:], "--model", model, *SHORT)
+    assert done.returncode == 1
+    assert done.stdout == "".join(f"{file}: {printable(text)}\n" for file, text in zip(files, texts, strict=True))
+    assert "transept: letter.png: " in done.stderr
+    assert "no image that can be read" in done.stderr
+    assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
+    assert "folder: cannot read it: it is a folder" in done.stderr
+    assert f"{len(files)} images, " in done.stderr
+
+
+def test_one_image_is_printed_without_a_name(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
+    done = command("read", files[1], "--model", model, *SHORT)
+    assert (done.returncode, done.stdout) == (0, f"{texts[1]}\n")
+    assert "1 image, " in done.stderr
+
+
+def test_json_is_one_object_an_image(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
+    done = command("read", *files, "--json", "--model", model, *SHORT, "--task", "read")
+    assert done.returncode == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["file"], row["text"]) for row in rows] == list(zip(files, texts, strict=True))
+    assert all(0 < row["score"] <= 1 and row["error"] is None for row in rows)
+
+
+def test_files_are_written(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
+    Path("broken.png").write_bytes(encoded_line(LINES[0])[:80])
+    done = command("read", *files[:2], "broken.png", "-f", "txt,json", "-o", "read", "--model", model, *SHORT)
+    assert (done.returncode, done.stdout) == (1, "")
+    written = {path.name: path.read_text() for path in Path("read").iterdir()}
+    assert sorted(written) == ["line0.json", "line0.txt", "line1.json", "line1.txt"]
+    assert [written["line0.txt"], written["line1.txt"]] == [f"{text}\n" for text in texts[:2]]
+    assert json.loads(written["line1.json"])["text"] == texts[1]
+    done = command("read", files[2], "-f", "txt", "--output-name", "{stem}-{model}", "--model", model, *SHORT)
+    assert done.returncode == 0
+    assert Path(f"line2-{model.name}.txt").read_text() == f"{texts[2]}\n"
+
+
+def test_standard_input(model: Path, texts: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "transept", "read", "-", "--model", model, *SHORT],
+        input=encoded_line(LINES[3], "BMP"),
+        capture_output=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert (done.returncode, done.stdout.decode()) == (0, f"{texts[3]}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-f", "txt,jsn"], "there is no format \"jsn\". Did you mean 'json'?"),
+        (["--output-name", "a"], "--output-name is about files"),
+        (["-f", "txt", "--output-name", "a"], "would both be written to"),
+        (["--num-beams", "0"], "--num-beams"),
+        (["--beams", "2"], "there is no option --beams"),
+    ],
+)
+def test_bad_usage_is_told_before_a_model_loads(
+    command: Command, files: list[str], arguments: list[str], message: str
+) -> None:
+    done = command("read", *files, "--model", "no-such-model", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_nothing_there_ends_before_a_model_loads(command: Command) -> None:
+    done = command("read", "no-such.png", "--model", "no-such-model")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no-such-model" not in done.stderr
+
+
+def test_a_task_that_the_model_does_not_have(command: Command, model: Path, files: list[str]) -> None:
+    done = command("read", files[0], "--model", model, "--task", "title")
+    assert done.returncode == 2
+    assert "there is no task 'title' with this model" in done.stderr

@@ -1,0 +1,191 @@
+"""``transept read IMAGE...``: the text in images, on standard output or in files.
+
+What reading means is `transept.vision`'s business; here are the arguments, the files and what is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transept.cli.documents import DECODING, STDIN
+from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.near_files import near_file
+from transept.cli.printable import printable, printable_name, tell
+from transept.cli.recordings import Recording
+from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
+from transept.errors import ParameterError, suggest
+
+if TYPE_CHECKING:
+    from transept.vision.image_text import ImageText
+
+DEFAULT_MODEL = "microsoft/trocr-base-printed"
+FORMATS = ("txt", "json")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``transept read``."""
+    about = "read the text in images"
+    parser = commands.add_parser(
+        "read",
+        help=about,
+        usage="transept read [option ...] IMAGE ...",
+        description="Read the text in images: with TrOCR a line of text each. All images share one batch. Their texts "
+        "go to standard output in the order of the images, or with -f or -o to files; everything else goes to standard "
+        "error. Needs transept[image].",
+        epilog="Exit code: 0 all images read, 1 some were not (the others still are), 2 bad usage.",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="IMAGE",
+        help="PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file; - is standard input",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "-f", "--output-format", type=formats, metavar="F,F", help="write files: txt, json, or both (default with -o)"
+    )
+    output.add_argument(
+        "-o", "--output-dir", metavar="DIR", help="folder of those files (default with -f: the present one)"
+    )
+    output.add_argument(
+        "--output-name",
+        metavar="TEXT",
+        help=f"name of the files, without suffix, made of {', '.join(f'{{{name}}}' for name in FIELDS)} "
+        "(default: {stem})",
+    )
+    output.add_argument("--json", action="store_true", help="print a JSON object for each image, one a line")
+    decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say.")
+    decoding.add_argument("--task", metavar="NAME", help="what to read, for a model with several tasks")
+    for option, kind, meaning in DECODING:
+        decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
+    add_model_options(parser, DEFAULT_MODEL)
+    parser.set_defaults(run=read, parser=parser)
+
+
+def formats(text: str) -> tuple[str, ...]:
+    """``txt,json``, each format once."""
+    names = dict.fromkeys(each.strip().lower() for each in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise argparse.ArgumentTypeError(f'there is no format "{name}".{suggest(name, FORMATS)}')
+    return tuple(names)
+
+
+def read(arguments: argparse.Namespace) -> int:
+    """``transept read``."""
+    options = _options(arguments)
+    files = [file for file in arguments.files if _is_there(file)]
+    paths = _paths(arguments, files)
+    num_failed = len(arguments.files) - len(files)
+    if not files:
+        return 1
+    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+        from transept.vision.reader import VisionReader
+
+        reader = VisionReader(arguments.model, **engine_options(arguments))
+    begin = time.perf_counter()
+    num_tokens = 0
+    for file, each, result in zip(files, paths, reader.stream(_images(files), **options), strict=True):
+        if result.error is not None:
+            num_failed += 1
+            tell(f"transept: {printable_name(file)}: {result.error}")
+            continue
+        num_tokens += result.num_tokens
+        num_failed += not _write(file, result, each)
+        _print(arguments, file, result)
+    num_read = len(arguments.files) - num_failed
+    tell(f"{num_read} image{'s' if num_read != 1 else ''}, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s")
+    return 1 if num_failed else 0
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Of VisionReader.stream, looked at before a model is loaded."""
+    from transept.core.request.sampling_params import SamplingParams
+
+    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
+    sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    SamplingParams(**sampling)
+    return sampling if arguments.task is None else {**sampling, "task": arguments.task}
+
+
+def _is_there(file: str) -> bool:
+    """Whether there is such a file; where not, that is told before a model is loaded."""
+    if file == STDIN:
+        return True
+    try:
+        os.stat(file)
+        reason = "it is a folder; name the images in it" if os.path.isdir(file) else None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason += near_file(file) if isinstance(error, FileNotFoundError) else ""
+    if reason is not None:
+        tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
+    return reason is None
+
+
+def _paths(arguments: argparse.Namespace, files: Sequence[str]) -> list[list[Path]]:
+    """The files to write for each image; the folder that they go to is made. Leaves with a usage error for none."""
+    names = arguments.output_format
+    if names is None and arguments.output_dir is None:
+        if arguments.output_name is not None:
+            arguments.parser.error("--output-name is about files; write some with -f or -o")
+        return [[] for _ in files]
+    folder = Path(arguments.output_dir or ".")
+    try:
+        paths = result_files(
+            [Recording(file) for file in files],
+            names or FORMATS,
+            folder=folder,
+            template=arguments.output_name,
+            model=arguments.model,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+    except ParameterError as error:  # with names of files, which are no options
+        arguments.parser.error(str(error))
+    except OSError as error:
+        arguments.parser.error(f"cannot make the folder {folder}: {error.strerror}")
+    for parent in {path.parent for each in paths for path in each}:
+        remove_unfinished(parent)
+    return paths
+
+
+def _images(files: Sequence[str]) -> Iterator[Any]:
+    yield from (sys.stdin.buffer if file == STDIN else file for file in files)
+
+
+def _write(file: str, result: ImageText, paths: Sequence[Path]) -> bool:
+    """Write an image's files. Returns whether they are written; what fails is told."""
+    row = json.dumps(_row(file, result), ensure_ascii=False, indent=2)
+
+    def write(path: Path) -> None:
+        text = row if path.suffix == ".json" else result.text
+        path.write_bytes(f"{text}\n".encode(errors="backslashreplace"))  # half a surrogate pair, say
+
+    for path in paths:
+        try:
+            write_whole(path, write)
+        except OSError as error:
+            tell(f"transept: {printable_name(file)}: cannot write {printable_name(path)}: {error.strerror}")
+            return False
+    return True
+
+
+def _row(file: str, result: ImageText) -> dict[str, Any]:
+    return {"file": file, **result.to_dict()}
+
+
+def _print(arguments: argparse.Namespace, file: str, result: ImageText) -> None:
+    """On standard output, unless the text goes to files and nothing else is asked for."""
+    if arguments.json:
+        print(printable(json.dumps(_row(file, result), ensure_ascii=False)), flush=True)
+    elif arguments.output_format is None and arguments.output_dir is None:
+        name = f"{printable_name(file)}: " if len(arguments.files) > 1 else ""
+        print(f"{name}{printable(result.text)}", flush=True)

@@ -1,0 +1,175 @@
+"""TrOCR (Li et al. 2021): patches of an image through ViT or DeiT, text from a decoder of post-norm layers."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transept.authoring import (
+    AttentionMetadata,
+    CheckpointError,
+    CheckpointView,
+    DecoderLayer,
+    EncoderLayer,
+    ForConditionalGeneration,
+    LayerConfig,
+    LayerContext,
+    ModelShape,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+)
+from transept.multimodal import MappedInput
+from transept.multimodal.image_mapping import image_shape, load_pixel_values, num_patches, patch_shape
+
+POSITION_OFFSET = 2  # the first two rows of a learned position table belong to padding
+
+
+def num_tokens(encoder: Any) -> int:
+    """Tokens of an image, from the encoder's config: its patches, and one, or with DeiT two, in front."""
+    return num_patches(encoder) + (2 if encoder.model_type == "deit" else 1)
+
+
+def map_image(data: Any, view: CheckpointView) -> MappedInput:
+    """The image mapper. data: what load_image takes. Raises what load_pixel_values does."""
+    values = load_pixel_values(data, view, image_shape(view.config.encoder))
+    return MappedInput({"pixel_values": values}, num_tokens(view.config.encoder))
+
+
+class VisionTransformer(nn.Module):
+    """ViT, and DeiT with a distillation token after the class token: images to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        width, patch = config.hidden_size, patch_shape(config)
+        norm = partial(nn.LayerNorm, eps=config.layer_norm_eps)
+        self.patches = nn.Conv2d(config.num_channels, width, patch, stride=patch)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, width))
+        self.distillation_token = nn.Parameter(torch.empty(1, 1, width)) if config.model_type == "deit" else None
+        self.position_embeddings = nn.Parameter(torch.empty(1, num_tokens(config), width))
+        sizes = (width, config.num_attention_heads, config.intermediate_size)
+        layer = LayerConfig(*sizes, config.hidden_act, pre_norm=True, norm=norm)
+        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
+        self.norm = norm(width)
+
+    def forward(self, images: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """images: [images, channels, height, width]. Returns [images * tokens, hidden_size]."""
+        patches = self.patches(images).flatten(2).transpose(1, 2)  # [images, patches, hidden_size]
+        first = [token for token in (self.cls_token, self.distillation_token) if token is not None]
+        x = torch.cat([*(token.expand(len(images), -1, -1) for token in first), patches], dim=1)
+        x = (x + self.position_embeddings).flatten(0, 1)
+        for layer in self.layers:
+            x = layer(x, metadata)
+        return self.norm(x)
+
+
+class TrOCRDecoder(nn.Module):
+    """The decoder's modules. Positions are learned, or sinusoidal as in fairseq, where padding has none."""
+
+    embed_positions: Tensor
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__()
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
+        self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        if config.use_learned_position_embeddings:
+            self.offset, self.padding = POSITION_OFFSET, None
+            rows = config.max_position_embeddings + POSITION_OFFSET
+            self.embed_positions = nn.Parameter(torch.empty(rows, config.d_model))
+        else:
+            self.offset, self.padding = config.pad_token_id + 1, config.pad_token_id
+            self.register_buffer("embed_positions", sinusoids(config), persistent=False)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model) if config.layernorm_embedding else nn.Identity()
+        sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
+        cross = config.cross_attention_hidden_size or config.d_model
+        layer = LayerConfig(*sizes, config.activation_function, pre_norm=False, encoder_hidden_size=cross)
+        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+
+    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        rows = positions + self.offset
+        if self.padding is not None:
+            rows = rows.masked_fill(input_ids == self.padding, self.padding)
+        return self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
+
+
+def sinusoids(config: Any) -> Tensor:
+    """Sines, then cosines, of positions from the row after padding's on, which is zero: [rows, d_model].
+
+    In float32, as transformers computes them; wavelengths end at 10000 · 2π.
+    """
+    half, first = config.d_model // 2, config.pad_token_id + 1
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(first + config.max_position_embeddings, dtype=torch.float32)[:, None] * frequencies
+    table = torch.zeros(len(angles), config.d_model, dtype=torch.float32)
+    table[:, :half], table[:, half : 2 * half] = angles.sin(), angles.cos()
+    table[config.pad_token_id] = 0
+    return table.to(torch.get_default_dtype())
+
+
+class TrOCR(ForConditionalGeneration):
+    """A vision transformer and a TrOCR decoder, with a projection between them where their widths ask for one."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        encoder, decoder = config.encoder, config.decoder
+        self.encoder = VisionTransformer(encoder, context)
+        self.decoder = TrOCRDecoder(decoder, context)
+        cross = decoder.cross_attention_hidden_size
+        if cross is not None and cross != encoder.hidden_size:
+            raise CheckpointError(f"cross_attention_hidden_size is {cross}, not the encoder's {encoder.hidden_size}")
+        projects = cross is None and encoder.hidden_size != decoder.d_model
+        self.enc_to_dec_proj = nn.Linear(encoder.hidden_size, decoder.d_model) if projects else nn.Identity()
+        tied = self.decoder.embed_tokens.weight if decoder.tie_word_embeddings else None
+        self.head = VocabParallelHead(decoder.vocab_size, decoder.d_model, group=context.group, weight=tied)
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """The model's shape, from a transformers VisionEncoderDecoderConfig."""
+        decoder = config.decoder
+        return ModelShape(
+            num_decoder_layers=decoder.decoder_layers,
+            num_kv_heads=decoder.decoder_attention_heads,
+            head_dim=decoder.d_model // decoder.decoder_attention_heads,
+            vocab_size=decoder.vocab_size,
+            max_source_positions=num_tokens(config.encoder),
+            max_target_positions=decoder.max_position_embeddings,
+            encoder_takes_text=False,
+        )
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """See ForConditionalGeneration.longest_features."""
+        return {"pixel_values": torch.zeros(image_shape(config.encoder))}
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """pixel_values: a list of [channels, height, width]. Returns [images * tokens, cross-attention's width]."""
+        hidden = self.encoder(torch.stack(multimodal_kwargs["pixel_values"]), attn_metadata)
+        return self.enc_to_dec_proj(hidden)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration.decode."""
+        x = self.decoder.embed(input_ids, positions)
+        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
+        return x
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
+        return self.head(hidden)

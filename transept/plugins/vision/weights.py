@@ -1,0 +1,39 @@
+"""TrOCR's weight names, as transformers 4 and 5 save them and as transformers 5 has them in its modules."""
+
+from __future__ import annotations
+
+from transept.authoring import WeightMap
+
+_ENCODER = r"encoder\.(?:encoder\.layer|layers)\.(\d+)"
+_DECODER = r"decoder\.model\.decoder"
+_LAYER = rf"{_DECODER}\.layers\.(\d+)"
+_QKV = r"(?:attention\.)?([qkv])(?:uery|ey|alue|_proj)"
+
+HUGGINGFACE = WeightMap(
+    rules=(
+        (rf"{_ENCODER}\.attention\.{_QKV}\.(\w+)", r"encoder.layers.\1.self_attn.qkv_proj.\3#\2"),
+        (rf"{_ENCODER}\.attention\.(?:output\.dense|o_proj)\.(\w+)", r"encoder.layers.\1.self_attn.out_proj.\2"),
+        (rf"{_ENCODER}\.layernorm_before\.(\w+)", r"encoder.layers.\1.self_attn_norm.\2"),
+        (rf"{_ENCODER}\.layernorm_after\.(\w+)", r"encoder.layers.\1.ffn_norm.\2"),
+        (rf"{_ENCODER}\.(?:intermediate\.dense|mlp\.fc1)\.(\w+)", r"encoder.layers.\1.ffn.fc1.\2"),
+        (rf"{_ENCODER}\.(?:output\.dense|mlp\.fc2)\.(\w+)", r"encoder.layers.\1.ffn.fc2.\2"),
+        (r"encoder\.embeddings\.(cls_token|distillation_token|position_embeddings)", r"encoder.\1"),
+        (r"encoder\.embeddings\.patch_embeddings\.projection\.(\w+)", r"encoder.patches.\1"),
+        (r"encoder\.layernorm\.(\w+)", r"encoder.norm.\1"),
+        (rf"{_LAYER}\.self_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.self_attn.qkv_proj.\3#\2"),
+        (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.q.\2"),
+        (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.kv.\3#\2"),
+        (rf"{_LAYER}\.encoder_attn\.out_proj\.(\w+)", r"decoder.layers.\1.cross_attn.out_proj.\2"),
+        (rf"{_LAYER}\.self_attn_layer_norm\.(\w+)", r"decoder.layers.\1.self_attn_norm.\2"),
+        (rf"{_LAYER}\.encoder_attn_layer_norm\.(\w+)", r"decoder.layers.\1.cross_attn_norm.\2"),
+        (rf"{_LAYER}\.final_layer_norm\.(\w+)", r"decoder.layers.\1.ffn_norm.\2"),
+        (rf"{_LAYER}\.(fc[12])\.(\w+)", r"decoder.layers.\1.ffn.\2.\3"),
+        (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
+        (rf"{_DECODER}\.(.*)", r"decoder.\1"),
+        (r"decoder\.output_projection\.weight", "head.weight"),
+        (r"(enc_to_dec_proj\..*)", r"\1"),
+    ),
+    # _float_tensor: of sinusoids, which are computed
+    ignored=(r"encoder\.(pooler\..*|embeddings\.mask_token)", rf"{_DECODER}\.embed_positions\._float_tensor"),
+    zeros=(r"encoder\.layers\.\d+\.self_attn\.qkv_proj\.bias(#[qkv])?",),  # with qkv_bias: false, as published
+)

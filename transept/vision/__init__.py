@@ -1,0 +1,1 @@
+"""The text in images, on top of the engine, for every family whose plugin declares a VisionSpec."""

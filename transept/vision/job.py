@@ -1,0 +1,98 @@
+"""ReadingJob: a task with all that the user, the model's family and the checkpoint say about it; and an image's job."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from transept.core.engine import Engine
+from transept.core.input_processor import InputProcessor, Request
+from transept.core.jobs import Offload, Submit
+from transept.core.outputs import RequestOutput
+from transept.core.request.prompts import Prompt
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
+from transept.option_names import refuse_unknown
+from transept.registry.spec import VisionSpec, VisionTask
+from transept.vision.image_text import ImageText
+
+OPTIONS = ("task", *(field.name for field in dataclasses.fields(SamplingParams)))
+
+
+@dataclass(frozen=True)
+class ReadingJob:
+    """How every image of one call is read.
+
+    inputs: the engine's. modality: under which an image is given to it. decoder_prompt: token ids; None: the family's
+    default. generation_config: what sampling_params leaves open for this task; None: as the checkpoint has it.
+    """
+
+    inputs: InputProcessor
+    modality: str
+    decoder_prompt: list[int] | None
+    sampling_params: SamplingParams
+    generation_config: Any | None
+
+
+def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> ReadingJob:
+    """A job for this engine, whose family has a VisionSpec. task: one of `tasks`; None: the first.
+
+    Raises ParameterError for an unknown task or option, or for options that contradict each other.
+    """
+    spec = engine.spec.vision
+    assert spec is not None  # VisionReader looked
+    refuse_unknown("read has no option", sampling, OPTIONS)
+    params = SamplingParams(**sampling)
+    if params.n > 1 or (params.num_return_sequences or 1) > 1:
+        raise ParameterError("an image gets one text; for several samples or hypotheses call Engine.generate")
+    known = tasks(engine, spec)
+    name = next(iter(known)) if task is None else task
+    if not isinstance(name, str) or name not in known:
+        raise ParameterError(f"there is no task {task!r} with this model.{suggest(str(task), known)}")
+    chosen = known[name]
+    return ReadingJob(
+        inputs=engine.inputs,
+        modality=spec.modality,
+        decoder_prompt=None if chosen.decoder_prompt is None else list(chosen.decoder_prompt),
+        sampling_params=params,
+        generation_config=_generation_config(engine, name, chosen.settings) if chosen.settings else None,
+    )
+
+
+def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
+    """What the family says that the model does. Raises PluginError where that is nothing of the kind."""
+    where = f'the VisionSpec of plugin family "{engine.spec.name}"'
+    try:
+        known: Any = spec.tasks(engine.view)
+    except TranseptError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{where} cannot name its tasks: {type(error).__name__}: {error}") from error
+    if not (isinstance(known, Mapping) and known and all(isinstance(each, VisionTask) for each in known.values())):
+        raise PluginError(f"{where} must name tasks, a dict of VisionTasks with at least one, not {known!r}")
+    return known
+
+
+def read_image(image: Any, job: ReadingJob) -> Generator[Any, Any, ImageText]:
+    """A job: what the model reads in one image. It is decoded and made ready beside the engine."""
+    prompt: Prompt = {
+        "encoder_prompt": {"multi_modal_data": {job.modality: image}},
+        "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
+    }
+    inputs = yield Offload(partial(job.inputs.inputs, prompt))
+    outputs: list[RequestOutput] = yield Submit([Request(inputs, job.sampling_params, job.generation_config)])
+    return ImageText.of(outputs[0].outputs[0])
+
+
+def _generation_config(engine: Engine, task: str, settings: Mapping[str, Any]) -> Any:
+    """The checkpoint's generation config with the task's settings over it."""
+    config = copy.deepcopy(engine.generation_config)
+    try:
+        config.update(**settings)
+    except ValueError as error:
+        raise CheckpointError(f'the settings of "{engine.spec.name}" models for {task!r}: {error}') from error
+    return config

@@ -1,0 +1,118 @@
+"""VisionReader: images to the text in them. All images share the engine's batch.
+
+What is a family's own (how images are prepared, tasks and their prompts) comes from its plugin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, overload
+
+from transept.core.config import EngineConfig
+from transept.core.engine import Engine
+from transept.core.jobs import Job
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import CheckpointError, TranseptError, UnsupportedModelError
+from transept.option_names import shows_options
+from transept.vision.image_text import ImageText
+from transept.vision.job import ReadingJob, make_job, read_image, tasks
+
+
+class VisionReader:
+    """Keeps a model loaded that reads text in images.
+
+    model, engine_options: as for Engine. Raises UnsupportedModelError for a model that does not read images,
+    CheckpointError for one without a tokenizer.
+
+    An image is a path, the bytes of a file, a file opened to read bytes, a PIL image, an array or a tensor; see
+    `transept.multimodal.image.load_image`. Several are a list, a tuple or anything else that yields them. Options:
+
+    task: one of `tasks`, for a model that has several; default: the first.
+    num_beams, max_tokens and all other fields of SamplingParams. What they leave open is as the checkpoint has it.
+
+    Raises ParameterError for a bad option before any image is opened. Every method may be called from several threads:
+    they share the engine's batch, and each gets what it would get alone.
+    """
+
+    @shows_options(EngineConfig)
+    def __init__(self, model: str | Path, **engine_options: Any) -> None:
+        self._take(Engine(model, **engine_options))
+
+    @classmethod
+    def from_engine(cls, engine: Engine) -> VisionReader:
+        """A VisionReader over an engine that is loaded. Raises what the constructor raises."""
+        reader = cls.__new__(cls)
+        reader._take(engine)
+        return reader
+
+    def _take(self, engine: Engine) -> None:
+        model, spec = engine.config.model, engine.spec
+        if spec.vision is None:
+            can = "transept.transcribe is for speech" if spec.speech else "transept.generate is for text"
+            if "image" in spec.input_mappers:
+                can = "its plugin declares no VisionSpec, so call Engine.generate"
+            raise UnsupportedModelError(f'"{model}" is a "{spec.name}" model, which reads no text in images; {can}')
+        if engine.tokenizer is None:
+            raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
+        self.engine = engine
+        self.tasks = list(tasks(engine, spec.vision))
+
+    @overload
+    def read(self, images: str | bytes | os.PathLike[str], **options: Any) -> ImageText: ...
+    @overload
+    def read(self, images: list[Any] | tuple[Any, ...] | Iterator[Any], **options: Any) -> list[ImageText]: ...
+    @overload
+    def read(self, images: Any, **options: Any) -> Any: ...
+    @shows_options(make_job, SamplingParams, without=("engine",))
+    def read(self, images: Any, **options: Any) -> Any:
+        """Read one image, which gives an ImageText, or several, which give a list of them in their order.
+
+        An image of several that cannot be read has an ImageText with its `error`; the others are as they would be
+        without it. One image alone raises that: MediaError for what is no image, CapacityError, RequestFailedError.
+        options: see the class.
+        """
+        if are_several(images):
+            return list(self.stream(images, **options))
+        (result,) = self.stream([images], **options)
+        if result.error is not None:
+            raise result.error
+        return result
+
+    @shows_options(make_job, SamplingParams, without=("engine",))
+    def stream(self, images: Iterable[Any], **options: Any) -> Iterator[ImageText]:
+        """The ImageText of each image, in their order, each as soon as it and those before it are there.
+
+        images: read no further than the batch needs. options: see the class.
+        """
+        return self._in_order(images, make_job(self.engine, **options))
+
+    @shows_options(make_job, SamplingParams, without=("engine",))
+    def job(self, image: Any, **options: Any) -> Job:
+        """A job for `engine.runner` (docs/jobs.md) that reads one image, whose result is an ImageText.
+
+        options: see the class. Raises ParameterError at once for a bad one.
+        """
+        return read_image(image, make_job(self.engine, **options))
+
+    def _in_order(self, images: Iterable[Any], job: ReadingJob) -> Generator[ImageText, None, None]:
+        """Twice as many jobs as run at a time are started, so that the batch never runs dry."""
+        kept: dict[int, ImageText] = {}  # whose turn has not come
+        turn = 0
+        jobs = (read_image(image, job) for image in images)
+        with closing(self.engine.runner.run(jobs, max_jobs=2 * self.engine.config.max_num_seqs)) as events:
+            for index, result in events:
+                kept[index] = ImageText.failed(result) if isinstance(result, TranseptError) else result
+                while turn in kept:
+                    yield kept.pop(turn)
+                    turn += 1
+
+
+def are_several(images: Any) -> bool:
+    """Whether this is no image itself, but yields images."""
+    if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(images, "read"):
+        return False
+    is_array = any(hasattr(images, name) for name in ("__array__", "__array_interface__"))
+    return isinstance(images, Iterable) and not is_array
