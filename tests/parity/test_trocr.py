@@ -1,7 +1,12 @@
 """TrOCR beside transformers: one row a configuration (random_trocr.py), the same checks for each."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import torch
 from random_trocr import ROWS, Row
+from safetensors.torch import save_file
 
 from transept.testing import Parity
 
@@ -30,3 +35,35 @@ def test_preemption(parity: Parity) -> None:
 
 def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
+
+
+def save_by_module_names(parity: Parity, directory: Path) -> None:
+    """The weights under the names of transformers 5's modules, with those that transformers 4 had beside them."""
+    weights = {name: weight.clone() for name, weight in parity.reference.model.state_dict().items()}
+    weights["decoder.model.decoder.embed_positions._float_tensor"] = torch.zeros(1)
+    weights["encoder.embeddings.mask_token"] = torch.zeros(1, 1, 32)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("name", ["trocr-base", "trocr-small"])
+def test_weights_by_their_other_names(name: str, tmp_path: Path) -> None:
+    parity = ROWS[name].parity(tmp_path)
+    save_by_module_names(parity, tmp_path)
+    parity.check_prefill()
+
+
+def test_a_head_of_its_own_against_the_config(tmp_path: Path) -> None:
+    parity = ROWS["trocr-base"].parity(tmp_path)
+    model = parity.reference.model
+    assert model.config.decoder.tie_word_embeddings
+    head = model.decoder.output_projection
+    head.weight = torch.nn.Parameter(torch.randn_like(head.weight) / 3)
+    save_by_module_names(parity, tmp_path)
+    parity.check_prefill()
+
+
+@pytest.mark.parametrize("start", [2, 5])
+def test_where_the_decoder_starts_without_generation_settings(start: int, tmp_path: Path) -> None:
+    parity = replace(ROWS["trocr-base"], decoder={"decoder_start_token_id": start}).parity(tmp_path)
+    (tmp_path / "generation_config.json").unlink()
+    assert parity.decoder_prompt == [start]

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from transept.authoring import WeightMap
+import re
+from typing import TYPE_CHECKING
+
+import torch
+
+from transept.authoring import Checkpoint, WeightMap, huggingface_config
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 _ENCODER = r"encoder\.(?:encoder\.layer|layers)\.(\d+)"
 _DECODER = r"decoder\.model\.decoder"
 _LAYER = rf"{_DECODER}\.layers\.(\d+)"
 _QKV = r"(?:attention\.)?([qkv])(?:uery|ey|alue|_proj)"
+
+_EMBEDDING, _HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.output_projection.weight"
+
+
+def trocr_config(checkpoint: Checkpoint) -> PretrainedConfig:
+    """config.json, but a head that is not the embedding's matrix is not tied to it, whatever that says.
+
+    So transformers 5 does; a config of transformers 4 may leave out that it is tied, or that it is not.
+    """
+    config = huggingface_config(checkpoint)
+    if config.decoder.tie_word_embeddings:
+        found = [tensor for name, tensor in checkpoint.tensors() if name in (_EMBEDDING, _HEAD)]
+        config.decoder.tie_word_embeddings = len(found) < 2 or torch.equal(*found)
+    return config
+
 
 HUGGINGFACE = WeightMap(
     rules=(
@@ -30,10 +53,11 @@ HUGGINGFACE = WeightMap(
         (rf"{_LAYER}\.(fc[12])\.(\w+)", r"decoder.layers.\1.ffn.\2.\3"),
         (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
         (rf"{_DECODER}\.(.*)", r"decoder.\1"),
-        (r"decoder\.output_projection\.weight", "head.weight"),
         (r"(enc_to_dec_proj\..*)", r"\1"),
     ),
+    tied=((re.escape(_HEAD), "head.weight"),),
     # _float_tensor: of sinusoids, which are computed
     ignored=(r"encoder\.(pooler\..*|embeddings\.mask_token)", rf"{_DECODER}\.embed_positions\._float_tensor"),
+    config=trocr_config,
     zeros=(r"encoder\.layers\.\d+\.self_attn\.qkv_proj\.bias(#[qkv])?",),  # with qkv_bias: false, as published
 )
