@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from transept.core.layers.norm import RMSNorm
     from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+    from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration
     from transept.core.model_shape import ModelShape
     from transept.core.parallel_group import ParallelGroup
@@ -82,6 +83,7 @@ _LAZY_IMPORTS = {
     "WeightMap": "transept.core.checkpoints.weight_map",
     "get_activation": "transept.core.layers.activations",
     "huggingface_config": "transept.core.checkpoints.hf_configs",
+    "transformers_encoder": "transept.core.layers.transformers_encoder",
 }
 
 __all__ = [
@@ -132,6 +134,7 @@ __all__ = [
     "huggingface_config",
     "prepend_dec",
     "suggest",
+    "transformers_encoder",
 ]
 
 

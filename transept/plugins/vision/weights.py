@@ -1,4 +1,4 @@
-"""TrOCR's weight names, as transformers 4 and 5 save them and as transformers 5 has them in its modules."""
+"""Weight names of TrOCR and Donut, as transformers 4 and 5 save them and as transformers 5 has them in its modules."""
 
 from __future__ import annotations
 
@@ -17,22 +17,31 @@ _DECODER = r"decoder\.model\.decoder"
 _LAYER = rf"{_DECODER}\.layers\.(\d+)"
 _QKV = r"(?:attention\.)?([qkv])(?:uery|ey|alue|_proj)"
 
-_EMBEDDING, _HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.output_projection.weight"
+_DECODER_LAYERS = (
+    (rf"{_LAYER}\.self_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.self_attn.qkv_proj.\3#\2"),
+    (rf"{_LAYER}\.self_attn\.out_proj\.(\w+)", r"decoder.layers.\1.self_attn.out_proj.\2"),
+    (rf"{_LAYER}\.encoder_attn\.out_proj\.(\w+)", r"decoder.layers.\1.cross_attn.out_proj.\2"),
+    (rf"{_LAYER}\.self_attn_layer_norm\.(\w+)", r"decoder.layers.\1.self_attn_norm.\2"),
+    (rf"{_LAYER}\.encoder_attn_layer_norm\.(\w+)", r"decoder.layers.\1.cross_attn_norm.\2"),
+    (rf"{_LAYER}\.final_layer_norm\.(\w+)", r"decoder.layers.\1.ffn_norm.\2"),
+    (rf"{_LAYER}\.(fc[12])\.(\w+)", r"decoder.layers.\1.ffn.\2.\3"),
+)
+_EMBEDDING, _HEAD = rf"{_DECODER}\.embed_tokens\.weight", r"decoder\.(output_projection|lm_head)\.weight"
 
 
-def trocr_config(checkpoint: Checkpoint) -> PretrainedConfig:
+def nested_config(checkpoint: Checkpoint) -> PretrainedConfig:
     """config.json, but a head that is not the embedding's matrix is not tied to it, whatever that says.
 
     So transformers 5 does; a config of transformers 4 may leave out that it is tied, or that it is not.
     """
     config = huggingface_config(checkpoint)
     if config.decoder.tie_word_embeddings:
-        found = [tensor for name, tensor in checkpoint.tensors() if name in (_EMBEDDING, _HEAD)]
+        found = [tensor for name, tensor in checkpoint.tensors() if re.fullmatch(f"{_EMBEDDING}|{_HEAD}", name)]
         config.decoder.tie_word_embeddings = len(found) < 2 or torch.equal(*found)
     return config
 
 
-HUGGINGFACE = WeightMap(
+TROCR = WeightMap(
     rules=(
         (rf"{_ENCODER}\.attention\.{_QKV}\.(\w+)", r"encoder.layers.\1.self_attn.qkv_proj.\3#\2"),
         (rf"{_ENCODER}\.attention\.(?:output\.dense|o_proj)\.(\w+)", r"encoder.layers.\1.self_attn.out_proj.\2"),
@@ -43,21 +52,29 @@ HUGGINGFACE = WeightMap(
         (r"encoder\.embeddings\.(cls_token|distillation_token|position_embeddings)", r"encoder.\1"),
         (r"encoder\.embeddings\.patch_embeddings\.projection\.(\w+)", r"encoder.patches.\1"),
         (r"encoder\.layernorm\.(\w+)", r"encoder.norm.\1"),
-        (rf"{_LAYER}\.self_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.self_attn.qkv_proj.\3#\2"),
         (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.q.\2"),
         (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.kv.\3#\2"),
-        (rf"{_LAYER}\.encoder_attn\.out_proj\.(\w+)", r"decoder.layers.\1.cross_attn.out_proj.\2"),
-        (rf"{_LAYER}\.self_attn_layer_norm\.(\w+)", r"decoder.layers.\1.self_attn_norm.\2"),
-        (rf"{_LAYER}\.encoder_attn_layer_norm\.(\w+)", r"decoder.layers.\1.cross_attn_norm.\2"),
-        (rf"{_LAYER}\.final_layer_norm\.(\w+)", r"decoder.layers.\1.ffn_norm.\2"),
-        (rf"{_LAYER}\.(fc[12])\.(\w+)", r"decoder.layers.\1.ffn.\2.\3"),
+        *_DECODER_LAYERS,
         (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
-        (rf"{_DECODER}\.(.*)", r"decoder.\1"),
+        (rf"{_DECODER}\.((?:embed_tokens|layernorm_embedding)\..*)", r"decoder.\1"),
         (r"(enc_to_dec_proj\..*)", r"\1"),
     ),
-    tied=((re.escape(_HEAD), "head.weight"),),
+    tied=((_HEAD, "head.weight"),),
     # _float_tensor: of sinusoids, which are computed
     ignored=(r"encoder\.(pooler\..*|embeddings\.mask_token)", rf"{_DECODER}\.embed_positions\._float_tensor"),
-    config=trocr_config,
+    config=nested_config,
     zeros=(r"encoder\.layers\.\d+\.self_attn\.qkv_proj\.bias(#[qkv])?",),  # with qkv_bias: false, as published
+)
+
+DONUT = WeightMap(
+    rules=(
+        (rf"{_LAYER}\.encoder_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.\3#\2"),
+        *_DECODER_LAYERS,
+        (rf"{_DECODER}\.embed_positions\.weight", "decoder.embedding.embed_positions"),
+        (rf"{_DECODER}\.(embed_tokens|layernorm_embedding)\.(\w+)", r"decoder.embedding.\1.\2"),
+        (rf"{_DECODER}\.(layer_norm\..*)", r"decoder.\1"),
+        (r"((?:encoder|enc_to_dec_proj)\..*)", r"\1"),
+    ),
+    tied=((_HEAD, "head.weight"),),
+    config=nested_config,
 )

@@ -1,19 +1,21 @@
-"""TrOCR beside transformers: one row a configuration (random_trocr.py), the same checks for each."""
+"""TrOCR and Donut beside transformers: one row a configuration, the same checks for each."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from random_donut import DONUT_ROWS, START, DonutRow
 from random_trocr import ROWS, Row
 from safetensors.torch import save_file
 
+from transept import SamplingParams
 from transept.testing import Parity
 
 
-@pytest.fixture(scope="module", params=ROWS.values(), ids=ROWS)
+@pytest.fixture(scope="module", params=(ROWS | DONUT_ROWS).values(), ids=ROWS | DONUT_ROWS)
 def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
-    row: Row = request.param
+    row: Row | DonutRow = request.param
     return row.parity(tmp_path_factory.mktemp("checkpoint"))
 
 
@@ -67,3 +69,16 @@ def test_where_the_decoder_starts_without_generation_settings(start: int, tmp_pa
     parity = replace(ROWS["trocr-base"], decoder={"decoder_start_token_id": start}).parity(tmp_path)
     (tmp_path / "generation_config.json").unlink()
     assert parity.decoder_prompt == [start]
+
+
+def test_a_donut_starts_from_the_users_prompt_alone(tmp_path: Path) -> None:
+    """As in transformers, which puts no decoder start token before it."""
+    parity = DONUT_ROWS["donut"].parity(tmp_path)
+    assert parity.decoder_prompt == [START]
+    (data, keywords) = (parity.inputs[0].prompt["multi_modal_data"], parity.inputs[0].keywords)
+    prompt = {"multi_modal_data": data, "prompt_tokens": [9, 11]}
+    (output,) = parity.engine.generate(prompt, SamplingParams(temperature=0.0, max_tokens=20))
+    expected = parity.reference.model.generate(
+        **keywords, decoder_input_ids=torch.tensor([[9, 11]]), max_new_tokens=20, do_sample=False
+    )
+    assert [*output.prompt_token_ids, *output.outputs[0].token_ids] == expected[0].tolist()
