@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-SMALLEST = tl.constexpr(1.1754943508222875e-38)  # the smallest normal float32, for the scale of a row of zeros
+LEAST_SCALE = tl.constexpr(1.1754943508222875e-38)  # the smallest normal float32, for the scale of a row of zeros
 ROUNDER = tl.constexpr(12582912.0)  # 1.5 · 2**23: a float32 loses what is behind the point by it, halves to the even
 
 
@@ -27,7 +27,7 @@ def round_rows(
     columns = tl.arange(0, COLUMNS)
     inside = columns < size
     numbers = tl.load(x + row * x_row + columns, mask=inside, other=0.0).to(tl.float32)
-    scale = tl.maximum(tl.max(tl.abs(numbers), 0) / LARGEST, SMALLEST)
+    scale = tl.maximum(tl.max(tl.abs(numbers), 0) / LARGEST, LEAST_SCALE)
     scaled = numbers / scale
     if INTEGERS:
         scaled = (scaled + ROUNDER) - ROUNDER
