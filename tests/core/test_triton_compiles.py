@@ -25,6 +25,7 @@ from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.gpu.kv_cache import FP8
+from transept.core.kernels.gpu.rounded_weights import round_in_one_kernel
 from transept.core.layers.norm import RMSNorm, launch
 
 SHARED_MEMORY = 227 << 10  # bytes that one program may have, with compute capability 9.0
@@ -103,6 +104,8 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "heads of 256": lambda: encoder(torch.bfloat16, 256, "relative"),
     "Whisper's norms": lambda: norm_after_sum(nn.LayerNorm(1280).half(), torch.float16),
     "BART's norms": lambda: norm_after_sum(nn.LayerNorm(1024).bfloat16(), torch.bfloat16, keep_total=False),
+    "activations in fp8": lambda: round_in_one_kernel(torch.zeros(3, 5120, dtype=torch.bfloat16), FP8) and None,
+    "activations in int8": lambda: round_in_one_kernel(torch.zeros(3, 1280, dtype=torch.float16), torch.int8) and None,
     "T5's norms": lambda: norm_after_sum(RMSNorm(4096).half(), torch.float32),
 }
 

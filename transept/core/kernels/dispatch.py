@@ -175,8 +175,8 @@ PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
         level="amx",
     ),
     Kernel(product.product, ("transept_product",), weights=(torch.float32, torch.float16, torch.int8)),
-    Kernel(rounded_weights.int8_product, device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
-    Kernel(rounded_weights.fp8_product, device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
+    Kernel(rounded_weights.int8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
+    Kernel(rounded_weights.fp8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
 )
 
 # Layers.

@@ -5,6 +5,8 @@ Each row is rounded by its largest number, and has a scale.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
@@ -58,7 +60,7 @@ def round_to_fp8(weight: Tensor) -> RoundedRows:
 
 def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
     """``x @ weight.T + bias``, [rows, out] in x's dtype; the sums are integers."""
-    num_rows, (rounded, x_scales) = len(x), _rounded(x, torch.int8)
+    num_rows, (rounded, x_scales) = len(x), round_activations(x, torch.int8)
     if num_rows < FEWEST_ROWS:
         rounded = torch.cat([rounded, rounded.new_zeros(FEWEST_ROWS - num_rows, x.shape[1])])
     sums = torch._int_mm(rounded, weight.values.t())[:num_rows].float()
@@ -67,7 +69,7 @@ def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
 
 def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
     """The same in fp8 (e4m3), whose results are bfloat16."""
-    rounded, x_scales = _rounded(x, torch.float8_e4m3fn)
+    rounded, x_scales = round_activations(x, torch.float8_e4m3fn)
     product = torch._scaled_mm(
         rounded,
         weight.values.t(),
@@ -76,6 +78,32 @@ def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
         out_dtype=torch.bfloat16,
     )
     return _finished(product, x, weight, bias)
+
+
+def round_activations(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Each row of [rows, in] by its largest number: values like x in 8 bits, and float32 [rows] scales."""
+    if not x.is_cuda or find_spec("triton") is None:
+        return rounded_by_operators(x, dtype)
+    return round_in_one_kernel(x, dtype)
+
+
+def round_in_one_kernel(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """As `round_activations`, reading and writing each row once."""
+    from transept.core.kernels.gpu.rounding_kernel import round_rows
+
+    x = x if x.stride(1) == 1 else x.contiguous()
+    values = torch.empty(x.shape, dtype=dtype, device=x.device)
+    scales = torch.empty(len(x), dtype=torch.float32, device=x.device)
+    if len(x):
+        columns = 1 << (x.shape[1] - 1).bit_length()
+        round_rows[len(x),](
+            *(x, values, scales, x.stride(0), x.shape[1]),
+            LARGEST=LARGEST[dtype],
+            INTEGERS=dtype is torch.int8,
+            COLUMNS=columns,
+            num_warps=8 if columns > 1024 else 4,
+        )
+    return values, scales
 
 
 def _finished(product: Tensor, x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
@@ -89,11 +117,11 @@ def _rounded_rows(weight: Tensor, dtype: torch.dtype) -> RoundedRows:
     num_out, num_in = weight.shape
     filled = torch.zeros(-(-num_out // ALIGNED) * ALIGNED, num_in, device=weight.device)
     filled[:num_out] = weight.detach()
-    return RoundedRows(*_rounded(filled, dtype), num_out, weight.dtype)
+    return RoundedRows(*rounded_by_operators(filled, dtype), num_out, weight.dtype)
 
 
-def _rounded(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Each row by its largest number: values like x in 8 bits, and float32 [rows] scales."""
+def rounded_by_operators(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """As `round_activations`, by PyTorch's operators."""
     largest = LARGEST[dtype]
     scales = x.abs().amax(1).float() / largest
     steps = scales.clamp(min=torch.finfo(torch.float32).tiny)
