@@ -16,10 +16,11 @@ import pytest
 import torch
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line, line_image
+from safetensors.torch import load_file
 from transformers import AutoTokenizer, ViTImageProcessorPil
 
 import transept
-from transept import Engine, ImageText, TextGenerator, VisionReader
+from transept import Engine, ImageText, SamplingParams, TextGenerator, VisionReader
 from transept.authoring import VisionSpec, VisionTask
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedModelError
 
@@ -203,3 +204,43 @@ def test_images_of_another_size_than_the_encoder_reads_are_told(checkpoint: Chec
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=r"makes images of 3 x 32 x 48 .* reads 3 x 48 x 48"):
         VisionReader(tmp_path).read(line_image(LINES[0]))
+
+
+def test_a_checkpoint_as_transformers_4_wrote_it(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """One pickle that has the tied matrix twice, settings of generation in config.json, a feature extractor's name."""
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((checkpoint.directory / name).read_bytes())
+    config = json.loads((checkpoint.directory / "config.json").read_text())
+    settings = json.loads((checkpoint.directory / "generation_config.json").read_text())
+    beams = ("num_beams", "max_length", "length_penalty", "no_repeat_ngram_size", "early_stopping")
+    config |= {name: settings[name] for name in beams}
+    del config["decoder"]["tie_word_embeddings"], config["decoder"]["bos_token_id"]  # the defaults
+    (tmp_path / "config.json").write_text(json.dumps({**config, "transformers_version": "4.12.0.dev0"}))
+    extractor = {
+        "do_normalize": True,
+        "do_resize": True,
+        "feature_extractor_type": "ViTFeatureExtractor",
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+        "resample": 2,
+        "size": 48,
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(extractor))
+    weights = load_file(checkpoint.directory / "model.safetensors")
+    weights["decoder.output_projection.weight"] = weights["decoder.model.decoder.embed_tokens.weight"].clone()
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    images = [line_image(text) for text in LINES]
+    assert VisionReader(tmp_path).read(images) == checkpoint.reader.read(images)
+
+
+def test_weights_in_8_bits(checkpoint: Checkpoint) -> None:
+    """Probabilities stay near; which token is the most likely may change in a random model."""
+    reader, image = VisionReader(checkpoint.directory, quantization="int8"), line_image(LINES[0])
+    engines = [each.engine for each in (checkpoint.reader, reader)]
+    params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=5)
+    prompt = {"multi_modal_data": {"image": image}}
+    exact, rounded = (engine.generate(prompt, params)[0].outputs[0].logprobs[0] for engine in engines)
+    common = exact.keys() & rounded.keys()
+    assert len(common) >= 3
+    assert all(abs(exact[token] - rounded[token]) < 0.5 for token in common)
+    assert exact != rounded
