@@ -34,7 +34,7 @@ FORWARDED = (  # of a request's scope: what is plain data
     *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path"),
     *("headers", "client", "server"),
 )
-SPEECH_PATHS, MODELS_PATH = "/v1/audio/", "/v1/models"
+SPEECH_PATHS, IMAGE_PATH, MODELS_PATH = "/v1/audio/", "/v1/read", "/v1/models"
 
 
 class ModelDeployment(ModelServer):
@@ -138,7 +138,7 @@ class Router:
         if path.startswith(f"{MODELS_PATH}/"):
             return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
         name = await _named_in(scope, body)
-        kind = "speech" if path.startswith(SPEECH_PATHS) else "text"
+        kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"
         if name is not None and not (name == OPENAI_SPEECH and kind == "speech" and name not in self.handles):
             return self.names.named(name).name
         if scope["method"] == "POST":

@@ -1,4 +1,4 @@
-"""AsyncTranscriber and AsyncTextGenerator: transcription and text tasks for asyncio, over an AsyncEngine each."""
+"""AsyncTranscriber, AsyncTextGenerator, AsyncVisionReader: the library's tasks for asyncio, each on its AsyncEngine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import Task
+from transept.vision.image_text import ImageText
+from transept.vision.reader import VisionReader
 
 HEARTBEAT_SECONDS = 1  # of sound
+HEARTBEAT_PIXELS = 32  # of an image's height and width
 
 
 class AsyncTranscriber:
@@ -146,6 +149,45 @@ class AsyncTextGenerator:
     async def close(self) -> None:
         """Abort what is under way and give back the model's memory."""
         await self.engine.close()
+
+
+class AsyncVisionReader:
+    """A VisionReader for the tasks of one event loop.
+
+    reader: see VisionReader; ``await AsyncVisionReader.load(model)`` makes one. max_running, max_queue: see
+    AsyncEngine, which is `engine`.
+    """
+
+    def __init__(self, reader: VisionReader, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE) -> None:
+        self.reader = reader
+        self.engine = AsyncEngine(
+            reader.engine, max_running=max_running, max_queue=max_queue, heartbeat=self._heartbeat
+        )
+
+    @classmethod
+    async def load(
+        cls, model: str | Path, *, max_running: int = MAX_RUNNING, max_queue: int = MAX_QUEUE, **engine_options: Any
+    ) -> AsyncVisionReader:
+        """Load a model beside the event loop. Raises what VisionReader raises."""
+        reader = await asyncio.to_thread(partial(VisionReader, model, **engine_options))
+        return cls(reader, max_running=max_running, max_queue=max_queue)
+
+    def job(self, image: Any, **options: Any) -> Job:
+        """A job for `engine`, whose result is an ImageText. Raises ParameterError at once for a bad option."""
+        return self.reader.job(image, **options)
+
+    async def read(self, image: Any, **options: Any) -> ImageText:
+        """Read one image. Raises what VisionReader.read raises; QueueFullError, EngineClosedError."""
+        return await last(self.engine.run(self.job(image, **options)))
+
+    async def close(self) -> None:
+        """Abort what is under way and give back the model's memory."""
+        await self.engine.close()
+
+    def _heartbeat(self) -> Job:
+        """An empty page, and one token."""
+        page = np.full((HEARTBEAT_PIXELS, HEARTBEAT_PIXELS, 3), 255, np.uint8)
+        return self.job(page, num_beams=1, max_tokens=1)
 
 
 async def last(events: AsyncGenerator[Any, None]) -> Any:

@@ -17,20 +17,21 @@ from transept.serving.settings import ModelSource, ServerSettings
 
 if TYPE_CHECKING:
     from transept.serving.async_engine import AsyncEngine, Ticket
-    from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
+    from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
 
 logger = logging.getLogger(__name__)
 
 OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
 LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
 
-Kind = Literal["speech", "text"]
+Kind = Literal["speech", "text", "vision"]
+WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # what a model of a kind is for
 
 
 class ServedModel:
     """One model: loading, ready or failed.
 
-    speech, text: one of them is set once it is ready.
+    speech, text, vision: one of them is set once it is ready.
     """
 
     def __init__(self, source: ModelSource) -> None:
@@ -38,18 +39,19 @@ class ServedModel:
         self.created = int(time.time())
         self.speech: AsyncTranscriber | None = None
         self.text: AsyncTextGenerator | None = None
+        self.vision: AsyncVisionReader | None = None
         self.error: str | None = None
         self.languages: tuple[list[str], list[str]] = ([], [])  # to translate from and to
 
     @property
     def kind(self) -> Kind | None:
         """None until it is loaded."""
-        return "speech" if self.speech else "text" if self.text else None
+        return "speech" if self.speech else "text" if self.text else "vision" if self.vision else None
 
     @property
     def engine(self) -> AsyncEngine | None:
         """None until it is loaded."""
-        tasks = self.speech or self.text
+        tasks = self.speech or self.text or self.vision
         return None if tasks is None else tasks.engine
 
     @property
@@ -82,6 +84,8 @@ class ServedModel:
         if self.text is not None:
             described["tasks"] = self.text.tasks
             described["sources"], described["targets"] = self.languages
+        if self.vision is not None:
+            described["tasks"] = self.vision.reader.tasks
         return described
 
 
@@ -119,7 +123,7 @@ class ServedModels:
     def get(self, name: str | None, kind: Kind) -> ServedModel:
         """The model that a client asks for; None: the first of this kind.
 
-        Raises ApiError: 404 for an unknown name, 400 for a model of the other kind, 503 for one that is not ready.
+        Raises ApiError: 404 for an unknown name, 400 for a model of another kind, 503 for one that is not ready.
         """
         if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
             return self._first(kind)
@@ -128,7 +132,7 @@ class ServedModels:
         if model.kind != kind:
             others = [each.name for each in self.models.values() if each.kind == kind]
             instead = f"{kind} models: {', '.join(others)}" if others else f"no {kind} model is served here"
-            what = "a speech model, and this wants text" if kind == "text" else "a text model, and this wants speech"
+            what = f"a {model.kind} model, and this is for {WANTED[kind]}"
             raise ApiError(400, f'"{name}" is {what}; {instead}', param="model", code="wrong_model_kind")
         return model
 
@@ -202,13 +206,18 @@ class ServedModels:
         settings = self.settings
         options = {"max_running": settings.max_running, "max_queue": settings.max_queue}
         loaded = await _in_daemon_thread(partial(_load, model.source, settings.engine_options()))
-        from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber
+        from transept.serving.async_tasks import AsyncTextGenerator, AsyncTranscriber, AsyncVisionReader
         from transept.speech.transcriber import Transcriber
+        from transept.vision.reader import VisionReader
 
         if isinstance(loaded, Transcriber):
             speech = AsyncTranscriber(loaded, **options)
             await speech.engine.warm_up()
             model.speech = speech
+        elif isinstance(loaded, VisionReader):
+            vision = AsyncVisionReader(loaded, **options)
+            await vision.engine.warm_up()
+            model.vision = vision
         else:
             text = AsyncTextGenerator(loaded, **options)
             await text.engine.warm_up()
@@ -259,10 +268,16 @@ async def _in_daemon_thread(function: Callable[[], Any]) -> Any:
 
 
 def _load(source: str, options: dict[str, Any]) -> Any:
-    """A Transcriber or a TextGenerator, as the model is. In a thread: this imports torch and reads weights."""
+    """A Transcriber, a VisionReader or a TextGenerator, as the model is.
+
+    In a thread: this imports torch and reads weights.
+    """
     from transept.core.engine import Engine
     from transept.speech.transcriber import Transcriber
     from transept.text.generator import TextGenerator
+    from transept.vision.reader import VisionReader
 
     engine = Engine(source, **options)
-    return Transcriber.from_engine(engine) if engine.spec.speech is not None else TextGenerator.from_engine(engine)
+    if engine.spec.speech is not None:
+        return Transcriber.from_engine(engine)
+    return (TextGenerator if engine.spec.vision is None else VisionReader).from_engine(engine)

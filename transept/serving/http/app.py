@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from transept.serving.errors import ApiError, client_gone
-from transept.serving.http import catalog, completions, probes, text_tasks, transcriptions
+from transept.serving.http import catalog, completions, image_texts, probes, text_tasks, transcriptions
 from transept.serving.http.access import Access
 from transept.serving.http.failures import answer_to
 from transept.serving.metrics import Metrics
@@ -42,13 +42,13 @@ def build_app(settings: ServerSettings) -> FastAPI:
     """
     app = FastAPI(
         title="Transept",
-        description="Speech and text to text, with encoder/decoder transformers. OpenAI's API where it has one.",
+        description="Speech, text and images to text, by encoder/decoder transformers. OpenAI's API where it has one.",
         lifespan=_lifespan,
     )
     app.state.settings = settings
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
-    for module in (transcriptions, completions, text_tasks, catalog, probes):
+    for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes):
         app.include_router(module.router)
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)

@@ -29,17 +29,21 @@ NOTHING = ("", "null", "none")  # in place of a number
 
 @dataclass(frozen=True)
 class Upload:
-    """An uploaded file. name: as the client calls it. audio: its bytes, or the path of a file of ours."""
+    """An uploaded file. name: as the client calls it. data: its bytes, or the path of a file of ours.
+
+    what: it holds, audio or image.
+    """
 
     name: str
-    audio: bytes | str
+    data: bytes | str
+    what: str = "audio"
 
     def in_message(self, message: str) -> str:
-        """A message about the audio, with the client's name for it instead of ours."""
+        """A message about what it holds, with the client's name for it instead of ours."""
         shown = self.name[:200] or "the upload"
-        if isinstance(self.audio, str):
-            return message.replace(self.audio, shown)
-        return message.replace(f"audio data of {len(self.audio)} bytes", f'audio file "{shown}"')
+        if isinstance(self.data, str):
+            return message.replace(self.data, shown)
+        return message.replace(f"{self.what} data of {len(self.data)} bytes", f'{self.what} file "{shown}"')
 
 
 @asynccontextmanager
@@ -53,27 +57,27 @@ async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
 
 
 @asynccontextmanager
-async def upload(form: FormData, field: str) -> AsyncGenerator[Upload, None]:
-    """The file in a field. Raises ApiError when there is none."""
-    given = form.get(field)
+async def upload(form: FormData, field: str, what: str = "audio") -> AsyncGenerator[Upload, None]:
+    """The file in a field. what: it holds, audio or image. Raises ApiError when there is none."""
+    given, called = form.get(field), "recording" if what == "audio" else what
     if not isinstance(given, UploadFile):
         raise ApiError(
             400,
-            f"send the recording in the field {field}, as a file with a file name, up to the last boundary",
+            f"send the {called} in the field {field}, as a file with a file name, up to the last boundary",
             param=field,
             code="missing_file",
         )
     name = given.filename or ""
     if (given.size or 0) <= IN_MEMORY_BYTES:
-        yield Upload(name, await given.read())
+        yield Upload(name, await given.read(), what)
         return
     given.file.flush()
     without_name = f"/proc/self/fd/{given.file.fileno()}"  # what the form holds has none, and goes with the process
     if os.path.exists(without_name):
-        yield Upload(name, without_name)
+        yield Upload(name, without_name, what)
         return
     with contextlib.closing(await run_in_threadpool(_copied, given)) as file:
-        yield Upload(name, file.name)
+        yield Upload(name, file.name, what)
 
 
 def _copied(given: UploadFile) -> Any:

@@ -104,7 +104,7 @@ async def _respond(request: Request, task: str) -> Response:
         assert model.speech is not None
         upload = await stack.enter_async_context(forms.upload(form, "file"))
         try:
-            job = model.speech.job(upload.audio, **asked.options)
+            job = model.speech.job(upload.data, **asked.options)
         except ParameterError as error:
             raise api_error(error, asked.options) from error
         events = _events(ticket, job, upload, request, model)

@@ -1,0 +1,92 @@
+"""``POST /v1/read``: the text in an image."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.datastructures import FormData
+from starlette.responses import JSONResponse, Response
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import ParameterError, suggest
+from transept.option_names import hint
+from transept.serving.async_tasks import last
+from transept.serving.errors import ApiError, api_error
+from transept.serving.http import forms
+from transept.serving.http.places import Place
+from transept.serving.http.streams import attended
+from transept.vision.image_text import ImageText
+
+router = APIRouter(tags=["images"])
+
+OWN_FIELDS = ("file", "model", "task")
+SAMPLING = (  # fields of SamplingParams that are numbers
+    *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "repetition_penalty"),
+    *("temperature", "top_k", "top_p", "seed"),
+)
+FIELDS = (*OWN_FIELDS, *SAMPLING)
+PROPERTIES = {
+    "file": {"type": "string", "format": "binary", "description": "PNG, JPEG, WebP, GIF, TIFF, BMP or PPM"},
+    "model": {"type": "string", "description": "default: the first model that reads images"},
+    "task": {"type": "string", "description": "one of the model's tasks; default: its first"},
+    **{name: {"type": "number"} for name in SAMPLING},
+}
+SCHEMA = {"type": "object", "required": ["file"], "properties": PROPERTIES}
+BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": SCHEMA}}}}
+
+
+@router.post("/v1/read", openapi_extra=BODY)
+async def read(request: Request) -> Response:
+    """The text in an image, as the model's own settings say where a field is left out."""
+    async with contextlib.AsyncExitStack() as stack:
+        place = Place(request.app.state.models, "vision", stack)
+        await place.take_early()  # a full queue is told before anything is read
+        form = await stack.enter_async_context(forms.read_form(request))
+        options = _options(form)
+        model, ticket = await place.take(forms.text(form, "model"))
+        assert model.vision is not None
+        request.state.log = {"model": model.name}
+        upload = await stack.enter_async_context(forms.upload(form, "file", "image"))
+        try:
+            job = model.vision.job(upload.data, **options)
+        except ParameterError as error:
+            raise api_error(error, options) from error
+        answer = {
+            "id": f"image-text-{request.state.request_id}",
+            "object": "image_text",
+            "created": int(time.time()),
+            "model": model.name,
+        }
+        return await attended(request, _whole(answer, ticket.run(job), upload, options))
+
+
+def _options(form: FormData) -> dict[str, Any]:
+    """Of VisionReader.job. Raises ApiError for a field that there is not, or that is no number."""
+    for name in form:
+        if name not in FIELDS:
+            meant = hint(name[:100], FIELDS) or suggest(name[:100], FIELDS)
+            raise ApiError(400, f"there is no field {name[:100]!r}.{meant}", param=name[:100], code="unknown_field")
+    options = forms.options(form, SamplingParams)
+    task = forms.text(form, "task")
+    return {**options, "task": task} if task else options
+
+
+async def _whole(
+    answer: dict[str, Any], events: AsyncGenerator[Any, None], upload: forms.Upload, options: dict[str, Any]
+) -> Response:
+    """The answer, once the image is read. Raises ApiError for what the job raises."""
+    try:
+        result: ImageText = await last(events)
+    except Exception as error:
+        told = api_error(error, options, "file")
+        if told.status >= 500 and told.status != 503:
+            raise  # to be logged with its traceback
+        told.message = upload.in_message(told.message)
+        raise told from error
+    found = result.to_dict()
+    del found["error"]  # which has been raised
+    return JSONResponse({**answer, **found})
