@@ -10,7 +10,7 @@ import pytest
 from views import view_of
 
 from transept.errors import PluginError
-from transept.registry.spec import ModelSpec, PublishedCheckpoint, dec_bos_prompt, prepend_dec, resolve
+from transept.registry.spec import ModelSpec, PublishedCheckpoint, VisionSpec, dec_bos_prompt, prepend_dec, resolve
 
 BART = view_of(SimpleNamespace(decoder_start_token_id=2, bos_token_id=0))
 
@@ -48,6 +48,8 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"architectures": ["BartModel"]}, "must be a tuple"),
         ({"architectures": ("BartModel", "")}, "each must be a name"),
         ({"architectures": (7,)}, "each must be a name"),
+        ({"vision": {"task": "read"}}, "vision must be a VisionSpec or None"),
+        ({"vision": VisionSpec()}, r'vision needs input_mappers\["image"\]'),
         ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
         ({"model_class": SimpleNamespace}, "package.module:ClassName"),
         ({"requires": ["model_type"]}, "requires must be a dict"),
