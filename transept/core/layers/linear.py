@@ -1,4 +1,4 @@
-"""Linear layers: column, row, QKV, and encoder/decoder QKV where both sides are equally wide and where not.
+"""Linear layers: column, row, QKV and encoder/decoder QKV.
 
 Sharding over a process group is a property of a layer and its weight loader, never of a model file. A layer is told its
 group, holds its rank's part, and says with `StackedParameter.shards` which part of a checkpoint's weight that is. A
@@ -181,11 +181,6 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
     nobody reads.
     """
 
-    @property
-    def query(self) -> tuple[Linear, int]:
-        """What projects the query, and how many of its outputs do, from the first on."""
-        return self, self.q_size
-
     def forward(  # type: ignore[override]
         self, decoder_input: Tensor, encoder_input: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -202,49 +197,4 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
         """encoder_input: [encoder_tokens, hidden]. Returns key and value [encoder_tokens, kv_heads, head_dim]."""
         projected = matmul(encoder_input, self.packed or self.weight, self.bias, slice(self.q_size, None))
         key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
-        return key, value
-
-
-class TwoWidthQKVParallelLinear(nn.Module):
-    """As EncoderDecoderQKVParallelLinear, where the encoder's output is not as wide as the decoder's tokens.
-
-    Two matrices: ``q`` [heads * head_dim, hidden_size], and ``kv`` [2 * kv_heads * head_dim, encoder_hidden_size] with
-    parts ``k`` and ``v``.
-    """
-
-    def __init__(
-        self,
-        hidden_size: int,
-        encoder_hidden_size: int,
-        num_heads: int,
-        head_dim: int,
-        *,
-        num_kv_heads: int | None = None,
-        bias: bool = True,
-        group: ParallelGroup,
-    ) -> None:
-        super().__init__()
-        num_kv_heads = num_kv_heads or num_heads
-        self.num_heads = group.share(num_heads, "heads")
-        self.num_kv_heads = group.share(num_kv_heads, "heads of keys and values")
-        self.head_dim = head_dim
-        self.q = ColumnParallelLinear(hidden_size, num_heads * head_dim, bias, group=group)
-        sizes = {"k": num_kv_heads * head_dim, "v": num_kv_heads * head_dim}
-        self.kv = ColumnParallelLinear(encoder_hidden_size, sum(sizes.values()), bias, stacked=sizes, group=group)
-
-    @property
-    def query(self) -> tuple[Linear, int]:
-        """See EncoderDecoderQKVParallelLinear.query."""
-        return self.q, self.q.weight.shape[0]
-
-    def forward(
-        self, decoder_input: Tensor, encoder_input: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """See EncoderDecoderQKVParallelLinear.forward; encoder_input is [encoder_tokens, encoder_hidden]."""
-        query = self.q(decoder_input).unflatten(-1, (-1, self.head_dim))
-        return query, *(self.keys_and_values(encoder_input) if encoder_input is not None else (None, None))
-
-    def keys_and_values(self, encoder_input: Tensor) -> tuple[Tensor, Tensor]:
-        """See EncoderDecoderQKVParallelLinear.keys_and_values."""
-        key, value = self.kv(encoder_input).unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
         return key, value

@@ -51,7 +51,7 @@ class VisionTransformer(nn.Module):
         self.distillation_token = nn.Parameter(torch.empty(1, 1, width)) if config.model_type == "deit" else None
         self.position_embeddings = nn.Parameter(torch.empty(1, num_tokens(config), width))
         sizes = (width, config.num_attention_heads, config.intermediate_size)
-        layer = LayerConfig(*sizes, config.hidden_act, pre_norm=True, norm=norm)
+        layer = LayerConfig(*sizes, config.hidden_act, pre_norm=True, norm=norm, qkv_bias=config.qkv_bias)
         self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.num_hidden_layers))
         self.norm = norm(width)
 

@@ -52,8 +52,8 @@ TROCR = WeightMap(
         (r"encoder\.embeddings\.(cls_token|distillation_token|position_embeddings)", r"encoder.\1"),
         (r"encoder\.embeddings\.patch_embeddings\.projection\.(\w+)", r"encoder.patches.\1"),
         (r"encoder\.layernorm\.(\w+)", r"encoder.norm.\1"),
-        (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.q.\2"),
-        (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.kv.\3#\2"),
+        (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"decoder.layers.\1.cross_attn.q_proj.\2"),
+        (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.kv_proj.\3#\2"),
         *_DECODER_LAYERS,
         (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
         (rf"{_DECODER}\.((?:embed_tokens|layernorm_embedding)\..*)", r"decoder.\1"),
@@ -63,7 +63,6 @@ TROCR = WeightMap(
     # _float_tensor: of sinusoids, which are computed
     ignored=(r"encoder\.(pooler\..*|embeddings\.mask_token)", rf"{_DECODER}\.embed_positions\._float_tensor"),
     config=nested_config,
-    zeros=(r"encoder\.layers\.\d+\.self_attn\.qkv_proj\.bias(#[qkv])?",),  # with qkv_bias: false, as published
 )
 
 DONUT = WeightMap(
