@@ -33,7 +33,7 @@ HEADS = 12
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-def encoder(dtype: torch.dtype, head_dim: int, bias_kind: str = "no bias") -> None:
+def encoder(dtype: torch.dtype, head_dim: int, bias_kind: str = "no bias", **limits: float | int) -> None:
     """Two sequences with a bias as in T5, with any bias, or with none."""
     bias: AttentionBias | None = None
     if bias_kind == "relative":
@@ -41,7 +41,7 @@ def encoder(dtype: torch.dtype, head_dim: int, bias_kind: str = "no bias") -> No
     elif bias_kind == "tensor":
         bias = torch.zeros(HEADS, 304, 304, dtype=dtype)
     query, key, value = torch.zeros(340, 3, HEADS, head_dim, dtype=dtype).unbind(1)
-    run(AttentionMetadata.for_encoder([300, 40]), AttentionType.ENCODER, query, key, value, None, bias)
+    run(AttentionMetadata.for_encoder([300, 40]), AttentionType.ENCODER, query, key, value, None, bias, **limits)
 
 
 def decoder(
@@ -50,6 +50,7 @@ def decoder(
     block_size: int,
     bias_kind: str = "no bias",
     cache_dtype: torch.dtype | None = None,
+    **limits: float | int,
 ) -> None:
     """A prompt and a sequence of one token, in self-attention."""
     bias = None
@@ -59,7 +60,7 @@ def decoder(
     tables = [list(range(-(-300 // block_size)))] * 2
     metadata = AttentionMetadata(block_size, [0, 300, 301], [300, 90], torch.arange(301) % 300, tables)
     cache = make_cache(tables, block_size, head_dim, cache_dtype or dtype)
-    run(metadata, AttentionType.DECODER, query, key, value, cache, bias)
+    run(metadata, AttentionType.DECODER, query, key, value, cache, bias, **limits)
 
 
 def cross(dtype: torch.dtype, head_dim: int, block_size: int) -> None:
@@ -83,11 +84,13 @@ def make_cache(tables: list[list[int]], block_size: int, head_dim: int, dtype: t
     return torch.zeros(2, len(tables[0]), block_size, HEADS, head_dim, dtype=dtype)
 
 
-def run(metadata: AttentionMetadata, attn_type: AttentionType, query: Tensor, *rest: Any) -> None:
+def run(
+    metadata: AttentionMetadata, attn_type: AttentionType, query: Tensor, *rest: Any, **limits: float | int
+) -> None:
     backend = TritonBackend()
     backend.plan(metadata)
     key, value, cache, bias = rest
-    backend.forward(query, key, value, cache, metadata, attn_type, query.shape[-1] ** -0.5, bias)
+    backend.forward(query, key, value, cache, metadata, attn_type, query.shape[-1] ** -0.5, bias, **limits)
 
 
 VARIANTS: dict[str, Callable[[], None]] = {
@@ -102,6 +105,10 @@ VARIANTS: dict[str, Callable[[], None]] = {
     "heads of 80": lambda: decoder(torch.float16, 80, 16),
     "heads of 128": lambda: encoder(torch.bfloat16, 128, "tensor"),
     "heads of 256": lambda: encoder(torch.bfloat16, 256, "relative"),
+    "T5Gemma's encoder": lambda: encoder(torch.bfloat16, 256, softcap=50.0, window=4096),
+    "T5Gemma's decoder": lambda: decoder(torch.bfloat16, 256, 16, softcap=50.0, window=4096),
+    "a soft cap and a bias": lambda: encoder(torch.float16, 64, "relative", softcap=50.0),
+    "a window in float32": lambda: encoder(torch.float32, 128, window=64),
     "Whisper's norms": lambda: norm_after_sum(nn.LayerNorm(1280).half(), torch.float16),
     "BART's norms": lambda: norm_after_sum(nn.LayerNorm(1024).bfloat16(), torch.bfloat16, keep_total=False),
     "activations in fp8": lambda: round_in_one_kernel(torch.zeros(3, 5120, dtype=torch.bfloat16), FP8) and None,

@@ -18,7 +18,12 @@ import numpy as np
 import pytest
 import torch
 from text_models import ROWS
-from transformers import MoonshineConfig, MoonshineForConditionalGeneration
+from transformers import (
+    MoonshineConfig,
+    MoonshineForConditionalGeneration,
+    T5GemmaConfig,
+    T5GemmaForConditionalGeneration,
+)
 from whisper_reference import speech_windows
 
 from transept import Engine, RequestOutput, SamplingParams, Transcriber
@@ -39,7 +44,7 @@ def _example_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Installed by pip where this process, and so its workers, find them."""
     site = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    for name in ("marian", "moonshine"):
+    for name in ("marian", "moonshine", "t5gemma"):
         source = tmp_path_factory.mktemp("source") / name
         shutil.copytree(EXAMPLES / f"transept-{name}", source)  # building writes beside the sources
         subprocess.run([*pip, "--target", str(site), str(source)], check=True)
@@ -117,6 +122,29 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
     return Case(directory, [given.prompt for given in parity.inputs], parity.engine)
 
 
+def t5gemma_case(request: pytest.FixtureRequest) -> Case:
+    """Sides of different widths, keys that are shared, a window in one layer of two."""
+    side = {
+        "vocab_size": 320,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "query_pre_attn_scalar": 16,
+        "max_position_embeddings": 160,
+        "sliding_window": 12,
+        "attn_logit_softcapping": 3.0,
+        "initializer_range": 0.15,
+    }
+    torch.manual_seed(0)
+    config = T5GemmaConfig(encoder={**side, "hidden_size": 48}, decoder=side, vocab_size=320)
+    directory = request.getfixturevalue("tmp_path_factory").mktemp("t5gemma")
+    parity = Parity(T5GemmaForConditionalGeneration(config), directory)
+    return Case(directory, [{"prompt_tokens": tokens} for tokens in parity.prompts[:4]], parity.engine)
+
+
 TENSOR_PARALLEL = {
     ("tiny.en", 2): (speech_case("tiny_en"), ()),
     ("base", 2): (speech_case("base"), SLOW),
@@ -124,6 +152,7 @@ TENSOR_PARALLEL = {
     ("bart-base", 4): (text_case("bart-base"), SLOW),
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
+    ("t5gemma", 2): (t5gemma_case, ()),
     ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), SLOW),
     ("tiny.en, every window", 2): (speech_case("tiny_en", every=True), SLOW),
     ("tiny.en, every window", 3): (speech_case("tiny_en", every=True), SLOW),
@@ -150,6 +179,7 @@ PIPELINES = {
     ("base, every window", 2, 2): (speech_case("base", every=True), SLOW),
     ("base, every window", 4, 2): (speech_case("base", every=True), SLOW),
     ("moonshine", 1, 2): (moonshine_case, SLOW),
+    ("t5gemma", 1, 2): (t5gemma_case, SLOW),
     ("moonshine", 4, 2): (moonshine_case, SLOW),
     **{
         (name, size, 2): (text_case(name), SLOW)

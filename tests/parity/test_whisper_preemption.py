@@ -24,8 +24,18 @@ def expected(tiny_en_dir: Path, prompts: list[dict]) -> list[list[int]]:
     return [output.outputs[0].token_ids for output in Engine(tiny_en_dir).generate(prompts, PARAMS)]
 
 
-@pytest.mark.parametrize("swap_bytes", [0, 1 << 30], ids=["recompute", "swap"])
-@pytest.mark.parametrize("block_size", [8, 16, 64])
+SWAP = 1 << 30  # bytes
+IN_EVERY_RUN = [(8, 0), (16, SWAP), (64, 0)]  # block size and bytes
+
+
+@pytest.mark.parametrize(
+    ("block_size", "swap_bytes"),
+    [
+        pytest.param(size, swap, marks=() if (size, swap) in IN_EVERY_RUN else pytest.mark.slow)
+        for size in (8, 16, 64)
+        for swap in (0, SWAP)
+    ],
+)
 def test_greedy_tokens_under_preemption(
     tiny_en_dir: Path, prompts: list[dict], expected: list[list[int]], block_size: int, swap_bytes: int
 ) -> None:

@@ -21,10 +21,24 @@ LAYOUTS = ["contiguous", "scattered", "two runs"]
 HEADS = [(4, 4), (4, 2), (6, 1)]  # query heads, key and value heads
 BIASES = ["no bias", "tensor", "relative"]
 SCALE = HEAD_DIM**-0.5
+LIMITS = {  # small enough to change much: scores are around 1, sequences up to MAX_LENGTH long
+    "soft cap": {"softcap": 0.7},
+    "window of 1": {"window": 1},
+    "window": {"window": 7},
+    "soft cap and wide window": {"softcap": 0.7, "window": 70},
+}
 
 
 def attend_naively(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    causal: bool,
+    bias: Tensor | None = None,
+    *,
+    softcap: float | None = None,
+    window: int | None = None,
 ) -> Tensor:
     """One sequence, whose queries are the last of its positions: [queries, heads, dim] in float64."""
     group = query.shape[1] // key.shape[1]  # query heads that share a key head
@@ -33,12 +47,18 @@ def attend_naively(
     first = len(key) - len(query)
     out = torch.zeros_like(query)
     for row in range(len(query)):
-        seen = first + row + 1 if causal else len(key)
-        scores = torch.einsum("hd,khd->hk", query[row], key[:seen]) * scale
+        seen = slice(0, first + row + 1 if causal else len(key))
+        if window is not None and causal:
+            seen = slice(max(seen.stop - window, 0), seen.stop)
+        elif window is not None:
+            seen = slice(max(first + row - window, 0), min(first + row + window + 1, len(key)))
+        scores = torch.einsum("hd,khd->hk", query[row], key[seen]) * scale
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
         if bias is not None:
-            scores = scores + bias[:, first + row, :seen]
+            scores = scores + bias[:, first + row, seen]
         weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)  # zeros where a bias hides every key
-        out[row] = torch.einsum("hk,khd->hd", weights, value[:seen])
+        out[row] = torch.einsum("hk,khd->hd", weights, value[seen])
     return out
 
 
@@ -181,13 +201,14 @@ def run_decoder_step(
     query: Tensor,
     scale: float,
     bias: AttentionBias | None,
+    **limits: float | int,
 ) -> Tensor:
     def newest(tensors: list[Tensor]) -> Tensor:
         return torch.cat([tensor[length - n :] for tensor, (length, n) in zip(tensors, step, strict=True)])
 
     metadata = decoder_metadata(backend, paged, step)
     key, value = newest(paged.keys), newest(paged.values)
-    return backend.forward(query, key, value, paged.cache, metadata, AttentionType.DECODER, scale, bias)
+    return backend.forward(query, key, value, paged.cache, metadata, AttentionType.DECODER, scale, bias, **limits)
 
 
 @dataclass(frozen=True)
@@ -223,22 +244,35 @@ def cross_metadata(backend: AttentionBackend, paged: Paged, step: list[Request])
 
 
 def run_cross_step(
-    backend: AttentionBackend, paged: Paged, step: list[Request], query: Tensor, scale: float = SCALE
+    backend: AttentionBackend,
+    paged: Paged,
+    step: list[Request],
+    query: Tensor,
+    scale: float = SCALE,
+    softcap: float | None = None,
 ) -> Tensor:
     new = [index for index, request in enumerate(step) if request.prefill]
     key = torch.cat([paged.keys[index] for index in new]) if new else None
     value = torch.cat([paged.values[index] for index in new]) if new else None
     metadata = cross_metadata(backend, paged, step)
-    return backend.forward(query, key, value, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
+    given = (query, key, value, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
+    return backend.forward(*given, softcap=softcap)
 
 
 def assert_cross_attention(
-    out: Tensor, query: Tensor, paged: Paged, step: list[Request], scale: float, tolerance: float = 1e-5
+    out: Tensor,
+    query: Tensor,
+    paged: Paged,
+    step: list[Request],
+    scale: float,
+    tolerance: float = 1e-5,
+    softcap: float | None = None,
 ) -> None:
     start = 0
     for request, keys, values in zip(step, paged.keys, paged.values, strict=True):
         rows = slice(start, start + request.queries)
         # whole, not causal: queries stand beside the keys, not at their end
-        expected = torch.cat([attend_naively(q[None], keys, values, scale, causal=False) for q in query[rows]])
+        each = [attend_naively(q[None], keys, values, scale, causal=False, softcap=softcap) for q in query[rows]]
+        expected = torch.cat(each)
         torch.testing.assert_close(out[rows].double(), expected, rtol=tolerance, atol=tolerance)
         start += request.queries

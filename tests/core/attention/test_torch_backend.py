@@ -16,6 +16,7 @@ from paged_steps import (
     HEAD_DIM,
     HEADS,
     LAYOUTS,
+    LIMITS,
     SCALE,
     Paged,
     Request,
@@ -32,7 +33,7 @@ from paged_steps import (
     slots_of,
 )
 
-from transept.core.attention.backends.torch import TorchBackend, slot_runs
+from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend, slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.cpu.attention import encoder_attention
@@ -312,6 +313,94 @@ def test_keys_in_hand_are_those_that_a_later_step_reads() -> None:
     stored = written.clamp(-65504, 65504).half()
     assert_same(paged.cache.flatten(1, 2)[:, paged.slots[0]], stored)
     expected = attend_naively(query, *stored, SCALE, causal=True)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+# --- soft caps and windows ---
+
+
+@pytest.mark.parametrize("lengths", [[1], [90], [3, 40, 17]], ids=str)
+@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("bias_kind", BIASES)
+def test_encoders_have_soft_caps_and_windows(
+    lengths: list[int], heads: int, kv_heads: int, limits: dict[str, int | float], bias_kind: str
+) -> None:
+    bias, dense = make_bias(bias_kind, heads, bidirectional=True)
+    query = torch.randn(sum(lengths), heads, HEAD_DIM)
+    key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM).unbind()
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    for start, end in pairwise([0, *accumulate(lengths)]):
+        rows = slice(start, end)
+        expected = attend_naively(query[rows], key[rows], value[rows], SCALE, False, dense, **limits)
+        torch.testing.assert_close(out[rows].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
+@pytest.mark.parametrize(("block_size", "layout"), [(1, "scattered"), (16, "two runs")])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("bias_kind", BIASES)
+@pytest.mark.parametrize("dtypes", DTYPES, ids=str)
+def test_decoders_have_soft_caps_and_windows(
+    step: list[tuple[int, int]],
+    block_size: int,
+    layout: str,
+    limits: dict[str, int | float],
+    bias_kind: str,
+    dtypes: tuple[torch.dtype, torch.dtype],
+) -> None:
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, [length - queries for length, queries in step], block_size, layout, 2, *dtypes)
+    bias, dense = make_bias(bias_kind, 4, bidirectional=False, dtype=dtypes[0])
+    query = torch.randn(sum(queries for _, queries in step), 4, HEAD_DIM, dtype=dtypes[0])
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias, **limits)
+    rows = query.split([queries for _, queries in step])
+    expected = [
+        attend_naively(part, keys, values, SCALE, True, dense, **limits)
+        for part, keys, values in zip(rows, paged.keys, paged.values, strict=True)
+    ]
+    torch.testing.assert_close(out.double(), torch.cat(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
+@pytest.mark.parametrize(("block_size", "layout"), [(1, "scattered"), (16, "contiguous")])
+def test_cross_attention_has_soft_caps(step: list[Request], block_size: int, layout: str) -> None:
+    cached = [0 if request.prefill else request.length for request in step]
+    paged = Paged.make([request.length for request in step], cached, block_size, layout, 2)
+    query = torch.randn(sum(request.queries for request in step), 4, HEAD_DIM)
+    out = run_cross_step(BACKEND, paged, step, query, softcap=0.7)
+    assert_cross_attention(out, query, paged, step, SCALE, softcap=0.7)
+
+
+def test_layers_of_one_step_may_have_different_windows() -> None:
+    step = [(30, 1), (6, 6), (41, 7)]
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, lengths, 8, "scattered", 4)
+    metadata = decoder_metadata(BACKEND, paged, step)
+    newest = [
+        torch.cat([x[length - n :] for x, (length, n) in zip(side, step, strict=True)])
+        for side in (paged.keys, paged.values)
+    ]
+    query = torch.randn(len(newest[0]), 4, HEAD_DIM)
+    parts = query.split([queries for _, queries in step])
+    for window in (5, None, 3, 5):
+        given = (query, *newest, paged.cache, metadata, AttentionType.DECODER, SCALE, None)
+        out = BACKEND.forward(*given, window=window)
+        expected = [
+            attend_naively(part, keys, values, SCALE, True, window=window)
+            for part, keys, values in zip(parts, paged.keys, paged.values, strict=True)
+        ]
+        torch.testing.assert_close(out.double(), torch.cat(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_many_queries_with_a_soft_cap() -> None:
+    """More than have their scores computed at a time."""
+    length = CAPPED_QUERIES + 30
+    paged = Paged.make([length], [0], 16, "contiguous", 1)
+    query = torch.randn(length, 2, HEAD_DIM)
+    out = run_decoder_step(BACKEND, paged, [(length, length)], query, SCALE, None, softcap=0.7)
+    expected = attend_naively(query, paged.keys[0], paged.values[0], SCALE, True, softcap=0.7)
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 

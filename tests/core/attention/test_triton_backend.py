@@ -13,6 +13,7 @@ from paged_steps import (
     DECODER_STEPS,
     DEVICE,
     HEAD_DIM,
+    LIMITS,
     SCALE,
     Paged,
     Request,
@@ -29,6 +30,7 @@ from torch import Tensor
 
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.backends.triton import TritonBackend
+from transept.core.attention.backends.xformers import XformersBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.gpu.kv_cache import FP8, write
@@ -144,6 +146,83 @@ def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind:
         assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "lengths"), [(2, 2, [90, 1]), (3, 1, [145, 65, 7])])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize(
+    ("bias_kind", "dtype"),
+    [("no bias", torch.float32), ("relative", torch.float16), ("tensor", torch.float32), ("no bias", torch.bfloat16)],
+    ids=str,
+)
+def test_encoders_have_soft_caps_and_windows(
+    heads: int, kv_heads: int, lengths: list[int], limits: dict[str, int | float], bias_kind: str, dtype: torch.dtype
+) -> None:
+    bias, dense = make_bias(bias_kind, heads, bidirectional=True, dtype=dtype)
+    query = torch.randn(sum(lengths), heads, HEAD_DIM, dtype=dtype)
+    key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM, dtype=dtype).unbind()
+    metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
+    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    for start, end in pairwise([0, *accumulate(lengths)]):
+        rows = slice(start, end)
+        expected = attend_naively(query[rows], key[rows], value[rows], SCALE, False, dense, **limits)
+        assert_near(out[rows], expected, dtype)
+
+
+@pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize(
+    ("bias_kind", "dtype"),
+    [("no bias", torch.float32), ("relative", torch.float16), ("tensor", torch.float32)],
+    ids=str,
+)
+def test_decoders_have_soft_caps_and_windows(
+    step: list[tuple[int, int]], limits: dict[str, int | float], bias_kind: str, dtype: torch.dtype
+) -> None:
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, [length - queries for length, queries in step], 16, "scattered", 2, dtype)
+    bias, dense = make_bias(bias_kind, 4, bidirectional=False, dtype=dtype)
+    query = torch.randn(sum(queries for _, queries in step), 4, HEAD_DIM, dtype=dtype)
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias, **limits)
+    rows = query.split([queries for _, queries in step])
+    for part, result, keys, values in zip(rows, out.split(list(map(len, rows))), paged.keys, paged.values, strict=True):
+        assert_near(result, attend_naively(part, keys, values, SCALE, True, dense, **limits), dtype)
+
+
+@pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
+def test_cross_attention_has_soft_caps(step: list[Request]) -> None:
+    cached = [0 if request.prefill else request.length for request in step]
+    paged = Paged.make([request.length for request in step], cached, 16, "scattered", 2)
+    query = torch.randn(sum(request.queries for request in step), 4, HEAD_DIM)
+    out = run_cross_step(BACKEND, paged, step, query, softcap=0.7)
+    assert_cross_attention(out, query, paged, step, SCALE, softcap=0.7)
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_xformers_leaves_soft_caps_and_windows_to_triton(limits: dict[str, int | float]) -> None:
+    step = DECODER_STEPS["all kinds at once"]
+    lengths = [length for length, _ in step]
+    paged = Paged.make(lengths, lengths, 64, "scattered", 2)
+    query = torch.randn(sum(queries for _, queries in step), 4, HEAD_DIM)
+    out = [
+        run_decoder_step(backend, paged, step, query, SCALE, None, **limits) for backend in (BACKEND, XformersBackend())
+    ]
+    assert torch.equal(*out)
+
+
+@pytest.mark.parametrize("window", [1, 40, PIECE, PIECE + 1, 4 * PIECE])
+def test_pieces_and_tiles_outside_of_a_window_are_left_out(window: int) -> None:
+    """One query each, then the last 70 of the longest: windows that begin in any piece, and before the sequence."""
+    paged = Paged.make(LENGTHS, LENGTHS, 16, "two runs", 2)
+    for step in ([(length, 1) for length in LENGTHS], [(length, min(70, length)) for length in LENGTHS]):
+        query = torch.randn(sum(queries for _, queries in step), 2, HEAD_DIM)
+        out = run_decoder_step(BACKEND, paged, step, query, SCALE, None, softcap=0.7, window=window)
+        rows = query.split([queries for _, queries in step])
+        expected = [
+            attend_naively(part, keys, values, SCALE, True, softcap=0.7, window=window)
+            for part, keys, values in zip(rows, paged.keys, paged.values, strict=True)
+        ]
+        assert_near(out, torch.cat(expected), torch.float32)
+
+
 def in_fp8(paged: Paged, dtype: torch.dtype) -> None:
     """Let the cache hold fp8, and the sequences numbers that it holds."""
     paged.keys, paged.values = ([each.to(FP8).to(dtype) for each in side] for side in (paged.keys, paged.values))
@@ -177,20 +256,21 @@ def test_numbers_beyond_fp8_become_its_largest() -> None:
     assert written.abs().sum() == 2 * 2 * key.numel() / 2 * 448.0
 
 
-def test_a_sequence_does_not_depend_on_its_neighbours() -> None:
+@pytest.mark.parametrize("limits", [{}, {"softcap": 0.7, "window": 70}], ids=str)
+def test_a_sequence_does_not_depend_on_its_neighbours(limits: dict[str, int | float]) -> None:
     bias = RelativePositionBias(torch.randn(32, 2), bidirectional=False)
     longest = PIECE + 190
     lengths = [40, longest, 130]
     paged = Paged.make(lengths, lengths, 16, "scattered", 2)
     query = torch.randn(3 + 70, 2, HEAD_DIM)
-    batched = run_decoder_step(BACKEND, paged, [(40, 1), (longest, 70), (130, 2)], query, SCALE, bias)
+    batched = run_decoder_step(BACKEND, paged, [(40, 1), (longest, 70), (130, 2)], query, SCALE, bias, **limits)
     start = 0
     for index, (length, queries) in enumerate([(40, 1), (longest, 70), (130, 2)]):
         alone = Paged(
             *([side[index]] for side in (paged.keys, paged.values, paged.slots, paged.tables)), paged.cache, 16
         )
         rows = slice(start, start + queries)
-        out = run_decoder_step(BACKEND, alone, [(length, queries)], query[rows], SCALE, bias)
+        out = run_decoder_step(BACKEND, alone, [(length, queries)], query[rows], SCALE, bias, **limits)
         assert torch.equal(out, batched[rows])
         start += queries
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
-from transept.core.attention.layer import LayerContext
+from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.parallel_group import ParallelGroup
+from transept.errors import CheckpointError, PluginError
 
 HIDDEN, HEADS = 48, 6
 LENGTHS = [9, 1, 14]  # of the encoder's sequences
@@ -99,6 +101,68 @@ def test_cross_attention() -> None:
     pairs = zip(x.double().split(COUNTS), encoder_hidden.double().split(LENGTHS), strict=True)
     expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
     assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+
+
+@pytest.mark.parametrize("encoder_hidden", [32, HIDDEN, 80])
+def test_cross_attention_to_an_encoder_of_another_width(encoder_hidden: int) -> None:
+    layer = CrossAttention(HIDDEN, HEADS, encoder_hidden_size=encoder_hidden, context=CONTEXT)
+    reference = nn.MultiheadAttention(HIDDEN, HEADS, kdim=encoder_hidden, vdim=encoder_hidden, batch_first=True)
+    for parameter in reference.parameters():
+        parameter.normal_(0.0, 0.2)
+    if encoder_hidden == HIDDEN:  # PyTorch stacks them then
+        query, *rest = reference.in_proj_weight.chunk(3)
+    else:
+        query, *rest = (reference.q_proj_weight, reference.k_proj_weight, reference.v_proj_weight)
+    layer.q_proj.weight.copy_(query)
+    layer.kv_proj.weight.copy_(torch.cat(rest))
+    layer.q_proj.bias.copy_(reference.in_proj_bias[:HIDDEN])
+    layer.kv_proj.bias.copy_(reference.in_proj_bias[HIDDEN:])
+    layer.out_proj.load_state_dict(reference.out_proj.state_dict())
+    x, encoded = torch.randn(sum(COUNTS), HIDDEN), torch.randn(sum(LENGTHS), encoder_hidden)
+    reference = reference.double()
+    pairs = zip(x.double().split(COUNTS), encoded.double().split(LENGTHS), strict=True)
+    expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
+    assert_same(layer(x, encoded, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+
+
+def test_queries_keys_and_values_may_have_biases_of_their_own() -> None:
+    for layer in (
+        SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, qkv_bias=False, context=CONTEXT),
+        CrossAttention(HIDDEN, HEADS, qkv_bias=False, context=CONTEXT),
+    ):
+        assert {*layer.state_dict()} == {"qkv_proj.weight", "out_proj.weight", "out_proj.bias"}
+    layer = CrossAttention(HIDDEN, HEADS, encoder_hidden_size=8, bias=False, qkv_bias=True, context=CONTEXT)
+    names = {"q_proj.weight", "q_proj.bias", "kv_proj.weight", "kv_proj.bias", "out_proj.weight"}
+    assert {*layer.state_dict()} == names
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"softcap": 0}, "softcap of attention must be a number above 0, or None, not 0"),
+        ({"softcap": "50"}, "softcap .* not '50'"),
+        ({"window": 0}, "window of attention must be an integer of at least 1, or None, not 0"),
+        ({"window": 2.5}, "window .* not 2.5"),
+        ({"rotary": -1.0}, "theta of rotary positions must be a number above 0, not -1.0"),
+        ({"rotary": 1e4, "head_dim": 7}, "even size, and these have 7 dimensions"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        SelfAttention(HIDDEN, HEADS, AttentionType.DECODER, context=CONTEXT, **options)
+
+
+def test_rotary_positions_have_to_be_given() -> None:
+    layer = SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, rotary=1e4, context=CONTEXT)
+    with pytest.raises(PluginError, match="call it with positions="):
+        layer(torch.randn(sum(LENGTHS), HIDDEN), None, planned(AttentionMetadata.for_encoder(LENGTHS)))
+
+
+def test_cross_attention_has_no_window() -> None:
+    attention = Attention(8, window=4, context=CONTEXT)
+    query = torch.randn(sum(COUNTS), HEADS, 8)
+    with pytest.raises(PluginError, match="cross-attention has none"):
+        attention(query, None, None, empty_cache(HEADS, 8), decoder_metadata(), AttentionType.ENCODER_DECODER)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 3])

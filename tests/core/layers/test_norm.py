@@ -15,6 +15,7 @@ NORMS = {
     "LayerNorm": nn.LayerNorm,
     "LayerNorm without bias": lambda size: nn.LayerNorm(size, bias=False),
     "RMSNorm": RMSNorm,
+    "RMSNorm with an offset": functools.partial(RMSNorm, weight_offset=1.0),
 }
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
@@ -30,7 +31,7 @@ def expected(norm: nn.Module, total: Tensor) -> Tensor:
     """By PyTorch in float64."""
     norm, total = norm.double(), total.double()
     if isinstance(norm, RMSNorm):
-        return nn.functional.rms_norm(total, total.shape[-1:], norm.weight, norm.eps)
+        return nn.functional.rms_norm(total, total.shape[-1:], norm.weight + norm.weight_offset, norm.eps)
     return norm(total)
 
 

@@ -1,4 +1,4 @@
-"""Encoder and decoder layers against PyTorch's, and steps that decode against the same layers in float64."""
+"""Encoder and decoder layers against PyTorch's and T5Gemma's, and steps that decode against the same in float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from transformers import T5GemmaConfig
+from transformers.masking_utils import sliding_window_bidirectional_overlay, sliding_window_overlay
+from transformers.models.t5gemma.modeling_t5gemma import (
+    T5GemmaDecoderLayer,
+    T5GemmaEncoderLayer,
+    T5GemmaRotaryEmbedding,
+)
 
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
@@ -20,6 +27,7 @@ from transept.core.layers.norm import RMSNorm
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
+from transept.errors import PluginError
 
 HIDDEN, HEADS, INNER, BLOCK_SIZE = 48, 6, 80, 16
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
@@ -118,6 +126,107 @@ def test_decoder_layer_prefills_then_decodes(pre_norm: bool) -> None:
     torch.testing.assert_close(decoded.double(), torch.stack([part[-1] for part in expected]), rtol=1e-4, atol=1e-4)
 
 
+GEMMA = {
+    "activation": "gelu_pytorch_tanh",
+    "norm": partial(RMSNorm, eps=1e-6, weight_offset=1.0),
+    "sandwich_norm": True,
+    "gated": True,
+    "num_kv_heads": 3,
+    "bias": False,
+    "softcap": 2.0,
+    "rotary": 100.0,
+}
+OTHER_HIDDEN = 60  # of the encoder that T5Gemma's decoder attends to
+WINDOW = 3
+
+
+def gemma_config() -> T5GemmaConfig:
+    side = {
+        "hidden_size": HIDDEN,
+        "intermediate_size": INNER,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": 3,
+        "head_dim": HIDDEN // HEADS,
+        "query_pre_attn_scalar": HIDDEN // HEADS,
+        "attn_logit_softcapping": 2.0,
+        "sliding_window": WINDOW,
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+        "attn_implementation": "eager",
+    }
+    config = T5GemmaConfig(encoder={**side, "hidden_size": OTHER_HIDDEN}, decoder=side)
+    config.decoder._attn_implementation = "eager"
+    return config
+
+
+def copy_gemma(ours: nn.Module, theirs: nn.Module) -> None:
+    """Weights of T5Gemma's layer in float32."""
+    stacked = {
+        "self_attn.qkv_proj": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+        "self_attn.out_proj": ["self_attn.o_proj"],
+        "cross_attn.q_proj": ["cross_attn.q_proj"],
+        "cross_attn.kv_proj": ["cross_attn.k_proj", "cross_attn.v_proj"],
+        "cross_attn.out_proj": ["cross_attn.o_proj"],
+        "ffn.fc1": ["mlp.gate_proj"],
+        "ffn.gate": ["mlp.up_proj"],
+        "ffn.fc2": ["mlp.down_proj"],
+    }
+    for name, sublayer in (("self_attn", "self_attn"), ("cross_attn", "cross_attn"), ("ffn", "feedforward")):
+        stacked[f"{name}_norm"] = [f"pre_{sublayer}_layernorm"]
+        stacked[f"{name}_post_norm"] = [f"post_{sublayer}_layernorm"]
+    for name, parameter in ours.named_parameters():
+        parts = stacked[name.removesuffix(".weight")]
+        parameter.copy_(torch.cat([theirs.get_submodule(part).weight for part in parts]))
+
+
+def gemma_mask(length: int, window: int | None, causal: bool) -> Tensor:
+    """What transformers adds to scores, made by its own function of positions."""
+    overlay = sliding_window_overlay if causal else sliding_window_bidirectional_overlay
+    seen = torch.tensor([[window is None or overlay(window)(0, 0, q, k) for k in range(length)] for q in range(length)])
+    if causal:
+        seen = seen.tril()
+    return torch.where(seen, 0.0, float("-inf")).double()[None, None]
+
+
+@pytest.mark.parametrize("window", [WINDOW, None])
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_layers_are_those_of_t5gemma(kind: str, window: int | None) -> None:
+    """Layer 0 of the reference has a window, layer 1 has none; neither looks at it, but for the mask."""
+    side, index = gemma_config().decoder, 0 if window else 1
+    decodes = kind == "decoder"
+    reference = filled((T5GemmaDecoderLayer if decodes else T5GemmaEncoderLayer)(side, index).double())
+    options = {**GEMMA, "window": window}
+    if decodes:
+        layer = DecoderLayer(config(True, encoder_hidden_size=OTHER_HIDDEN, **options), CONTEXT)
+    else:
+        layer = EncoderLayer(config(True, **options), CONTEXT)
+    copy_gemma(layer, reference)
+    lengths = LENGTHS if decodes else ENCODED
+    x, encoded = torch.randn(sum(lengths), HIDDEN), torch.randn(sum(ENCODED), OTHER_HIDDEN)
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    embedding = T5GemmaRotaryEmbedding(side)
+    expected = []
+    for part, memory in zip(x.double().split(lengths), encoded.double().split(ENCODED), strict=True):
+        rotation = embedding(part, torch.arange(len(part))[None])
+        given = (part[None], rotation, gemma_mask(len(part), window, decodes))
+        others = {"encoder_hidden_states": memory[None]} if decodes else {}
+        expected.append(reference(*given, **others)[0])
+    near = {"rtol": 1e-4, "atol": 1e-4}
+    if not decodes:
+        step = AttentionMetadata.for_encoder(ENCODED)
+        CONTEXT.attention_backend.plan(step)
+        torch.testing.assert_close(layer(x, step, positions=positions).double(), torch.cat(expected), **near)
+        return
+    cache = torch.full((2, 6, BLOCK_SIZE, 3, HIDDEN // HEADS), float("nan"))
+    whole = layer(x, encoded, cache, metadata([0, 0], [0, 1]), positions=positions)
+    torch.testing.assert_close(whole.double(), torch.cat(expected), **near)
+    last = metadata([length - 1 for length in LENGTHS], [])
+    cache[:, 0, LENGTHS[0] - 1] = cache[:, 1, LENGTHS[1] - 1] = float("nan")  # to be written again
+    decoded = packed(layer)(x[[4, 7]], None, cache, last, positions=positions[[4, 7]])
+    torch.testing.assert_close(decoded.double(), torch.stack([part[-1] for part in expected]), **near)
+
+
 CONFIGS = {
     **{name: config(True, activation=name) for name in ACTIVATIONS},
     "post-norm": config(False, activation="relu"),
@@ -126,6 +235,9 @@ CONFIGS = {
         True, norm=partial(RMSNorm, eps=1e-3), bias=False, head_dim=24, scale=1.0, gated=True
     ),
     "shared keys": config(True, num_kv_heads=2),
+    "biases of queries, keys and values alone": config(True, bias=False, qkv_bias=True),
+    "an encoder of another width": config(True, encoder_hidden_size=32),
+    "RMS norm with an offset": config(True, norm=partial(RMSNorm, weight_offset=1.0)),
     "layer norm without bias": config(True, norm=partial(nn.LayerNorm, bias=False)),
     "layer norm without weight": config(False, norm=partial(nn.LayerNorm, elementwise_affine=False)),
 }
@@ -168,6 +280,17 @@ def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
     assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()
+
+
+@pytest.mark.parametrize("option", [{"softcap": 5.0}, {"window": 4}, {"rotary": 1e4}, {"sandwich_norm": True}], ids=str)
+def test_what_the_kernel_does_not_have_leaves_the_layer_to_its_modules(option: dict[str, object]) -> None:
+    assert packed(filled(DecoderLayer(config(True), CONTEXT)))._kernel is not None
+    assert packed(filled(DecoderLayer(config(True, **option), CONTEXT)))._kernel is None
+
+
+def test_a_sandwich_norm_is_for_pre_norm() -> None:
+    with pytest.raises(PluginError, match="pre_norm=True"):
+        config(False, sandwich_norm=True)
 
 
 @pytest.mark.parametrize(

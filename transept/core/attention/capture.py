@@ -38,8 +38,8 @@ class CrossAttentionCapture:
     rank: int = 0
     weights: dict[str, dict[tuple[int, int], Tensor]] = field(default_factory=dict)
 
-    def record(self, query: Tensor, kv_cache: Tensor, scale: float) -> None:
-        """Keep what requests want of this layer.
+    def record(self, query: Tensor, kv_cache: Tensor, scale: float, softcap: float | None = None) -> None:
+        """Keep what requests want of this layer; softcap: of its scores.
 
         query: [num_tokens, heads, head_dim]. kv_cache: [2, num_blocks, block_size, kv_heads, head_dim], written.
         """
@@ -53,4 +53,6 @@ class CrossAttentionCapture:
                 if wanted_layer != layer or not 0 <= head < num_heads:
                     continue
                 scores = scale * (query[request.rows, head].float() @ keys[request.slots, head // group].float().T)
+                if softcap is not None:
+                    scores = softcap * torch.tanh(scores / softcap)
                 self.weights.setdefault(request_id, {})[layer, wanted_head] = torch.softmax(scores, dim=-1)

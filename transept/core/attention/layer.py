@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
+from transept.errors import CheckpointError, PluginError
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,32 @@ class LayerContext:
 class Attention(nn.Module):
     """``softmax(scale · QKᵀ + bias) V`` over flattened tokens and the paged cache.
 
-    scale: default 1/√head_dim.
+    scale: default 1/√head_dim. softcap: scaled scores become ``softcap · tanh(scores / softcap)`` before a bias is
+    added (Gemma 2, 2024, section 2). window: of self-attention. In a decoder a query sees that many keys, its own the
+    last of them; in an encoder those at most so far away on either side, as in transformers'
+    sliding_window_bidirectional_overlay.
+
+    Raises CheckpointError for a softcap that is no number above 0, and for a window that is no integer of at least 1.
     """
 
-    def __init__(self, head_dim: int, *, scale: float | None = None, context: LayerContext) -> None:
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
+        window: int | None = None,
+        context: LayerContext,
+    ) -> None:
         super().__init__()
+        if softcap is not None and (
+            isinstance(softcap, bool) or not isinstance(softcap, int | float) or not 0 < softcap < math.inf
+        ):
+            raise CheckpointError(f"the softcap of attention must be a number above 0, or None, not {softcap!r}")
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+            raise CheckpointError(f"the window of attention must be an integer of at least 1, or None, not {window!r}")
         self.scale = head_dim**-0.5 if scale is None else scale
+        self.softcap, self.window = softcap, window
         self.backend = context.attention_backend
         self._group = context.group
 
@@ -52,12 +74,15 @@ class Attention(nn.Module):
         bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
         Returns [num_tokens, num_heads * head_dim].
         """
+        if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
+            raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
         if bias is not None and self._group.size > 1:
             bias = self._of_own_heads(bias, query.shape[1])
-        out = self.backend.forward(query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
+        given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
+        out = self.backend.forward(*given, softcap=self.softcap, window=self.window)
         if attn_metadata.capture is not None and attn_type is AttentionType.ENCODER_DECODER:
             assert kv_cache is not None
-            attn_metadata.capture.record(query, kv_cache, self.scale)
+            attn_metadata.capture.record(query, kv_cache, self.scale, self.softcap)
         return out.flatten(1)
 
     def _of_own_heads(self, bias: AttentionBias, num_heads: int) -> AttentionBias:

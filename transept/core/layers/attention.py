@@ -7,14 +7,23 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, QKVParallelLinear, RowParallelLinear
+from transept.core.layers.linear import (
+    ColumnParallelLinear,
+    EncoderDecoderQKVParallelLinear,
+    QKVParallelLinear,
+    RowParallelLinear,
+)
+from transept.core.layers.rotary import check_rotary, rotate
+from transept.errors import PluginError
 
 
 class SelfAttention(nn.Module):
     """Self-attention of one side: ``qkv_proj``, attention, ``out_proj``.
 
     attn_type: ENCODER or DECODER. num_kv_heads: of keys and values, each for as many query heads (Ainslie et al. 2023);
-    default num_heads. head_dim: default hidden_size / num_heads. scale: default 1/√head_dim.
+    default num_heads. head_dim: default hidden_size / num_heads. bias: whether the projections have one; qkv_bias:
+    whether qkv_proj does, default as bias. scale, softcap, window: see Attention. rotary: theta of rotary positions, by
+    which queries and keys are rotated; default none.
     """
 
     def __init__(
@@ -26,17 +35,24 @@ class SelfAttention(nn.Module):
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         scale: float | None = None,
+        softcap: float | None = None,
+        window: int | None = None,
+        rotary: float | None = None,
         context: LayerContext,
     ) -> None:
         super().__init__()
         head_dim = head_dim or hidden_size // num_heads
-        self.attn_type = attn_type
+        if rotary is not None:
+            check_rotary(rotary, head_dim)
+        self.attn_type, self.rotary = attn_type, rotary
+        stacked_bias = bias if qkv_bias is None else qkv_bias
         self.qkv_proj = QKVParallelLinear(
-            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=bias, group=context.group
+            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=stacked_bias, group=context.group
         )
         self.out_proj = RowParallelLinear(num_heads * head_dim, hidden_size, bias=bias, group=context.group)
-        self.attn = Attention(head_dim, scale=scale, context=context)
+        self.attn = Attention(head_dim, scale=scale, softcap=softcap, window=window, context=context)
 
     def forward(
         self,
@@ -44,16 +60,26 @@ class SelfAttention(nn.Module):
         kv_cache: Tensor | None,
         metadata: AttentionMetadata,
         attention_bias: AttentionBias | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden]. kv_cache: this layer's, None in an encoder. Returns x's shape."""
-        attended = self.attn(*self.qkv_proj(x), kv_cache, metadata, self.attn_type, attention_bias)
-        return self.out_proj(attended)
+        """x: [tokens, hidden]. kv_cache: this layer's, None in an encoder. positions: [tokens], where they are rotary.
+
+        Returns x's shape. Raises PluginError where rotary positions are not given.
+        """
+        query, key, value = self.qkv_proj(x)
+        if self.rotary is not None:
+            if positions is None:
+                raise PluginError("this layer has rotary positions: call it with positions=, those that the model gets")
+            query, key = rotate(query, key, positions, self.rotary)
+        return self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type, attention_bias))
 
 
 class CrossAttention(nn.Module):
     """Attention of decoder tokens over the encoder's output: ``qkv_proj``, attention, ``out_proj``.
 
-    num_kv_heads, head_dim, scale: see SelfAttention.
+    encoder_hidden_size: of an encoder that may have another width than the decoder; then ``q_proj`` and ``kv_proj``,
+    with parts ``k`` and ``v``, are in place of qkv_proj, whether the widths differ or not. The others: see
+    SelfAttention.
     """
 
     def __init__(
@@ -63,21 +89,56 @@ class CrossAttention(nn.Module):
         *,
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
+        encoder_hidden_size: int | None = None,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         scale: float | None = None,
+        softcap: float | None = None,
         context: LayerContext,
     ) -> None:
         super().__init__()
-        head_dim = head_dim or hidden_size // num_heads
-        self.qkv_proj = EncoderDecoderQKVParallelLinear(
-            hidden_size, num_heads, head_dim, num_kv_heads=num_kv_heads, bias=bias, group=context.group
-        )
-        self.out_proj = RowParallelLinear(num_heads * head_dim, hidden_size, bias=bias, group=context.group)
-        self.attn = Attention(head_dim, scale=scale, context=context)
+        self.head_dim = head_dim or hidden_size // num_heads
+        inner, stacked_bias = num_heads * self.head_dim, bias if qkv_bias is None else qkv_bias
+        self.qkv_proj = self.q_proj = self.kv_proj = None
+        if encoder_hidden_size is None:
+            self.qkv_proj = EncoderDecoderQKVParallelLinear(
+                *(hidden_size, num_heads, self.head_dim),
+                num_kv_heads=num_kv_heads,
+                bias=stacked_bias,
+                group=context.group,
+            )
+        else:
+            context.group.share(num_heads, "heads")
+            context.group.share(num_kv_heads or num_heads, "heads of keys and values")
+            self.q_proj = ColumnParallelLinear(hidden_size, inner, stacked_bias, group=context.group)
+            parts = dict.fromkeys("kv", (num_kv_heads or num_heads) * self.head_dim)
+            self.kv_proj = ColumnParallelLinear(
+                encoder_hidden_size, sum(parts.values()), stacked_bias, stacked=parts, group=context.group
+            )
+        self.out_proj = RowParallelLinear(inner, hidden_size, bias=bias, group=context.group)
+        self.attn = Attention(self.head_dim, scale=scale, softcap=softcap, context=context)
 
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills, if any. Returns x's shape."""
-        projected = self.qkv_proj(x, encoder_hidden)
-        return self.out_proj(self.attn(*projected, kv_cache, metadata, AttentionType.ENCODER_DECODER))
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills, if any.
+
+        Returns x's shape.
+        """
+        query = self._queries(x)
+        key, value = (None, None) if encoder_hidden is None else self.keys_and_values(encoder_hidden)
+        return self.out_proj(self.attn(query, key, value, kv_cache, metadata, AttentionType.ENCODER_DECODER))
+
+    def keys_and_values(self, encoder_hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """encoder_hidden: [encoder_tokens, encoder's hidden]. Returns both, [encoder_tokens, kv_heads, head_dim]."""
+        if self.qkv_proj is not None:
+            return self.qkv_proj.keys_and_values(encoder_hidden)
+        assert self.kv_proj is not None
+        key, value = self.kv_proj(encoder_hidden).unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
+        return key, value
+
+    def _queries(self, x: Tensor) -> Tensor:
+        if self.qkv_proj is not None:
+            return self.qkv_proj(x)[0]
+        assert self.q_proj is not None
+        return self.q_proj(x).unflatten(-1, (-1, self.head_dim))

@@ -18,17 +18,18 @@ class RMSNorm(nn.Module):
     """``x / √(mean(x²) + eps) · weight`` (Zhang and Sennrich 2019): neither mean nor bias.
 
     The variance is taken in float32 and the result is in the weight's dtype, so that x may be a float32 residual of a
-    model in half precision.
+    model in half precision. weight_offset: added to the weight; 1 in Gemma, whose result is rounded after it is
+    multiplied by the weight, not before.
 
     Raises CheckpointError for an eps that is no number from 0 up.
     """
 
-    def __init__(self, hidden_size: int, eps: float = 1e-6) -> None:
+    def __init__(self, hidden_size: int, eps: float = 1e-6, weight_offset: float = 0.0) -> None:
         super().__init__()
         if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < math.inf:
             raise CheckpointError(f"the eps of a norm must be a number from 0 up, not {eps!r}")
         self.weight = nn.Parameter(torch.empty(hidden_size), requires_grad=False)
-        self.eps = eps
+        self.eps, self.weight_offset = eps, weight_offset
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape."""
@@ -36,6 +37,8 @@ class RMSNorm(nn.Module):
             return launch(x, None, self)[1]
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
+        if self.weight_offset:
+            return (normed * (self.weight_offset + self.weight.float())).to(self.weight.dtype)
         return self.weight * normed.to(self.weight.dtype)
 
 
@@ -67,9 +70,13 @@ def launch(
 ) -> tuple[Tensor, Tensor]:
     """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept."""
     subtracts_mean = isinstance(norm, nn.LayerNorm)
-    bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+    bias, offset = (norm.bias, 0.0) if isinstance(norm, nn.LayerNorm) else (None, norm.weight_offset)
     return NORM.only(
-        x, y, norm.weight, bias, norm.eps, subtracts_mean=subtracts_mean, keep_total=keep_total, addend=addend
+        *(x, y, norm.weight, bias, norm.eps),
+        weight_offset=offset,
+        subtracts_mean=subtracts_mean,
+        keep_total=keep_total,
+        addend=addend,
     )
 
 

@@ -26,7 +26,7 @@ from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
-from transept.errors import CheckpointError
+from transept.errors import CheckpointError, PluginError
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,13 @@ class LayerConfig:
 
     intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
     norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
-    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one.
+    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one. qkv_bias: whether attention's
+    projections to queries, keys and values do, default as bias. sandwich_norm: ``x + norm(f(norm(x)))``, with pre_norm.
+    softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
+    encoder_hidden_size: see CrossAttention.
 
-    Raises CheckpointError for a size that is no integer of at least 1.
+    Raises CheckpointError for a size that is no integer of at least 1, and PluginError for a sandwich_norm without
+    pre_norm.
     """
 
     hidden_size: int
@@ -51,21 +55,32 @@ class LayerConfig:
     head_dim: int | None = None
     scale: float | None = None
     bias: bool = True
+    qkv_bias: bool | None = None
+    sandwich_norm: bool = False
+    softcap: float | None = None
+    window: int | None = None
+    rotary: float | None = None
+    encoder_hidden_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("hidden_size", "num_heads", "intermediate_size", "num_kv_heads", "head_dim"):
+        optional = ("num_kv_heads", "head_dim", "encoder_hidden_size")
+        for name in ("hidden_size", "num_heads", "intermediate_size", *optional):
             size = getattr(self, name)
-            optional = size is None and name in ("num_kv_heads", "head_dim")
-            if not optional and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
+            left_out = size is None and name in optional
+            if not left_out and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
                 raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
+        if self.sandwich_norm and not self.pre_norm:
+            raise PluginError("sandwich_norm is for layers with pre_norm=True: x + norm(f(norm(x)))")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
         """A self-attention of such a layer."""
-        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **self._attention_options())
+        options = {"window": self.window, "rotary": self.rotary, **self._attention_options()}
+        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
 
     def cross_attention(self, context: LayerContext) -> CrossAttention:
         """A cross-attention of such a layer."""
-        return CrossAttention(self.hidden_size, self.num_heads, context=context, **self._attention_options())
+        options = {"encoder_hidden_size": self.encoder_hidden_size, **self._attention_options()}
+        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
 
     def feed_forward(self, context: LayerContext) -> FeedForward:
         """A feed-forward network of such a layer."""
@@ -84,47 +99,65 @@ class LayerConfig:
             "head_dim": self.head_dim,
             "scale": self.scale,
             "bias": self.bias,
+            "qkv_bias": self.qkv_bias,
+            "softcap": self.softcap,
         }
+
+    def post_norm(self) -> nn.Module | None:
+        """A norm of what a sublayer computes, where there is one."""
+        return self.norm(self.hidden_size) if self.sandwich_norm else None
 
 
 class EncoderLayer(nn.Module):
-    """``self_attn``, ``ffn``, each with its norm."""
+    """``self_attn``, ``ffn``, each with its norm, such as ``ffn_norm``, and with sandwich_norm ``ffn_post_norm``."""
 
     def __init__(self, config: LayerConfig, context: LayerContext) -> None:
         super().__init__()
         self.pre_norm = config.pre_norm
         self.self_attn = config.self_attention(AttentionType.ENCODER, context)
         self.self_attn_norm = config.norm(config.hidden_size)
+        self.self_attn_post_norm = config.post_norm()
         self.ffn = config.feed_forward(context)
         self.ffn_norm = config.norm(config.hidden_size)
+        self.ffn_post_norm = config.post_norm()
 
-    def forward(self, x: Tensor, metadata: AttentionMetadata, attention_bias: AttentionBias | None = None) -> Tensor:
-        """x: [encoder_tokens, hidden]. Returns the same shape."""
+    def forward(
+        self,
+        x: Tensor,
+        metadata: AttentionMetadata,
+        attention_bias: AttentionBias | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """x: [encoder_tokens, hidden]. positions: see SelfAttention. Returns x's shape."""
+        given = (None, metadata, attention_bias, positions)
         if self.pre_norm:
             # Attention's output is given no name: it would be there as long as the feed-forward layer runs.
             x, normed = add_norm(
                 x,
-                self.self_attn(norm_of(x, self.self_attn_norm), None, metadata, attention_bias),
+                _normed(self.self_attn(norm_of(x, self.self_attn_norm), *given), self.self_attn_post_norm),
                 self.ffn_norm,
-                self.ffn.addend(x),
+                None if self.ffn_post_norm is not None else self.ffn.addend(x),
             )
-            return self.ffn.add_to(x, normed)
-        x = norm_of_sum(x, self.self_attn(x, None, metadata, attention_bias), self.self_attn_norm)
+            return _add_feed_forward(x, normed, self.ffn, self.ffn_post_norm)
+        x = norm_of_sum(x, self.self_attn(x, *given), self.self_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
 
 
 class DecoderLayer(nn.Module):
-    """``self_attn``, ``cross_attn``, ``ffn``, each with its norm."""
+    """``self_attn``, ``cross_attn``, ``ffn``, each with its norms as in an EncoderLayer."""
 
     def __init__(self, config: LayerConfig, context: LayerContext) -> None:
         super().__init__()
         self.pre_norm = config.pre_norm
         self.self_attn = config.self_attention(AttentionType.DECODER, context)
         self.self_attn_norm = config.norm(config.hidden_size)
+        self.self_attn_post_norm = config.post_norm()
         self.cross_attn = config.cross_attention(context)
         self.cross_attn_norm = config.norm(config.hidden_size)
+        self.cross_attn_post_norm = config.post_norm()
         self.ffn = config.feed_forward(context)
         self.ffn_norm = config.norm(config.hidden_size)
+        self.ffn_post_norm = config.post_norm()
         self.backend = context.attention_backend
         self._in_one_process = context.group.size == 1
 
@@ -132,6 +165,11 @@ class DecoderLayer(nn.Module):
     def _kernel(self) -> DecoderLayerKernel | None:
         """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
         if not self._in_one_process:  # it would have to stop for the sums
+            return None
+        self_attn, cross_attn = self.self_attn, self.cross_attn
+        if self_attn.rotary is not None or self_attn.attn.window is not None or self.ffn_post_norm is not None:
+            return None
+        if self_attn.attn.softcap is not None or cross_attn.attn.softcap is not None:
             return None
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
         linears = [module for module in self.modules() if isinstance(module, Linear)]
@@ -141,20 +179,19 @@ class DecoderLayer(nn.Module):
             return None
         if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
             return None
-        query = self.cross_attn.qkv_proj
         return DECODER_LAYER.only(
             self_norm=_norm(norms[0]),
-            qkv=_projection(self.self_attn.qkv_proj),
-            self_out=_projection(self.self_attn.out_proj),
+            qkv=_projection(self_attn.qkv_proj),
+            self_out=_projection(self_attn.out_proj),
             cross_norm=_norm(norms[1]),
-            query=_projection(query, query.q_size),
-            cross_out=_projection(self.cross_attn.out_proj),
+            query=_query_projection(cross_attn),
+            cross_out=_projection(cross_attn.out_proj),
             ffn_norm=_norm(norms[2]),
             fc1=_projection(self.ffn.fc1),
             gate=None if self.ffn.gate is None else _projection(self.ffn.gate),
             fc2=_projection(self.ffn.fc2),
-            self_scale=self.self_attn.attn.scale,
-            cross_scale=self.cross_attn.attn.scale,
+            self_scale=self_attn.attn.scale,
+            cross_scale=cross_attn.attn.scale,
             epsilon=cast(float, norms[0].eps),
             pre_norm=self.pre_norm,
             activation=self.ffn.activation_name,
@@ -167,24 +204,49 @@ class DecoderLayer(nn.Module):
         kv_cache: Tensor,
         metadata: AttentionMetadata,
         attention_bias: AttentionBias | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills. Returns x's shape."""
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills.
+
+        positions: see SelfAttention. Returns x's shape.
+        """
         if runs_on(x) and self._kernel is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:
                 if encoder_hidden is not None:
-                    new = self.cross_attn.qkv_proj.keys_and_values(encoder_hidden)
+                    new = self.cross_attn.keys_and_values(encoder_hidden)
                     self.backend.write_cross(*new, kv_cache, metadata)
                 return self._kernel(x, kv_cache.flatten(1, 2), step)
-        cross = (encoder_hidden, kv_cache, metadata)
+        own, cross = (kv_cache, metadata, attention_bias, positions), (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
-            attended = self.self_attn(norm_of(x, self.self_attn_norm), kv_cache, metadata, attention_bias)
+            attended = _normed(self.self_attn(norm_of(x, self.self_attn_norm), *own), self.self_attn_post_norm)
             x, normed = add_norm(x, attended, self.cross_attn_norm)
-            x, normed = add_norm(x, self.cross_attn(normed, *cross), self.ffn_norm, self.ffn.addend(x))
-            return self.ffn.add_to(x, normed)
-        x = norm_of_sum(x, self.self_attn(x, kv_cache, metadata, attention_bias), self.self_attn_norm)
+            x, normed = add_norm(
+                x,
+                _normed(self.cross_attn(normed, *cross), self.cross_attn_post_norm),
+                self.ffn_norm,
+                None if self.ffn_post_norm is not None else self.ffn.addend(x),
+            )
+            return _add_feed_forward(x, normed, self.ffn, self.ffn_post_norm)
+        x = norm_of_sum(x, self.self_attn(x, *own), self.self_attn_norm)
         x = norm_of_sum(x, self.cross_attn(x, *cross), self.cross_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
+
+
+def _normed(x: Tensor, norm: nn.Module | None) -> Tensor:
+    return x if norm is None else norm_of(x, norm)
+
+
+def _add_feed_forward(x: Tensor, normed: Tensor, ffn: FeedForward, post_norm: nn.Module | None) -> Tensor:
+    """``x + ffn(normed)``, or the norm of what ffn computes added to x, which may be overwritten; [tokens, hidden]."""
+    return ffn.add_to(x, normed) if post_norm is None else x + norm_of(ffn(normed), post_norm)
+
+
+def _query_projection(attention: CrossAttention) -> Projection:
+    if attention.qkv_proj is not None:
+        return _projection(attention.qkv_proj, attention.qkv_proj.q_size)
+    assert attention.q_proj is not None
+    return _projection(attention.q_proj)
 
 
 def _projection(linear: Linear, outputs: int | None = None) -> Projection:
@@ -198,6 +260,6 @@ def _projection(linear: Linear, outputs: int | None = None) -> Projection:
 def _norm(norm: Any) -> Norm:
     """Its weight and bias; without a mean to subtract there is no bias."""
     if isinstance(norm, RMSNorm):
-        return Norm(norm.weight, None)
+        return Norm(norm.weight + norm.weight_offset if norm.weight_offset else norm.weight, None)
     weight = torch.ones(norm.normalized_shape) if norm.weight is None else norm.weight
     return Norm(weight, torch.zeros(norm.normalized_shape) if norm.bias is None else norm.bias)

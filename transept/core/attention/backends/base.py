@@ -60,11 +60,15 @@ class AttentionBackend(ABC):
         attn_type: AttentionType,
         scale: float,
         bias: AttentionBias | None,
+        *,
+        softcap: float | None = None,
+        window: int | None = None,
     ) -> Tensor:
         """Write new keys and values into the cache, then attend.
 
         query: [num_tokens, num_heads, head_dim].
         key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
         kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
+        softcap, window: see `transept.core.attention.layer.Attention`; no window for ENCODER_DECODER.
         Returns [num_tokens, num_heads, head_dim].
         """

@@ -4,7 +4,7 @@ The default on CPUs and the reference elsewhere.
 
 Padding sequences into one batch would copy their keys. Where a table's blocks are consecutive, a sequence's keys are a
 view of the cache; elsewhere every run of blocks is read where it lies. On a CPU in float32, sequences with few queries
-go to a kernel of ours instead, all in one call.
+go to a kernel of ours instead, all in one call. With a soft cap scores are computed here, since neither has one.
 """
 
 from __future__ import annotations
@@ -31,19 +31,24 @@ from transept.core.kernels.dispatch import (
     PagedWork,
 )
 
+CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
+
 
 @dataclass
 class TorchPlan:
     """What the layers of a step share, each made when the first of them asks for it.
 
-    masks: for each attention type the bias of the last layer and the masks that follow from it, one a sequence: in most
-        models the next layer has the same bias. last_row, decode_step: the same for the kernels.
+    masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
+        sequence: in most models the next layer has the same bias. last_rows, by window, and decode_step: the same for
+        the kernels.
     """
 
     metadata: AttentionMetadata
-    last_row: tuple[AttentionBias, DistanceBias] | None = None
+    last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
     decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
-    masks: dict[AttentionType, tuple[AttentionBias | None, list[Tensor | None]]] = field(default_factory=dict)
+    masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def self_runs(self) -> list[list[slice]]:
@@ -126,7 +131,7 @@ class TorchBackend(AttentionBackend):
             return None
         if plan.decode_step is None or plan.decode_step[0] is not bias:
             assert metadata.slot_mapping is not None
-            row = NO_BIAS if bias is None else _last_row(plan, bias, bias.table)
+            row = NO_BIAS if bias is None else _last_row(plan, bias, None, bias.table)
             plan.decode_step = (bias, DecodeStep(metadata.slot_mapping, plan.self_work, plan.cross_work, row))
         return plan.decode_step[1]
 
@@ -150,12 +155,15 @@ class TorchBackend(AttentionBackend):
         attn_type: AttentionType,
         scale: float,
         bias: AttentionBias | None,
+        *,
+        softcap: float | None = None,
+        window: int | None = None,
     ) -> Tensor:
         """See AttentionBackend.forward."""
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            return _attend_encoder(query, key, value, metadata, scale, bias, self.quantization)
+            return _attend_encoder(query, key, value, metadata, scale, bias, softcap, window, self.quantization)
         assert kv_cache is not None
         cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         if attn_type is AttentionType.DECODER:
@@ -165,12 +173,12 @@ class TorchBackend(AttentionBackend):
             key, value = _as_in(cache, key), _as_in(cache, value)
             cache[0].index_copy_(0, metadata.slot_mapping, key)
             cache[1].index_copy_(0, metadata.slot_mapping, value)
-            return _attend_decoder(query, key, value, cache, metadata, scale, bias)
+            return _attend_decoder(query, key, value, cache, metadata, scale, bias, softcap, window)
         if bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
         if key is not None and value is not None:
             self.write_cross(key, value, kv_cache, metadata)
-        return _attend_cross(query, cache, metadata, scale)
+        return _attend_cross(query, cache, metadata, scale, softcap)
 
 
 def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:
@@ -207,18 +215,23 @@ def _attend_encoder(
     metadata: AttentionMetadata,
     scale: float,
     bias: AttentionBias | None,
+    softcap: float | None,
+    window: int | None,
     quantization: str | None,
 ) -> Tensor:
     out = torch.empty_like(query)
     lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
-    masks = _masks(metadata.plan, AttentionType.ENCODER, bias, lengths, lengths, query)
+    masks = _masks(metadata.plan, AttentionType.ENCODER, bias, window, lengths, lengths, query)
     for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
         q, k, v = query[start:end], key[start:end], value[start:end]
-        attend = ENCODER_ATTENTION.serving(q, rows=len(q), quantization=quantization) if mask is None else None
+        attend = None
+        if mask is None and softcap is None:
+            attend = ENCODER_ATTENTION.serving(q, rows=len(q), quantization=quantization)
         if attend is not None:
             attend(q, k, v, scale, out[start:end])
         else:
-            out[start:end] = _attend(_heads_first(q), _heads_first(k), _heads_first(v), scale, mask)[0]
+            by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
+            out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
     return out
 
 
@@ -230,31 +243,38 @@ def _attend_decoder(
     metadata: AttentionMetadata,
     scale: float,
     bias: AttentionBias | None,
+    softcap: float | None,
+    window: int | None,
 ) -> Tensor:
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
     plan, out = metadata.plan, torch.empty_like(query)
     others: Sequence[int] = range(len(metadata.seq_lens))
-    attend = PAGED_ATTENTION.serving(query)
+    attend = PAGED_ATTENTION.serving(query) if softcap is None else None
     if attend is not None and not isinstance(bias, Tensor):
-        attend(query, cache, plan.self_work, scale, NO_BIAS if bias is None else _last_row(plan, bias, query), out)
+        row = NO_BIAS if bias is None and window is None else _last_row(plan, bias, window, query)
+        attend(query, cache, plan.self_work, scale, row, out)
         others = plan.long_sequences
     if not others:
         return out
     rows = [slice(*metadata.query_start_loc[i : i + 2]) for i in others]
     counts = [each.stop - each.start for each in rows]
-    masks = _masks(plan, AttentionType.DECODER, bias, counts, [metadata.seq_lens[i] for i in others], query)
+    lengths = [metadata.seq_lens[i] for i in others]
+    masks = _masks(plan, AttentionType.DECODER, bias, window, counts, lengths, query)
     by_head = _by_head(cache)
     for i, own, count, mask in zip(others, rows, counts, masks, strict=True):
         runs = plan.self_runs[i]
         k, v = _read(by_head, runs) if runs else (_heads_first(key[own]), _heads_first(value[own]))
-        out[own] = _attend(_heads_first(query[own]), k, v, scale, mask, causal=mask is None and count > 1)[0]
+        causal = mask is None and count > 1
+        out[own] = _attend(_heads_first(query[own]), k, v, scale, mask, causal=causal, softcap=softcap)[0]
     return out
 
 
-def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+def _attend_cross(
+    query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float, softcap: float | None
+) -> Tensor:
     plan, out = metadata.plan, torch.empty_like(query)
-    attend = PAGED_ATTENTION.serving(query)
+    attend = PAGED_ATTENTION.serving(query) if softcap is None else None
     if attend is not None:
         attend(query, cache, plan.cross_work, scale, NO_BIAS, out)
     by_head = _by_head(cache)
@@ -264,23 +284,28 @@ def _attend_cross(query: Tensor, cache: Tensor, metadata: AttentionMetadata, sca
         q, runs = _heads_first(query[start:end]), plan.cross_runs[i]
         if len(runs) == 1:
             k, v = _read(by_head, runs)
-            out[start:end] = _attend(q, k, v, scale)[0]
+            out[start:end] = _attend(q, k, v, scale, softcap=softcap)[0]
         else:
-            out[start:end] = _attend_runs(q, cache, runs, scale)[0]
+            out[start:end] = _attend_runs(q, cache, runs, scale, softcap)[0]
     return out
 
 
-def _last_row(plan: TorchPlan, bias: RelativePositionBias, like: Tensor) -> DistanceBias:
-    """The bias of a sequence's last query, for the longest sequence of the step."""
-    if plan.last_row is None or plan.last_row[0] is not bias:
-        plan.last_row = (bias, DistanceBias(_mask(bias, False, 1, max(plan.metadata.seq_lens), like)[0, :, 0]))
-    return plan.last_row[1]
+def _last_row(plan: TorchPlan, bias: RelativePositionBias | None, window: int | None, like: Tensor) -> DistanceBias:
+    """The bias of a sequence's last query, for the longest sequence of the step; what its window hides has -inf.
+
+    like: a tensor of the bias's dtype, with heads as its second dimension.
+    """
+    if window not in plan.last_rows or plan.last_rows[window][0] is not bias:
+        row = _mask(bias, True, window, 1, max(plan.metadata.seq_lens), like)[0, :, 0]  # [heads or 1, keys]
+        plan.last_rows[window] = (bias, DistanceBias(row.expand(like.shape[1], -1)))
+    return plan.last_rows[window][1]
 
 
 def _masks(
     plan: TorchPlan,
     attn_type: AttentionType,
     bias: AttentionBias | None,
+    window: int | None,
     query_counts: list[int],
     lengths: list[int],
     like: Tensor,
@@ -289,34 +314,48 @@ def _masks(
 
     The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
     """
-    if attn_type not in plan.masks or plan.masks[attn_type][0] is not bias:
+    kind = (attn_type, window)
+    if kind not in plan.masks or plan.masks[kind][0] is not bias:
         causal = attn_type is AttentionType.DECODER
         sizes = list(zip(query_counts, lengths, strict=True))
         masks: list[Tensor | None]
         if isinstance(bias, Tensor):
-            masks = [_mask(bias, causal, queries, length, like) for queries, length in sizes]
-        elif bias is None and not (causal and any(1 < queries < length for queries, length in sizes)):
+            masks = [_mask(bias, causal, window, queries, length, like) for queries, length in sizes]
+        elif (
+            bias is None and window is None and not (causal and any(1 < queries < length for queries, length in sizes))
+        ):
             masks = [None] * len(sizes)
         else:
             # By distance alone: aligned at the end, where query and key meet, the largest mask holds all others.
-            largest = _mask(bias, causal, max(query_counts), max(lengths), like)
+            largest = _mask(bias, causal, window, max(query_counts), max(lengths), like)
             rows, columns = largest.shape[2:]
             masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
-        plan.masks[attn_type] = (bias, masks)
-    return plan.masks[attn_type][1]
+        plan.masks[kind] = (bias, masks)
+    return plan.masks[kind][1]
 
 
-def _mask(bias: AttentionBias | None, causal: bool, num_queries: int, num_keys: int, like: Tensor) -> Tensor:
-    """The bias of a sequence's last queries, minus infinity where causality hides a key."""
+def _mask(
+    bias: AttentionBias | None, causal: bool, window: int | None, num_queries: int, num_keys: int, like: Tensor
+) -> Tensor:
+    """The bias of a sequence's last queries, minus infinity where causality or the window hides a key."""
     first = num_keys - num_queries
     if bias is None:
         mask = torch.zeros(1, num_queries, num_keys, dtype=like.dtype, device=like.device)
     else:
         mask = bias_block(bias, first, num_queries, num_keys)
     if causal and num_queries > 1:
-        hidden = torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)
-        mask = mask.masked_fill(hidden, float("-inf"))
+        mask = mask.masked_fill(_later(num_queries, num_keys, first, like), float("-inf"))
+    if window is not None:
+        places = torch.arange(num_keys, device=like.device)
+        distance = places[None, :] - places[first:, None]  # [queries, keys]
+        beyond = distance <= -window if causal else distance.abs() > window
+        mask = mask.masked_fill(beyond, float("-inf"))
     return mask.unsqueeze(0)
+
+
+def _later(num_queries: int, num_keys: int, first: int, like: Tensor) -> Tensor:
+    """Whether a key comes after a query, [queries, keys]; first: position of the first query."""
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)
 
 
 def _heads_first(x: Tensor) -> Tensor:
@@ -336,13 +375,22 @@ def _read(by_head: Tensor, runs: list[slice]) -> tuple[Tensor, ...]:
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None = None, causal: bool = False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    softcap: float | None = None,
 ) -> Tensor:
     """query: [1, heads, q, dim], key and value: [1, kv_heads, k, dim], as in the cache, mask: [1, heads or 1, q, k].
 
-    Returns [1, q, heads, dim].
+    causal: of as many keys as queries, in place of a mask. Returns [1, q, heads, dim].
     """
     key, value = key.to(query.dtype), value.to(query.dtype)
+    if softcap is not None:
+        return _attend_capped(query, key, value, scale, mask, causal, softcap)
     if mask is not None and mask.is_cuda:  # kernels read 16 bytes at a time, and not all ask whether rows begin there
         mask = F.pad(mask, (0, -mask.shape[3] % 8))[..., : mask.shape[3]]
     grouped = query.shape[1] != key.shape[1]
@@ -351,7 +399,37 @@ def _attend(
     ).transpose(1, 2)
 
 
-def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float) -> Tensor:
+def _attend_capped(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool, softcap: float
+) -> Tensor:
+    """As `_attend`, some queries at a time, each of which sees a bounded number of scores in memory."""
+    _, heads, num_queries, dim = query.shape
+    kv_heads, num_keys = key.shape[1:3]
+    out = query.new_empty(1, num_queries, heads, dim)
+    for first in range(0, num_queries, CAPPED_QUERIES):
+        rows = slice(first, min(first + CAPPED_QUERIES, num_queries))
+        count = rows.stop - first
+        grouped = (query[:, :, rows] * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
+        scores = _capped(grouped @ key[0].transpose(1, 2), softcap).view(heads, count, num_keys)
+        if causal:
+            scores = scores.masked_fill_(_later(count, num_keys, first, query), float("-inf"))
+        if mask is not None:
+            scores = scores + mask[0, :, rows]
+        weights = torch.softmax(scores, dim=-1)
+        if mask is not None:  # zeros where it hides every key
+            weights = weights.masked_fill(scores.amax(-1, keepdim=True) == float("-inf"), 0.0)
+        weights = weights.to(query.dtype).view(kv_heads, -1, num_keys)
+        out[0, rows] = (weights @ value[0]).view(heads, count, dim).transpose(0, 1)
+    return out
+
+
+def _capped(scores: Tensor, softcap: float) -> Tensor:
+    """``softcap · tanh(scores / softcap)`` of scaled scores, in float32 or wider; may overwrite them."""
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    return scores.div_(softcap).tanh_().mul_(softcap)
+
+
+def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float, softcap: float | None) -> Tensor:
     """Attention over keys that lie in several runs, reading each where it lies: one softmax over all runs' scores.
 
     query: [1, heads, q, dim], cache: [keys and values, slots, kv_heads, dim]. Returns [1, q, heads, dim].
@@ -363,7 +441,10 @@ def _attend_runs(query: Tensor, cache: Tensor, runs: list[slice], scale: float) 
     grouped = (query * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
     # Each [kv_heads, rows, run length].
     pieces = [grouped @ cache[0, run].to(query.dtype).permute(1, 2, 0) for run in runs]
-    weights = torch.softmax(torch.cat(pieces, dim=-1), dim=-1, dtype=torch.float32).to(query.dtype)
+    scores = torch.cat(pieces, dim=-1)
+    if softcap is not None:
+        scores = _capped(scores, softcap)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
     out = torch.zeros_like(grouped, dtype=torch.float32)  # a sum over many short runs: float32, as in a fused kernel
     column = 0
     for run in runs:

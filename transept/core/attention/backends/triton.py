@@ -163,6 +163,9 @@ class TritonBackend(AttentionBackend):
         attn_type: AttentionType,
         scale: float,
         bias: AttentionBias | None,
+        *,
+        softcap: float | None = None,
+        window: int | None = None,
     ) -> Tensor:
         """See AttentionBackend.forward."""
         plan: TritonPlan = metadata.plan
@@ -172,7 +175,8 @@ class TritonBackend(AttentionBackend):
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            GPU_ATTENTION.only(query, key, value, plan.encoder, 1, scale, table, causal=False, out=out)
+            rows = (query, key, value, plan.encoder, 1, scale, table)
+            GPU_ATTENTION.only(*rows, causal=False, softcap=softcap, window=window, out=out)
             return out
         assert kv_cache is not None
         cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
@@ -187,7 +191,8 @@ class TritonBackend(AttentionBackend):
         elif key is not None and value is not None:
             self.write_cross(key, value, kv_cache, metadata)
         work = plan.decoder if causal else plan.cross
-        GPU_ATTENTION.only(query, cache[0], cache[1], work, metadata.block_size, scale, table, causal=causal, out=out)
+        paged = (query, cache[0], cache[1], work, metadata.block_size, scale, table)
+        GPU_ATTENTION.only(*paged, causal=causal, softcap=softcap, window=window, out=out)
         return out
 
     def _bias_table(self, bias: AttentionBias) -> Tensor:

@@ -5,7 +5,7 @@ every number of sequences and every width of their block tables, a second or mor
 
 Operators are called by themselves, since xFormers' dispatch takes none of them once its C++ extension cannot load,
 though these need only PyTorch and Triton. None takes a bias together with sequences of different lengths: calls with a
-bias, and prefill that continues a cached context, are the `triton` backend's.
+bias, a soft cap or a window, and prefill that continues a cached context, are the `triton` backend's.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SelfCalls:
 
 
 class XformersBackend(AttentionBackend):
-    """fp16 and bf16, blocks of a multiple of 64 slots; a bias goes to the `triton` backend."""
+    """fp16 and bf16, blocks of a multiple of 64 slots; what has a bias, a soft cap or a window goes to `triton`."""
 
     name = "xformers"
     replayable = True
@@ -156,13 +156,18 @@ class XformersBackend(AttentionBackend):
         attn_type: AttentionType,
         scale: float,
         bias: AttentionBias | None,
+        *,
+        softcap: float | None = None,
+        window: int | None = None,
     ) -> Tensor:
         """See AttentionBackend.forward."""
         plan: XformersPlan = metadata.plan
         plan.device = query.device
         encoder, causal = attn_type is AttentionType.ENCODER, attn_type is AttentionType.DECODER
-        if bias is not None or plan.by_triton or (causal and plan.self_calls.continues):
-            return self.triton.forward(query, key, value, kv_cache, metadata, attn_type, scale, bias)
+        limited = softcap is not None or window is not None
+        if bias is not None or limited or plan.by_triton or (causal and plan.self_calls.continues):
+            given = (query, key, value, kv_cache, metadata, attn_type, scale, bias)
+            return self.triton.forward(*given, softcap=softcap, window=window)
         if encoder:
             return _flash(query, key, value, plan.encoder_mask, scale)
         assert kv_cache is not None

@@ -41,6 +41,8 @@ def attend_flattened(
     bias: Tensor | None,
     *,
     causal: bool,
+    softcap: float | None = None,
+    window: int | None = None,
     out: Tensor,
 ) -> None:
     """Write attention's output, [rows, heads, dim]. keys, values: [rows or slots, kv_heads, dim]."""
@@ -55,18 +57,21 @@ def attend_flattened(
     strides = [stride for each in (query, keys, values, out) for stride in each.stride()[:2]]
     strides.append(tables.stride(0))
     strides += [0, 0] if bias is None else [bias.stride(0), bias.stride(1) if bias.dim() == 3 else 0]
+    padded_dim = max(16, 1 << (dim - 1).bit_length())
     constants = {
         "GROUP": heads // keys.shape[1],
         "DIM": dim,
-        "PADDED_DIM": max(16, 1 << (dim - 1).bit_length()),
+        "PADDED_DIM": padded_dim,
         "BLOCK_SIZE": block_size,
         "BIAS": form,
         "FARTHEST": bias.shape[1] // 2 if bias is not None and form == _BY_DISTANCE else 0,
+        "SOFTCAP": softcap or 0.0,
+        "WINDOW": window or 0,
     }
     biases = query if bias is None else bias
-    wide = constants["PADDED_DIM"] > 128
+    wide = padded_dim > 128
     if len(work.tiles):
-        keys_at_a_time, warps, stages = _tile(query.dtype, constants["PADDED_DIM"])
+        keys_at_a_time, warps, stages = _tile(query.dtype, padded_dim)
         kernels.attend_tiles[len(work.tiles), heads](
             *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
             *strides,
@@ -96,7 +101,7 @@ def attend_flattened(
             num_warps=8 if wide else 4,
         )
         if pieces > 1:
-            padded = {name: constants[name] for name in ("DIM", "PADDED_DIM")}
+            padded = {name: constants[name] for name in ("DIM", "PADDED_DIM", "WINDOW")}
             kernels.join_pieces[len(work.pairs), heads](
                 *(sums, tops, out, work.pairs, work.lengths, *out.stride()[:2], pieces), **padded, PIECE=PIECE
             )

@@ -4,6 +4,10 @@ Launched by `transept.core.kernels.gpu.attention`. Sums and the softmax are floa
 comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key. A key whose bias is
 minus infinity has no weight; a query that sees none gets zeros.
 
+SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: they stay as they are. WINDOW:
+of the keys that a causal query sees, its own the last of them, or how far away on either side those are that another
+one sees; 0: any number.
+
 All pointers but bias are to [rows, heads, dim] tensors whose last dimension is dense; strides are in elements. Keys and
 values may be fp8. lengths holds the keys of each sequence, tables its cache blocks. The queries of a sequence are its
 last positions.
@@ -42,6 +46,20 @@ def _bias(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS
 
 
 @triton.jit
+def _first_in_window(position, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """The first key that a query at a position sees, below 0 where its window begins before the sequence."""
+    return position - WINDOW + 1 if CAUSAL else position - WINDOW
+
+
+@triton.jit
+def _capped(scores, SOFTCAP: tl.constexpr):
+    """SOFTCAP · tanh(scores / SOFTCAP), of scores times LOG2_E, as is the result."""
+    # tanh(x) = 1 - 2 / (1 + exp(2x)): at infinity as well
+    cap = SOFTCAP * LOG2_E
+    return cap - 2.0 * cap / (1.0 + tl.exp2(scores * (2.0 / SOFTCAP)))
+
+
+@triton.jit
 def _attend_keys(
     top,
     total,
@@ -67,12 +85,14 @@ def _attend_keys(
     CAUSAL: tl.constexpr,
     BIAS: tl.constexpr,
     FARTHEST: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    WINDOW: tl.constexpr,
     SOME_HIDDEN: tl.constexpr,
 ):
     """A tile's highest scores, sums of weights and weighted sums of values, with KEYS more keys in them.
 
     keys, values: of the head, and where keys lie in rows, of the sequence. SOME_HIDDEN: some of these keys are beyond
-    the sequence, or beyond a query. scale: see attend_tiles, times LOG2_E.
+    the sequence, beyond a query, or outside of its window. scale: see attend_tiles, times LOG2_E.
     """
     columns = key + tl.arange(0, KEYS)
     seen = columns < length
@@ -89,20 +109,33 @@ def _attend_keys(
     else:
         k = tl.load(k_at)
         v = tl.load(v_at)
-    # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts.
+    # The bias is what the product starts from: after it, Triton would compute the softmax in two layouts. With a soft
+    # cap it has to come after.
     start = tl.zeros([q.shape[0], KEYS], tl.float32)
+    added = start
     if BIAS != 0:
         mask = real[:, None] & seen[None, :]
-        start = _bias(bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS) * (LOG2_E / scale)
+        added = _bias(bias, positions[:, None], columns[None, :], mask, bias_row, FARTHEST, BIAS)
+        if SOFTCAP == 0:
+            start = added * (LOG2_E / scale)
     scores = tl.dot(q, k.to(q.dtype), start, input_precision="ieee")
+    if SOFTCAP != 0:
+        scores = _capped(scores * scale, SOFTCAP)
+        if BIAS != 0:
+            scores += added * LOG2_E
+        scale = 1.0
     if SOME_HIDDEN:
         visible = seen[None, :]
         if CAUSAL:
             visible = visible & (columns[None, :] <= positions[:, None])
+        if WINDOW != 0:
+            visible = visible & (columns[None, :] >= _first_in_window(positions, CAUSAL, WINDOW)[:, None])
+            if not CAUSAL:
+                visible = visible & (columns[None, :] <= positions[:, None] + WINDOW)
         scores = tl.where(visible, scores, float("-inf"))
     higher = tl.maximum(top, tl.max(scores, 1) * scale)
     base = higher
-    if BIAS != 0:
+    if BIAS != 0 or WINDOW != 0:
         base = tl.where(higher == float("-inf"), 0.0, higher)  # where every key so far is hidden
     weights = tl.exp2(scores * scale - base[:, None])
     shrink = tl.exp2(top - base)
@@ -145,6 +178,8 @@ def attend_tiles(
     CAUSAL: tl.constexpr,
     BIAS: tl.constexpr,
     FARTHEST: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    WINDOW: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
     """Attention of QUERIES queries of one sequence and head over all its keys; the grid is (tiles, heads).
@@ -183,10 +218,53 @@ def attend_tiles(
     top = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
     sums = tl.zeros([QUERIES, PADDED_DIM], tl.float32)
-    seen_by_all = length - num_queries + first + 1 if CAUSAL else length
+    #  keys     0 .......... start .......... from_all .......... middle .......... stop .......... length
+    #           | seen by none | by some queries | by all, in whole tiles | by some    | by none       |
+    position = length - num_queries + first  # of the tile's first query
+    seen_by_all = position + 1 if CAUSAL else length
     stop = tl.minimum(length, seen_by_all + QUERIES - 1) if CAUSAL else length
-    middle = seen_by_all // KEYS * KEYS if STAGES > 1 else 0
-    for key in tl.range(0, middle, KEYS, num_stages=STAGES):
+    from_all = 0
+    if WINDOW != 0:
+        from_all = tl.maximum(_first_in_window(position, CAUSAL, WINDOW), 0) // KEYS * KEYS
+        if not CAUSAL:
+            seen_by_all = tl.minimum(length, position + WINDOW + 1)
+            stop = tl.minimum(length, seen_by_all + QUERIES - 1)
+    if WINDOW != 0 and STAGES > 1:
+        start = from_all
+        from_all = tl.maximum(_first_in_window(position + QUERIES - 1, CAUSAL, WINDOW), 0)
+        from_all = (from_all + KEYS - 1) // KEYS * KEYS
+        for key in tl.range(start, tl.minimum(from_all, stop), KEYS, num_stages=1):
+            top, total, sums = _attend_keys(
+                top,
+                total,
+                sums,
+                q,
+                keys,
+                values,
+                key,
+                length,
+                table,
+                own_bias,
+                positions,
+                real,
+                key_row,
+                value_row,
+                bias_row,
+                scale * LOG2_E,
+                DIM,
+                PADDED_DIM,
+                BLOCK_SIZE,
+                KEYS,
+                PAGED,
+                CAUSAL,
+                BIAS,
+                FARTHEST,
+                SOFTCAP,
+                WINDOW,
+                True,
+            )
+    middle = tl.maximum(seen_by_all // KEYS * KEYS, from_all) if STAGES > 1 else from_all
+    for key in tl.range(from_all, middle, KEYS, num_stages=STAGES):
         top, total, sums = _attend_keys(
             top,
             total,
@@ -212,6 +290,8 @@ def attend_tiles(
             CAUSAL,
             BIAS,
             FARTHEST,
+            SOFTCAP,
+            WINDOW,
             False,
         )
     for key in tl.range(middle, stop, KEYS, num_stages=1):
@@ -240,6 +320,8 @@ def attend_tiles(
             CAUSAL,
             BIAS,
             FARTHEST,
+            SOFTCAP,
+            WINDOW,
             True,
         )
     tl.store(
@@ -282,16 +364,18 @@ def attend_pieces(
     WHOLE: tl.constexpr,
     BIAS: tl.constexpr,
     FARTHEST: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    WINDOW: tl.constexpr,
 ):
     """Attention of one query and head over PIECE keys of its sequence; the grid is (heads, queries, pieces).
 
     Neighbours in it read neighbouring heads of the same slots. Each of KEYS lanes has a softmax of its own over every
     KEYS-th key, so that threads wait for one another only when the lanes are put together at the end.
 
-    pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key. WHOLE: there is one piece,
-    which goes to out; else sums_out [queries, heads, pieces, dim] and tops_out [queries, heads, pieces, 2] take the
-    piece's values weighted by exp2(score - highest score), that highest score and the sum of the weights, with scores
-    multiplied by LOG2_E.
+    pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key, or the last WINDOW.
+    WHOLE: there is one piece, which goes to out; else sums_out [queries, heads, pieces, dim] and tops_out [queries,
+    heads, pieces, 2] take the piece's values weighted by exp2(score - highest score), that highest score and the sum of
+    the weights, with scores multiplied by LOG2_E.
     """
     head = tl.program_id(0)
     index = tl.program_id(1)
@@ -299,7 +383,8 @@ def attend_pieces(
     row = tl.load(pairs + 2 * index).to(tl.int64)
     sequence = tl.load(pairs + 2 * index + 1)
     length = tl.load(lengths + sequence)
-    if piece * PIECE < length:
+    first = tl.maximum(length - WINDOW, 0) if WINDOW != 0 else 0  # key that it sees
+    if piece * PIECE < length and (piece + 1) * PIECE > first:
         dims = tl.arange(0, PADDED_DIM)
         whole = dims < DIM
         q = tl.load(query + row * query_row + head * query_head + dims, mask=whole, other=0.0).to(tl.float32)
@@ -307,9 +392,12 @@ def attend_pieces(
         tops = tl.full([KEYS], LOWEST, tl.float32)
         totals = tl.zeros([KEYS], tl.float32)
         sums = tl.zeros([KEYS, PADDED_DIM], tl.float32)
-        for key in tl.range(piece * PIECE, tl.minimum((piece + 1) * PIECE, length), KEYS, num_stages=3):
+        start = tl.maximum(piece * PIECE, first // KEYS * KEYS)
+        for key in tl.range(start, tl.minimum((piece + 1) * PIECE, length), KEYS, num_stages=3):
             columns = key + tl.arange(0, KEYS)
             seen = columns < length
+            if WINDOW != 0:
+                seen = seen & (columns >= first)
             slots = _slots(columns, seen, tables + sequence * table_row, BLOCK_SIZE)
             mask = seen[:, None] & whole[None, :]
             k = tl.load(
@@ -319,6 +407,8 @@ def attend_pieces(
                 values + slots[:, None] * value_row + head // GROUP * value_head + dims[None, :], mask=mask, other=0.0
             )
             scores = tl.sum(k.to(tl.float32) * q[None, :], 1)
+            if SOFTCAP != 0:
+                scores = _capped(scores, SOFTCAP)
             if BIAS != 0:
                 scores += _bias(bias + head * bias_head, length - 1, columns, seen, bias_row, FARTHEST, BIAS) * LOG2_E
             scores = tl.where(seen, scores, float("-inf"))
@@ -355,8 +445,9 @@ def join_pieces(
     DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
     PIECE: tl.constexpr,
+    WINDOW: tl.constexpr,
 ):
-    """One softmax from those of attend_pieces' pieces; the grid is (queries, heads)."""
+    """One softmax from those of attend_pieces' pieces in the window; the grid is (queries, heads)."""
     index = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(pairs + 2 * index).to(tl.int64)
@@ -366,7 +457,8 @@ def join_pieces(
     top = float("-inf")
     total = 0.0
     sums = tl.zeros([PADDED_DIM], tl.float32)
-    for piece in range(tl.cdiv(length, PIECE)):
+    first = tl.maximum(length - WINDOW, 0) // PIECE if WINDOW != 0 else 0
+    for piece in range(first, tl.cdiv(length, PIECE)):
         place = ((index * tl.num_programs(1) + head) * num_pieces + piece).to(tl.int64)
         piece_top = tl.load(tops_in + 2 * place)
         higher = tl.maximum(top, piece_top)

@@ -13,14 +13,15 @@ def sum_and_norm(
     bias: Tensor | None,
     eps: float,
     *,
+    weight_offset: float = 0.0,
     subtracts_mean: bool,
     keep_total: bool,
     addend: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``x + y``, empty unless it is kept, and the norm of it.
 
-    x, y: [tokens, hidden], as are both results. weight, bias: [hidden]. addend: [hidden], added to the sum that is kept
-    only. subtracts_mean: layer norm, else RMS norm.
+    x, y: [tokens, hidden], as are both results. weight, bias: [hidden]. weight_offset: added to an RMS norm's weight.
+    addend: [hidden], added to the sum that is kept only. subtracts_mean: layer norm, else RMS norm.
     """
     from transept.core.kernels.gpu import norm_kernel as kernels
 
@@ -38,6 +39,7 @@ def sum_and_norm(
             SUBTRACTS_MEAN=subtracts_mean,
             HAS_BIAS=bias is not None,
             HAS_ADDEND=addend is not None,
+            WEIGHT_OFFSET=weight_offset,
             COLUMNS=columns,
             num_warps=8 if columns > 1024 else 4,
         )

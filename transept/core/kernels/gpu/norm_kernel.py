@@ -20,13 +20,15 @@ def add_and_normalize(
     SUBTRACTS_MEAN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     HAS_ADDEND: tl.constexpr,
+    WEIGHT_OFFSET: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The norm of x + y, rows of `size` numbers that lie one after the other; a program a row.
 
     addend: added to the sum before that is kept, and not to what the norm is of. The sum is rounded to total_out's
-    dtype, what follows is float32. Without a mean to subtract it is rounded to
-    normed_out's before the weight multiplies it, as in RMSNorm. COLUMNS: `size` or more, a power of 2.
+    dtype, what follows is float32. Without a mean to subtract it is rounded to normed_out's before the weight
+    multiplies it, or afterwards where WEIGHT_OFFSET is added to the weight, as in RMSNorm. COLUMNS: `size` or more, a
+    power of 2.
     """
     row = tl.program_id(0).to(tl.int64) * size
     columns = tl.arange(0, COLUMNS)
@@ -44,9 +46,9 @@ def add_and_normalize(
     if SUBTRACTS_MEAN:
         total = tl.where(inside, total - tl.sum(total, 0) / size, 0.0)
     normed = total * tl.rsqrt(tl.sum(total * total, 0) / size + eps)
-    if not SUBTRACTS_MEAN:
+    if not SUBTRACTS_MEAN and WEIGHT_OFFSET == 0:
         normed = normed.to(normed_out.dtype.element_ty).to(tl.float32)
-    normed *= tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    normed *= tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32) + WEIGHT_OFFSET
     if HAS_BIAS:
         normed += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
     tl.store(normed_out + row + columns, normed.to(normed_out.dtype.element_ty), mask=inside)
