@@ -13,6 +13,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
+from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
 from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -156,6 +157,22 @@ def test_rotary_positions_have_to_be_given() -> None:
     layer = SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, rotary=1e4, context=CONTEXT)
     with pytest.raises(PluginError, match="call it with positions="):
         layer(torch.randn(sum(LENGTHS), HIDDEN), None, planned(AttentionMetadata.for_encoder(LENGTHS)))
+
+
+@pytest.mark.parametrize("softcap", [None, 0.7])
+def test_captured_weights_are_those_that_values_are_multiplied_by(softcap: float | None) -> None:
+    attention = Attention(8, softcap=softcap, context=CONTEXT)
+    query, key, value = torch.randn(sum(COUNTS), HEADS, 8), *torch.randn(2, sum(LENGTHS), 3, 8)
+    cache, step = empty_cache(3, 8), decoder_metadata()
+    rows, first, head = slice(6, 9), LENGTHS[0] + LENGTHS[1], 4  # of the last request; its block is 5
+    slots = torch.arange(5 * BLOCK_SIZE, 5 * BLOCK_SIZE + LENGTHS[2])
+    step.capture = CrossAttentionCapture(
+        {cache.data_ptr(): 1}, {"last": CaptureRequest(rows, slots, ((1, head), (0, head)))}
+    )
+    out = attention(query, key, value, cache, step, AttentionType.ENCODER_DECODER)
+    assert {*step.capture.weights["last"]} == {(1, head)}
+    weights = step.capture.weights["last"][1, head]
+    assert_same(weights @ value[first:, head // 2], [out[rows].unflatten(1, (HEADS, 8))[:, head]])
 
 
 def test_cross_attention_has_no_window() -> None:
