@@ -43,6 +43,7 @@ TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was ty
     "model": "modl",
     "language": "langauge lanugage lang",
     "task": "tsak translate",
+    "target_language": "tgt_lang target_lang to_lang",
     "temperature": "temprature temp",
     "beam_size": "beamsize beam numbeams",
     "best_of": "best_off bestof",

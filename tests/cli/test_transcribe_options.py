@@ -67,6 +67,7 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
         ("--no-condition-on-previous-text", {"condition_on_previous_text": False}),
         ("--condition_on_previous_text False", {"condition_on_previous_text": False}),
         ("--task translate --language German", {"task": "translate", "language": "German"}),
+        ("--target-language en --language fr", {"target_language": "en", "language": "fr"}),
         ("--temperature 0.2", {"temperature": (0.2, 0.4, 0.6, 0.8, 1.0)}),
         ("--temperature 0 --temperature_increment_on_fallback None", {"temperature": (0.0,)}),
         ("--temperature-increment-on-fallback 0.5", {"temperature": (0.0, 0.5, 1.0)}),

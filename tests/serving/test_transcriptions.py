@@ -329,6 +329,16 @@ def test_translation_is_refused_by_a_model_of_one_language(client: openai.OpenAI
         client.audio.translations.create(model="tiny.en", file=clip)
 
 
+def test_the_target_language_is_a_field(client: openai.OpenAI, clip: Path, expected: Transcript) -> None:
+    for response_format in ("json", "verbose_json"):
+        answer = transcribe(client, clip, response_format=response_format, extra_body={"target_language": "en"})
+        assert answer.text == expected.text
+    assert (answer.language, answer.target_language) == ("english", "en")
+    with pytest.raises(openai.BadRequestError, match="no target languages, and so not 'fr'") as raised:
+        transcribe(client, clip, extra_body={"target_language": "fr"})
+    assert raised.value.param == "target_language"
+
+
 def test_many_clients_get_what_each_gets_alone(server: Any, clips: list[Path], transcriber: Transcriber) -> None:
     expected = {clip: transcriber.transcribe(clip).text for clip in clips}
     ready = threading.Barrier(32)

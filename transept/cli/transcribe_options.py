@@ -87,6 +87,7 @@ class Option(NamedTuple):
 SPEECH = (
     Option("task", task, "TASK", "transcribe what is said (default), or translate it to English"),
     Option("language", str, "NAME", "language spoken, as code or name: de, de-AT, German (default: auto, detected)"),
+    Option("target_language", str, "NAME", "language to write, if another than is spoken; Whisper has English"),
     Option("detect_language", bool, "", "print the language of each file and its probability, and no text"),
     Option("multilingual", bool, "", "detect the language of every window anew, and cut it where that changes"),
     Option("language_detection_segments", int, "N", "windows to detect the language from at most (default: 1)"),

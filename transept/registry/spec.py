@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,11 @@ def no_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
     return ()
 
 
+def no_languages(view: CheckpointView) -> tuple[str, ...]:
+    """The target languages of a family that does not translate."""
+    return ()
+
+
 @dataclass(frozen=True)
 class SpeechSpec:
     """How a speech family talks: what `transept.speech` must know to drive it.
@@ -83,10 +88,15 @@ class SpeechSpec:
 
     sample_rate: of the waveforms that the family takes, in Hz.
     window_seconds(view): the longest audio that one request may carry.
-    languages(view): language code (``"en"``) to token id; empty when the model knows one language only.
-    decoder_prompt(view, language=, task=, timestamps=): the control tokens that open a transcript. Raises
-        ParameterError for a language or a task that the model does not have.
-    language_prompt(view): the decoder prompt after which the next token names the language.
+    languages(view): what may be spoken: language code (``"en"``) to token id, or to None where no token names a
+        language, so that nobody need say which is spoken; empty when the model knows one language only.
+    target_languages(view): codes of the languages to which it translates what is spoken; empty: none, or none by name.
+    decoder_prompt(view, language=, task=, timestamps=): the control tokens that open a transcript. language: None
+        where it is not known. With target_languages also target_language=, one of them, or None where the text is to
+        be in the language that is spoken; task is then "translate" or "transcribe". Raises ParameterError for what the
+        model does not have.
+    language_prompt(view): the decoder prompt after which the next token names the language; None: the model does not
+        tell which is spoken.
     tokens(view): its control tokens.
     features: (waveform, view, device) -> the encoder's features of a whole recording, or a reference to it. waveform:
         float32 [samples], of any length. device: the model's, such as ``"cuda"``, where they are best computed. Returns
@@ -107,12 +117,13 @@ class SpeechSpec:
 
     sample_rate: int
     window_seconds: Callable[[CheckpointView], float]
-    languages: Callable[[CheckpointView], Mapping[str, int]]
+    languages: Callable[[CheckpointView], Mapping[str, int | None]]
     decoder_prompt: Callable[..., list[int]]
-    language_prompt: Callable[[CheckpointView], list[int]]
     tokens: Callable[[CheckpointView], SpeechTokens]
     features: Any
     frames_per_second: int
+    language_prompt: Callable[[CheckpointView], list[int]] | None = None
+    target_languages: Callable[[CheckpointView], Iterable[str]] = no_languages
     features_modality: str = "audio_features"
     language_names: Mapping[str, str] = field(default_factory=dict)
     seconds_per_timestamp: float = 0.0

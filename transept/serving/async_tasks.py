@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from transept.core.jobs import Job
-from transept.errors import TranseptError, UnsupportedTaskError
+from transept.errors import ParameterError, TranseptError, UnsupportedTaskError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
 from transept.serving.async_stream import AsyncSegmentStream
@@ -86,10 +86,17 @@ class AsyncTranscriber:
         """A little noise: a window without any sound would not be decoded."""
         rate = self.transcriber.model.spec.sample_rate
         noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
-        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, language=self._first_language())
+        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, **self._languages())
 
-    def _first_language(self) -> str | None:
-        return next(iter(self.transcriber.model.languages), None)
+    def _languages(self) -> dict[str, str | None]:
+        """Some language, and some target language if the model needs one."""
+        model = self.transcriber.model
+        language, target = next(iter(model.languages), None), None
+        for target in (None, *model.target_languages):
+            with contextlib.suppress(ParameterError):
+                model.check(TranscriptionOptions(language=language, target_language=target))
+                break
+        return {"language": language, "target_language": target}
 
 
 class AsyncTextGenerator:

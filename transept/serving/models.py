@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transept.errors import EngineClosedError, QueueFullError, TranseptError
 from transept.serving.errors import ApiError
 from transept.serving.settings import ModelSource, ServerSettings
+from transept.speech.options import TRANSLATES_TO
 
 if TYPE_CHECKING:
     from transept.serving.async_engine import AsyncEngine, Ticket
@@ -74,12 +75,14 @@ class ServedModel:
         }
         if self.speech is not None:
             model = self.speech.transcriber.model
+            targets = model.target_languages
             names: dict[str, str] = {}
             for name, code in model.spec.language_names.items():
                 names.setdefault(code, name.title())  # a language's own name comes first, then other names of it
             described["languages"] = [{"code": code, "name": names.get(code, code)} for code in model.languages]
             described["word_timestamps"] = bool(model.alignment_heads)
-            described["translates"] = bool(model.languages)
+            described["target_languages"] = [{"code": each, "name": names.get(each, each)} for each in targets]
+            described["translates"] = TRANSLATES_TO in targets
             described["diarizes"] = model.diarizes
         if self.text is not None:
             described["tasks"] = self.text.tasks

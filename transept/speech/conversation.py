@@ -64,9 +64,9 @@ def _warn(audio: AudioInput, transcript: Transcript, model: SpeechModel) -> None
     """Tell the log of speech that no segment covers, and of the option, if any is left, that hears it again."""
     missed = ", ".join(f"{begin:.1f} to {end:.1f} s" for begin, end in transcript.missed_speech)
     options, hint = transcript.options, ""
-    if model.languages and not options.multilingual:
+    if model.detects and not options.multilingual:
         hint = "; multilingual=True (--multilingual) hears such speech again"
-    elif not model.languages and not options.batched:
+    elif not model.detects and not options.batched:
         hint = "; batched=True (--batched) hears such speech again"
     logger.warning("%s: somebody speaks and no segment says what: %s%s", audio_name(audio), missed, hint)
 

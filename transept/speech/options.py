@@ -29,6 +29,7 @@ from transept.speech.vad.spans import VadOptions
 
 DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
+TRANSLATES_TO = "en"  # what the task "translate" writes where no target_language is given, as Whisper's
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 SHORTEST_CHUNK = 2.0  # seconds
@@ -77,7 +78,9 @@ class TranscriptionOptions:
         language_detection_segments: windows to look at until one is surer than language_detection_threshold; without
         such a one the language of most windows is taken. multilingual: detect it anew in every window, and cut a
         window where it changes.
-    task: ``"transcribe"``, or ``"translate"`` to English.
+    target_language: code or name, likewise, of the language that is to be written, where the model translates to it;
+        None: the one that is spoken. Whisper translates to English.
+    task: ``"transcribe"``, or ``"translate"``: to target_language, and to English where that is None.
     initial_prompt: text (or token ids) that the recording is taken to follow: names, spelling, style.
         carry_initial_prompt: before every window instead of the first alone.
     hotwords: words to look out for, as a prompt before every window. prefix: how the first window's text begins.
@@ -133,6 +136,7 @@ class TranscriptionOptions:
     """
 
     language: str | None = None
+    target_language: str | None = None
     task: str = "transcribe"
     temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
     temperature_increment_on_fallback: float | None = None
@@ -209,6 +213,7 @@ class TranscriptionOptions:
     def __post_init__(self) -> None:
         freeze = object.__setattr__
         freeze(self, "language", language_or_none(self.language))
+        freeze(self, "target_language", language_or_none(self.target_language))
         if not isinstance(self.temperature, int | float):
             freeze(self, "temperature", numbers("temperature", self.temperature))
         freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
@@ -229,8 +234,8 @@ class TranscriptionOptions:
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        texts = ("language", "prefix", "hotwords", "suppress_regex", "prepend_punctuations", "append_punctuations")
-        for name in texts:
+        texts = ("language", "target_language", "prefix", "hotwords", "suppress_regex")
+        for name in (*texts, "prepend_punctuations", "append_punctuations"):
             value = getattr(self, name)
             if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
                 raise ParameterError(f"{name} must be text, not {value!r}")

@@ -6,7 +6,7 @@ Made once by the Transcriber: its sizes, its languages, its tokenizer, features 
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Container, MutableMapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugins import discover
 from transept.registry.spec import resolve
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import TRANSLATES_TO, TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
 
 if TYPE_CHECKING:
@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
 
 LANGUAGE_TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{4}|[a-z]{2}|[0-9]{3}))+")  # language, then script and region
+ONLY_LANGUAGE = "en"  # what a model that names no language is taken to hear
+UNKNOWN_LANGUAGE = "und"  # ISO 639's code for it: one of several, of a model that is not told which
 UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
 
 
 class SpeechModel:
     """What is known of the model.
 
-    spec: its SpeechSpec. device: the engine's. languages: code to token id, empty for a model of one language.
+    spec: its SpeechSpec. device: the engine's. languages: that it hears, code to token id or None, empty for a model of
+    one language. language_tokens: those with a token. detects: whether it tells which of them is spoken.
+    target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
     max_positions: decoder positions, for prompt and output together.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
@@ -58,6 +62,9 @@ class SpeechModel:
         self.device = engine.config.device
         self.tokenizer = SpeechTokenizer(self.spec, self.view)
         self.languages = dict(self.spec.languages(self.view))
+        self.language_tokens = {code: token for code, token in self.languages.items() if token is not None}
+        self.detects = self.spec.language_prompt is not None and len(self.language_tokens) > 1
+        self.target_languages = list(self.spec.target_languages(self.view))
         self.fps = self.spec.frames_per_second
         self.window_frames = round(self.spec.window_seconds(self.view) * self.fps)
         self.vocab_size = engine.shape.vocab_size
@@ -83,16 +90,20 @@ class SpeechModel:
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have.
 
-        And for diarize where no plugin tells speakers apart.
+        And for no language where it needs one, and for diarize where no plugin tells speakers apart.
         """
         if options.diarize:
             _ = self.diarizer
-        language, timestamps = self.language_code(options.language), not options.without_timestamps
-        self.tokenizer.opening_tokens(language, options.task, timestamps=timestamps)
+        if options.multilingual and not self.detects:
+            raise ParameterError(f"{self.why_it_detects_none}; leave multilingual=True out")
+        if options.language is None and self._needs_language:
+            raise ParameterError(f"{self.why_it_detects_none}; say language, one of {', '.join(self.languages)}")
+        self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
         if options.word_timestamps and not self.alignment_heads:
             raise ParameterError("this model tells no times of words; leave word_timestamps=True out")
-        if options.multilingual and not self.languages:
-            raise ParameterError("this model knows one language only; leave multilingual=True out")
+        usual = (None, TranscriptionOptions.max_initial_timestamp)
+        if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
+            raise ParameterError("this model writes no timestamps; leave max_initial_timestamp out")
         window = self.window_frames / self.fps
         if options.chunk_length is not None and options.chunk_length > window:
             raise ParameterError(
@@ -105,6 +116,55 @@ class SpeechModel:
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
+
+    @property
+    def why_it_detects_none(self) -> str:
+        """Of a model that does not detect the language: why."""
+        if len(self.languages) < 2:
+            return "this model knows one language only"
+        return "this model does not detect which language is spoken"
+
+    @property
+    def _needs_language(self) -> bool:
+        """Whether it cannot do without being told what is spoken: all languages have tokens, and it detects none."""
+        return not self.detects and 1 < len(self.languages) == len(self.language_tokens)
+
+    @property
+    def undetected_language(self) -> str:
+        """What is taken to be spoken where nobody says so and the model does not detect it: its only language."""
+        return next(iter(self.languages), ONLY_LANGUAGE) if len(self.languages) < 2 else UNKNOWN_LANGUAGE
+
+    def opening_tokens(self, language: str | None, options: TranscriptionOptions, *, timestamps: bool) -> list[int]:
+        """The control tokens that open a transcript, as task and target_language ask.
+
+        language: code of what is spoken, None or UNKNOWN_LANGUAGE where that is not known.
+        Raises ParameterError for what the model does not have.
+        """
+        spoken = None if language == UNKNOWN_LANGUAGE else language
+        target = self._target_language(spoken, options)
+        if not self.target_languages:
+            return self.tokenizer.opening_tokens(spoken, options.task, timestamps=timestamps)
+        task = "transcribe" if target is None else "translate"
+        return self.tokenizer.opening_tokens(spoken, task, timestamps=timestamps, target_language=target)
+
+    def _target_language(self, spoken: str | None, options: TranscriptionOptions) -> str | None:
+        """The code of the language to translate to; None: the text is in the language that is spoken.
+
+        Raises ParameterError, with all that there are, for one that the model does not write.
+        """
+        asked, is_translation = options.target_language, options.task == "translate"
+        if asked is None and not (is_translation and self.target_languages):
+            return None
+        target = self._code(asked or TRANSLATES_TO, self.target_languages)
+        heard = spoken if spoken is not None or self.detects else self.undetected_language
+        if target in self.target_languages and (target != heard or is_translation):
+            return target
+        if target == heard and not is_translation:
+            return None
+        if not self.target_languages:
+            raise ParameterError(f"this model has no target languages, and so not {asked!r}; leave target_language out")
+        known = ", ".join(self.target_languages)
+        raise ParameterError(f"this model does not translate to {asked or target!r}; target_language may be {known}")
 
     @cached_property
     def diarizer(self) -> Diarizer:
@@ -132,16 +192,21 @@ class SpeechModel:
         """
         if language is None:
             return None
-        name = language.strip().lower()
-        code = self.spec.language_names.get(name, name)
-        if code not in self.languages and (tag := LANGUAGE_TAG.fullmatch(name)):
-            code = self.spec.language_names.get(tag[1], tag[1])
+        name, code = language.strip().lower(), self._code(language, self.languages)
         if self.languages and code not in self.languages:
             if (meant := LANGUAGES.get(name)) in self.languages:
                 raise ParameterError(f"this model has no language {language!r}. Did you mean {meant!r}?")
             names = (known for known, code in self.spec.language_names.items() if code in self.languages)
             known = names if len(name) > 3 else self.languages
             raise ParameterError(f"this model has no language {language!r}.{suggest(name, known)}")
+        return code
+
+    def _code(self, language: str, known: Container[str]) -> str:
+        """The code of a language as a user writes it; it need not be known."""
+        names, name = self.spec.language_names, language.strip().lower()
+        code = names.get(name, name)
+        if code not in known and (tag := LANGUAGE_TAG.fullmatch(name)):
+            code = names.get(tag[1], tag[1])
         return code
 
     def features(self, waveform: Waveform) -> Tensor:

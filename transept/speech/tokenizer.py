@@ -34,10 +34,13 @@ class SpeechTokenizer:
         self._matching: dict[str, frozenset[int]] = {}  # by regular expression
         self.text_tokens = range(self.control.end_of_text) if self.control.text is None else self.control.text
 
-    def opening_tokens(self, language: str | None, task: str, *, timestamps: bool) -> list[int]:
-        """The control tokens that open a transcript; timestamps: in families that have such."""
+    def opening_tokens(self, language: str | None, task: str, *, timestamps: bool, **target: str | None) -> list[int]:
+        """The control tokens that open a transcript; timestamps: in families that have such.
+
+        target: target_language, of families that have several.
+        """
         timestamps = timestamps and self.control.first_timestamp is not None
-        return self.spec.decoder_prompt(self.view, language=language, task=task, timestamps=timestamps)
+        return self.spec.decoder_prompt(self.view, language=language, task=task, timestamps=timestamps, **target)
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens, without special ones around it."""

@@ -23,13 +23,13 @@ from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
 from transept.speech import conversation, forced_alignment
-from transept.speech.algorithms.language import ONLY_LANGUAGE, Language, recording_language
+from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.events import Found, Opened
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
-from transept.speech.speech_model import SpeechModel
+from transept.speech.speech_model import ONLY_LANGUAGE, SpeechModel
 from transept.speech.stream import SegmentStream
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
@@ -75,7 +75,7 @@ class Transcriber:
 
     @shows_options(TranscriptionOptions)
     def transcribe(self, audio: AudioInput, *, progress: bool | None = False, **options: Any) -> Transcript:
-        """Transcribe one recording, or translate it to English (``task="translate"``).
+        """Transcribe one recording, or translate it (``target_language="en"``).
 
         progress: show a bar in minutes of audio on stderr; None: where that is a terminal.
         Raises MediaError for audio that cannot be read.
@@ -138,7 +138,7 @@ class Transcriber:
         """
         return SegmentStream(self._events([audio], self._checked(options), progress))
 
-    @shows_options(TranscriptionOptions, without=("task", "word_timestamps", "diarize"))
+    @shows_options(TranscriptionOptions, without=("task", "target_language", "word_timestamps", "diarize"))
     def align(self, audio: AudioInput, text: str, *, progress: bool | None = False, **options: Any) -> Transcript:
         """Find when each word of a text that is known was said: forced alignment.
 
@@ -149,7 +149,9 @@ class Transcriber:
         """
         limits = self.engine.config.limits
         forced_alignment.check_text(text, limits)
-        checked = self._checked({**options, "task": "transcribe", "word_timestamps": True})
+        if not self.model.alignment_heads:
+            raise ParameterError("this model tells no times of words, so it cannot align a text; Whisper does")
+        checked = self._checked({**options, "task": "transcribe", "target_language": None, "word_timestamps": True})
         checked.refuse_speakers()
         job = forced_alignment.align(self.model, audio, text, limits, checked)
         with closing(self._run([job], progress)) as events:
@@ -163,6 +165,11 @@ class Transcriber:
         """The codes of the languages that the model knows; ``["en"]`` for a model of one language."""
         return list(self.model.languages) or [ONLY_LANGUAGE]
 
+    @property
+    def supported_target_languages(self) -> list[str]:
+        """The codes that target_language may have, beside that of the language that is spoken; often none."""
+        return list(self.model.target_languages)
+
     def detect_language(self, audio: AudioInput, **options: Any) -> tuple[str, float, dict[str, float]]:
         """The language of a recording: its code, its probability, and the probabilities of all languages by code.
 
@@ -171,10 +178,11 @@ class Transcriber:
         the window that it will decode, whose padding is not silence, so its probability is a little different.
         Raises MediaError for audio that cannot be read, ParameterError for a model that knows one language only.
         """
-        checked = self._checked({**options, "language": None})
+        checked = self._options({**options, "language": None})
         checked.refuse_speakers()
-        if not self.model.languages:
-            raise ParameterError("this model knows one language only, so there is nothing to detect")
+        if not self.model.detects:
+            raise ParameterError(f"{self.model.why_it_detects_none}, so there is nothing to detect")
+        self.model.check(checked)
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
@@ -200,11 +208,15 @@ class Transcriber:
         return conversation.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
 
     def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
-        where = "Transcriber(model, NAME=...), where the model is loaded"
-        refuse_misplaced(options, TranscriptionOptions.names(), ENGINE_OPTIONS, where)
-        checked = TranscriptionOptions(**options)
+        checked = self._options(options)
         self.model.check(checked)
         return checked
+
+    def _options(self, options: dict[str, Any]) -> TranscriptionOptions:
+        """The options, whatever the model has of what they ask for."""
+        where = "Transcriber(model, NAME=...), where the model is loaded"
+        refuse_misplaced(options, TranscriptionOptions.names(), ENGINE_OPTIONS, where)
+        return TranscriptionOptions(**options)
 
     def _results(
         self,

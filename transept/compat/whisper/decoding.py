@@ -15,7 +15,7 @@ from transept.core.jobs import Job
 from transept.errors import MediaError, ParameterError, TranseptError
 from transept.option_names import refuse_unknown, refuses_unknown
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
-from transept.speech.algorithms.language import ONLY_LANGUAGE, window_language
+from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -93,7 +93,7 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
     options = DecodingOptions() if options is None else options
     refuse_unknown("DecodingOptions has no", changes, [each.name for each in dataclasses.fields(options)])
     options = dataclasses.replace(options, **changes)
-    if options.task == "lang_id" and not model.transcriber.model.languages:
+    if options.task == "lang_id" and not model.transcriber.model.detects:
         raise ParameterError(ONE_LANGUAGE)
     speech, checked = model.transcriber.model, options.checked()
     speech.check(checked)
@@ -108,24 +108,24 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
     import torch
 
     speech = model.transcriber.model
-    if not speech.languages:
+    if not speech.detects:
         raise ParameterError(ONE_LANGUAGE)
     found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window))
     if isinstance(found, list):
-        tokens = torch.tensor([speech.languages[each.code] for each in found])
+        tokens = torch.tensor([speech.language_tokens[each.code] for each in found])
         return tokens, [each.probabilities for each in found]
-    return torch.tensor(speech.languages[found.code]), found.probabilities
+    return torch.tensor(speech.language_tokens[found.code]), found.probabilities
 
 
 def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, checked: TranscriptionOptions) -> Job:
     """A job: the result of one window."""
     language = speech.language_code(options.language)
-    if speech.languages and (language is None or options.task == "lang_id"):
+    if speech.detects and (language is None or options.task == "lang_id"):
         detected = yield from window_language(speech, window)
         language = detected.code
         if options.task == "lang_id":
             return DecodingResult(language, detected.probabilities)
-    language = language or ONLY_LANGUAGE
+    language = language or speech.undetected_language
     prompt = [] if not options.prompt else speech.tokenizer.encode_prompt(checked.initial_prompt or "")
     result = yield from decode_window(
         speech, window, checked, language=language, previous_tokens=prompt, prefix=options.prefix

@@ -48,6 +48,7 @@ def register_models() -> list[ModelSpec]:
                 sample_rate=SAMPLE_RATE,
                 window_seconds=window_seconds,
                 languages=control_tokens.languages,
+                target_languages=control_tokens.target_languages,
                 decoder_prompt=control_tokens.decoder_prompt,
                 language_prompt=control_tokens.language_prompt,
                 tokens=control_tokens.speech_tokens,

@@ -57,12 +57,23 @@ def languages(view: CheckpointView) -> dict[str, int]:
     return tokens.languages if tokens.multilingual else {}
 
 
+def target_languages(view: CheckpointView) -> tuple[str, ...]:
+    """English, of which there is no token: it is what the task "translate" means."""
+    return ("en",) if ControlTokens(view.config).multilingual else ()
+
+
 def decoder_prompt(
-    view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+    view: CheckpointView,
+    *,
+    language: str | None = None,
+    task: str = "transcribe",
+    timestamps: bool = False,
+    target_language: str | None = None,
 ) -> list[int]:
     """The tokens that open a transcript: ``<|startoftranscript|><|en|><|transcribe|><|notimestamps|>``.
 
     language: a code such as ``"de"``; default English. English-only checkpoints have neither language nor task tokens.
+    target_language: of the task "translate", which has no other than English.
     Raises ParameterError for a language or a task that the checkpoint does not have.
     """
     tokens = ControlTokens(view.config)

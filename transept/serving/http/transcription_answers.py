@@ -31,6 +31,8 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
             for segment in transcript.segments
             for word in segment.words or ()
         ]
+    if transcript.options.target_language is not None:
+        answer["target_language"] = transcript.options.target_language
     answer["language_probability"] = transcript.language_probability
     answer["language_probabilities"] = transcript.language_probabilities
     answer["duration_after_vad"] = transcript.duration_after_vad

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from transept.core.input_processor import Request
     from transept.core.outputs import RequestOutput
 
-ONLY_LANGUAGE = "en"  # what a model of one language is taken to speak
-
 
 @dataclass(frozen=True)
 class Language:
@@ -45,8 +43,8 @@ def recording_language(
     features: [channels, frames] of the whole recording. Of several windows the first that is surer than
     language_detection_threshold decides, or else the language that most of them are in.
     """
-    if options.language is not None or not model.languages:
-        return Language(model.language_code(options.language) or ONLY_LANGUAGE)
+    if options.language is not None or not model.detects:
+        return Language(model.language_code(options.language) or model.undetected_language)
     detected: list[Language] = []
     chunk = model.chunk_frames(options)
     num_frames = min(features.shape[1], options.language_detection_segments * chunk)
@@ -56,7 +54,7 @@ def recording_language(
             return language
         detected.append(language)
     if not detected:  # a recording of less than a frame
-        return Language(next(iter(model.languages)))
+        return Language(next(iter(model.language_tokens)))
     ((code, _),) = Counter(language.code for language in detected).most_common(1)
     return max((each for each in detected if each.code == code), key=lambda each: each.probability or 0.0)
 
@@ -72,11 +70,12 @@ def language_request(model: SpeechModel, features: Tensor) -> Request:
     params = SamplingParams(
         temperature=0.0,
         max_tokens=1,
-        allowed_token_ids=tuple(model.languages.values()),
+        allowed_token_ids=tuple(model.language_tokens.values()),
         suppress_tokens=(),
         begin_suppress_tokens=(),
-        logprobs=len(model.languages),
+        logprobs=len(model.language_tokens),
     )
+    assert model.spec.language_prompt is not None  # of a model that detects
     return model.request(features, model.spec.language_prompt(model.view), params)
 
 
@@ -84,6 +83,6 @@ def detected(model: SpeechModel, output: RequestOutput) -> Language:
     """What a `language_request` found."""
     logprobs = output.outputs[0].logprobs
     assert logprobs is not None  # which the request asks for
-    probabilities = {code: math.exp(logprobs[0][token]) for code, token in model.languages.items()}
+    probabilities = {code: math.exp(logprobs[0][token]) for code, token in model.language_tokens.items()}
     code = max(probabilities, key=lambda each: probabilities[each])
     return Language(code, probabilities[code], probabilities)

@@ -51,7 +51,7 @@ def language_runs(
     asked = [stretch for stretch in stretches if len(sounds[stretch]) >= SHORTEST * SAMPLE_RATE]
     outputs = yield Submit([language_request(model, model.window_features(sounds[stretch])) for stretch in asked])
     heard = {stretch: detected(model, output).probabilities for stretch, output in zip(asked, outputs, strict=True)}
-    codes = viterbi_path([heard.get(stretch, {}) for stretch in stretches], list(model.languages), before)
+    codes = viterbi_path([heard.get(stretch, {}) for stretch in stretches], list(model.language_tokens), before)
     runs: list[tuple[str, range]] = []
     for code, stretch in zip(codes, stretches, strict=True):
         begin = runs.pop()[1].start if runs and runs[-1][0] == code else stretch.start

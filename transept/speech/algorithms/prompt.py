@@ -33,7 +33,7 @@ def window_prompt(
 ) -> WindowPrompt:
     """The prompt of one window. language: code. previous_tokens: what was said before. prefix: how the text begins."""
     timestamps = not options.without_timestamps
-    opening = model.tokenizer.opening_tokens(language, options.task, timestamps=timestamps)
+    opening = model.opening_tokens(language, options, timestamps=timestamps)
     begin = model.tokenizer.encode_prompt(prefix)[: max_prompt_tokens(model)] if prefix else []
     first_timestamp = model.tokenizer.control.first_timestamp
     if prefix and timestamps and first_timestamp is not None:

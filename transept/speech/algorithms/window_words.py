@@ -67,7 +67,7 @@ def time_words(
     """
     if not text:
         return []
-    opening = model.tokenizer.opening_tokens(language, options.task, timestamps=False)
+    opening = model.opening_tokens(language, options, timestamps=False)
     room = model.max_positions - len(opening) - 2  # beside the end of the text and the token that a request gives
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]

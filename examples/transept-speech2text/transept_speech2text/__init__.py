@@ -1,0 +1,96 @@
+"""Speech2Text (Wang et al. 2020): recognition and translation of speech, facebook/s2t-*."""
+
+from __future__ import annotations
+
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+
+SAMPLE_RATE = 16_000  # Hz
+FRAMES_PER_SECOND = 100
+WINDOW_SECONDS = 30.0  # what the models were trained on; they have positions for twice as much
+LANGUAGES = ("en", "pt", "fr", "ru", "nl", "ro", "it", "es", "de")  # of MuST-C
+NAMES = ("english", "portuguese", "french", "russian", "dutch", "romanian", "italian", "spanish", "german")
+
+
+def window_seconds(view: CheckpointView) -> float:
+    """WINDOW_SECONDS, or what the encoder has positions for."""
+    return float(min(WINDOW_SECONDS, view.config.max_source_positions / FRAMES_PER_SECOND))
+
+
+def target_languages(view: CheckpointView) -> dict[str, int]:
+    """Code to token id; empty for a checkpoint that writes one language."""
+    return dict(view.tokenizer.lang_code_to_id)
+
+
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``</s>``; the language token that a checkpoint forces comes after it."""
+    return [view.config.decoder_start_token_id]
+
+
+def decoder_prompt(
+    view: CheckpointView,
+    *,
+    language: str | None = None,
+    task: str = "transcribe",
+    timestamps: bool = False,
+    target_language: str | None = None,
+) -> list[int]:
+    """``</s>``, and in a checkpoint of several target languages the token of one: ``</s> <lang:fr>``.
+
+    Raises ParameterError where a checkpoint of several is not told which, or does not hear the language that is spoken.
+    Another writes the language that it was trained for, whatever is asked; so there a task is refused.
+    """
+    targets, start = target_languages(view), default_decoder_prompt(view)
+    if not targets:
+        if task != "transcribe":
+            raise ParameterError("this checkpoint writes the one language that it was trained for; leave task out")
+        return start
+    if language not in (None, "en"):
+        raise ParameterError(f"this checkpoint hears English only, not {language!r}; leave language out")
+    if target_language is None:
+        raise ParameterError(f"this checkpoint translates; say to which target_language: {', '.join(sorted(targets))}")
+    return [*start, targets[target_language]]
+
+
+def unspoken_tokens(view: CheckpointView) -> list[int]:
+    """``<s>``, ``<pad>``, ``<unk>`` and the language tokens."""
+    return sorted({*view.tokenizer.all_special_ids, *target_languages(view).values()} - {view.config.eos_token_id})
+
+
+def speech_tokens(view: CheckpointView) -> SpeechTokens:
+    """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, but languages."""
+    return SpeechTokens(
+        end_of_text=view.config.eos_token_id,
+        start_of_transcript=view.config.decoder_start_token_id,
+        prompt_only=tuple(target_languages(view).values()),
+        text=range(view.tokenizer.unk_token_id + 1, view.config.vocab_size),
+    )
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="speech2text",
+            architectures=("Speech2TextForConditionalGeneration",),
+            model_class="transept_speech2text.model:Speech2TextForConditionalGeneration",
+            default_decoder_prompt=default_decoder_prompt,
+            input_mappers={
+                "audio": "transept_speech2text.audio:map_audio",
+                "audio_features": "transept_speech2text.audio:map_features",
+            },
+            weight_maps={"huggingface": "transept_speech2text.weights:HUGGINGFACE"},
+            speech=SpeechSpec(
+                sample_rate=SAMPLE_RATE,
+                window_seconds=window_seconds,
+                languages=lambda view: {},
+                target_languages=target_languages,
+                decoder_prompt=decoder_prompt,
+                tokens=speech_tokens,
+                features="transept_speech2text.audio:recording_features",
+                frames_per_second=FRAMES_PER_SECOND,
+                language_names=dict(zip(NAMES, LANGUAGES, strict=True)),
+                unspoken_tokens=unspoken_tokens,
+            ),
+        )
+    ]

@@ -1,0 +1,157 @@
+"""Speech2Text's model: convolutions over log-mel frames, then pre-norm layers with sinusoidal positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transept.authoring import (
+    AttentionMetadata,
+    DecoderLayer,
+    EncoderLayer,
+    ForConditionalGeneration,
+    LayerConfig,
+    LayerContext,
+    ModelShape,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+)
+from transept_speech2text.audio import num_bins, num_tokens
+
+STRIDE = 2  # of every convolution
+
+
+def sinusoids(num_positions: int, width: int, padding: int) -> Tensor:
+    """The positions of fairseq: all sines before all cosines, row padding + 1 for position 0, and zeros in row padding.
+
+    Returns [padding + 1 + num_positions, width].
+    """
+    half = width // 2
+    step = torch.log(torch.tensor(10000.0)) / (half - 1)
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -step)
+    angles = torch.arange(padding + 1 + num_positions, dtype=torch.float32)[:, None] * frequencies
+    table = F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
+    table[padding] = 0
+    return table.to(torch.get_default_dtype())
+
+
+class Side(nn.Module):
+    """What encoder and decoder share: positions, a stack of layers, and a norm after it."""
+
+    positions: Tensor  # [rows, d_model]; not a weight
+
+    def __init__(self, config: Any, num_positions: int, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.padding = config.pad_token_id
+        self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        table = sinusoids(num_positions, config.d_model, self.padding)
+        self.register_buffer("positions", table, persistent=False)
+        self.layers = nn.ModuleList(layers)
+        self.layer_norm = nn.LayerNorm(config.d_model)
+
+
+class Encoder(Side):
+    """Convolutions with gates over features, and layers after them."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        heads, size = config.encoder_attention_heads, config.encoder_ffn_dim
+        layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
+        layers: list[nn.Module] = [EncoderLayer(layer, context) for _ in range(config.encoder_layers)]
+        super().__init__(config, num_tokens(config.max_source_positions, config), layers)
+        last = len(config.conv_kernel_sizes) - 1
+        self.conv_layers = nn.ModuleList(
+            nn.Conv1d(
+                config.conv_channels // 2 if index else num_bins(config),  # of each pair of channels one is a gate
+                config.conv_channels if index < last else 2 * config.d_model,
+                kernel,
+                STRIDE,
+                padding=kernel // 2,
+            )
+            for index, kernel in enumerate(config.conv_kernel_sizes)
+        )
+
+    def embed(self, x: Tensor) -> Tensor:
+        """One recording's features, [frames, bins]. Returns [encoder_tokens, d_model]."""
+        x = x.T
+        for convolution in self.conv_layers:
+            x = F.glu(convolution(x), dim=0)
+        return x.T * self.scale + self.positions[self.padding + 1 :][: x.shape[1]]
+
+
+class Decoder(Side):
+    """Layers after embedded tokens; the padding token has no position."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        heads, size = config.decoder_attention_heads, config.decoder_ffn_dim
+        layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
+        layers: list[nn.Module] = [DecoderLayer(layer, context) for _ in range(config.decoder_layers)]
+        super().__init__(config, config.max_target_positions, layers)
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
+
+    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
+        return self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+
+
+class Speech2TextForConditionalGeneration(ForConditionalGeneration):
+    """All released sizes, for recognition and for translation."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        self.encoder = Encoder(config, context)
+        self.decoder = Decoder(config, context)
+        tied = self.decoder.embed_tokens.weight if config.tie_word_embeddings else None
+        self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """From a transformers Speech2TextConfig, whose max_source_positions are frames."""
+        return ModelShape(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=config.d_model // config.decoder_attention_heads,
+            vocab_size=config.vocab_size,
+            max_source_positions=num_tokens(config.max_source_positions, config),
+            max_target_positions=config.max_target_positions,
+            encoder_takes_text=False,
+        )
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """Frames without anything in them."""
+        return {"input_features": torch.zeros(config.max_source_positions, num_bins(config))}
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """input_features: a list of [frames, bins]. Returns [encoder_tokens, d_model]."""
+        x = torch.cat([self.encoder.embed(features) for features in multimodal_kwargs["input_features"]])
+        for layer in self.encoder.layers:
+            x = layer(x, attn_metadata)
+        return self.encoder.layer_norm(x)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration."""
+        x = self.decoder.embed(input_ids, positions)
+        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
+        return self.decoder.layer_norm(x)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
+        return self.head(hidden)
