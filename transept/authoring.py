@@ -101,6 +101,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "ForConditionalGeneration",
+    "GeluConv1d",
     "LayerConfig",
     "LayerContext",
     "MediaError",
