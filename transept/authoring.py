@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.attention import CrossAttention, SelfAttention
+    from transept.core.layers.convolution import GeluConv1d
     from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
     from transept.core.layers.feed_forward import FeedForward
     from transept.core.layers.linear import (
