@@ -19,7 +19,7 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
-from transept.errors import ParameterError
+from transept.errors import ParameterError, RequestFailedError
 from transept.testing import Parity
 
 FAULTY_PLUGIN = Path(__file__).parent / "faulty_plugin"
@@ -106,6 +106,17 @@ def test_a_fault_fails_the_first_check_that_sees_it(fault: str, tmp_path: Path) 
     with pytest.raises(AssertionError, match=words) as raised:
         getattr(parity, failing)()
     assert str(raised.value).startswith(failing)
+
+
+def test_what_a_model_raises_is_not_hidden(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path)
+
+    def decode(*inputs: object) -> None:
+        raise RuntimeError("this decode is broken")
+
+    parity.engine.executor.worker.runner.model.decode = decode
+    with pytest.raises(RequestFailedError, match="this decode is broken"):
+        parity.check_prefill()
 
 
 def test_prompts_are_seeded_and_fit(right: Parity) -> None:

@@ -93,6 +93,12 @@ def test_what_cannot_be_aligned(transcriber: Transcriber, speech_dir: Path) -> N
     assert transcriber.align(speech_dir / "librivox" / "austen-0930.flac", SENTENCE).text == SENTENCE
 
 
+def test_a_text_is_in_the_language_that_is_spoken(transcriber: Transcriber, speech_dir: Path) -> None:
+    for options in ({"target_language": "en"}, {"task": "translate"}):
+        with pytest.raises(ParameterError, match=f"align has no {next(iter(options))}"):
+            transcriber.align(speech_dir / "librivox" / "austen-0870.flac", "A text.", **options)
+
+
 def test_units_are_lines_or_sentences() -> None:
     def units(text: str, language: str = "en") -> list[tuple[str, int]]:
         return [(text[word.start : word.end], word.unit) for word in known_words(text, language)]

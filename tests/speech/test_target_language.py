@@ -57,6 +57,7 @@ def test_english_is_whispers_task_translate(
     for asked in ({"target_language": "en"}, {"target_language": "English", "task": "translate"}):
         transcript = transcriber.transcribe(french, **asked, **options)
         assert (transcript.segments, transcript.language) == (translated.segments, "fr")
+        assert transcript.task == translated.task == "translate"
 
 
 @pytest.mark.parametrize("spoken", [None, "en"])
@@ -66,6 +67,7 @@ def test_what_is_spoken_already_is_transcribed(
     plain = transcriber.transcribe(english, language="en", temperature=0.0)
     transcript = transcriber.transcribe(english, language=spoken, target_language="en-US", temperature=0.0)
     assert transcript.segments == plain.segments
+    assert transcript.task == plain.task == "transcribe"
     german = transcriber.transcribe(english, language="de", temperature=0.0)
     assert transcriber.transcribe(english, language="de", target_language="German", temperature=0.0).segments == (
         german.segments
@@ -75,7 +77,9 @@ def test_what_is_spoken_already_is_transcribed(
 def test_what_a_model_does_not_write_is_refused(transcriber: Transcriber, tiny_en_dir: Path) -> None:
     assert transcriber.supported_target_languages == ["en"]
     for options in ({}, {"language": "fr"}, {"task": "translate"}, {"multilingual": True}):
-        with pytest.raises(ParameterError, match=r"does not translate to 'de'; target_language may be en$"):
+        with pytest.raises(
+            ParameterError, match=r"does not translate to 'de'; target_language may be en, or what is spoken where"
+        ):
             transcriber.transcribe_many([], target_language="de", **options)
     with pytest.raises(ParameterError, match="target_language must be text, not 5"):
         transcriber.transcribe_many([], target_language=5)

@@ -1,4 +1,4 @@
-"""A trained checkpoint, and images of numbers in fonts that it never saw: what transformers reads, to the last symbol."""
+"""A trained checkpoint reads in images of numbers, in fonts that it never saw, what transformers reads in them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,10 @@ class SpeechModel:
         if not self.target_languages:
             raise ParameterError(f"this model has no target languages, and so not {asked!r}; leave target_language out")
         known = ", ".join(self.target_languages)
-        raise ParameterError(f"this model does not translate to {asked or target!r}; target_language may be {known}")
+        raise ParameterError(
+            f"this model does not translate to {asked or target!r}; target_language may be {known}, or what is spoken "
+            f"where language says so"
+        )
 
     @cached_property
     def diarizer(self) -> Diarizer:

@@ -151,7 +151,10 @@ class Transcriber:
         forced_alignment.check_text(text, limits)
         if not self.model.alignment_heads:
             raise ParameterError("this model tells no times of words, so it cannot align a text; Whisper does")
-        checked = self._checked({**options, "task": "transcribe", "target_language": None, "word_timestamps": True})
+        for name in ("task", "target_language"):
+            if name in options:
+                raise ParameterError(f"align has no {name}: the text is in the language that is spoken")
+        checked = self._checked({**options, "word_timestamps": True})
         checked.refuse_speakers()
         job = forced_alignment.align(self.model, audio, text, limits, checked)
         with closing(self._run([job], progress)) as events:

@@ -123,7 +123,8 @@ class Subject:
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:
     """Outputs in order, and whether a request that had begun was preempted.
 
-    Raises AssertionError when the block books are not right after a step, or blocks are held at the end.
+    Raises AssertionError when the block books are not right after a step, or blocks are held at the end, and the error
+    of a request that failed.
     """
     engine.block_manager.reset()  # so that every encoder runs: nothing is left in the cache of earlier runs
     waiting = list(enumerate(requests))
@@ -141,7 +142,11 @@ def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[
     held = manager.num_device_blocks - manager.num_free_device_blocks
     if held:
         raise AssertionError(f"{held} of {manager.num_device_blocks} cache blocks are held after the last request")
-    return [finished[str(number)] for number in range(len(requests))], preempted
+    outputs = [finished[str(number)] for number in range(len(requests))]
+    for output in outputs:
+        if output.error is not None:
+            raise output.error  # whose cause is what the model raised
+    return outputs, preempted
 
 
 def _add(engine: Engine, request_id: str, request: Request) -> None:

@@ -27,7 +27,7 @@ from transept.core.layers.norm import RMSNorm
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
-from transept.errors import PluginError
+from transept.errors import CheckpointError, PluginError
 
 HIDDEN, HEADS, INNER, BLOCK_SIZE = 48, 6, 80, 16
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
@@ -322,3 +322,8 @@ def test_hidden_states_of_another_width_are_refused() -> None:
         layer(torch.randn(2, HIDDEN - 8), None, cache, step)
     with pytest.raises(IndexError, match=f"rows of {HIDDEN - 8} numbers"):
         layer.ffn.fc1(torch.randn(2, HIDDEN - 8))
+
+
+def test_heads_that_no_key_heads_divide_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="4 heads of a layer are no multiple of 3 key heads"):
+        LayerConfig(64, 4, 128, "gelu", pre_norm=True, num_kv_heads=3)

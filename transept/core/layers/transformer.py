@@ -71,6 +71,8 @@ class LayerConfig:
                 raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
         if self.sandwich_norm and not self.pre_norm:
             raise PluginError("sandwich_norm is for layers with pre_norm=True: x + norm(f(norm(x)))")
+        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
+            raise CheckpointError(f"{self.num_heads} heads of a layer are no multiple of {self.num_kv_heads} key heads")
 
     def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
         """A self-attention of such a layer."""

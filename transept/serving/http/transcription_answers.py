@@ -14,7 +14,7 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times."""
     names = model.spec.language_names
     answer: dict[str, Any] = {
-        "task": transcript.options.task,
+        "task": transcript.task,
         "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
         "duration": transcript.duration,
         "text": transcript.text,
@@ -44,7 +44,7 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
 def diarized_answer(transcript: Transcript) -> dict[str, Any]:
     """OpenAI's diarized JSON: the text, and segments with their speakers."""
     return {
-        "task": transcript.options.task,
+        "task": transcript.task,
         "duration": transcript.duration,
         "text": transcript.text,
         "segments": [segment_event(segment, segment.id) for segment in transcript.segments],
