@@ -244,3 +244,13 @@ def test_weights_in_8_bits(checkpoint: Checkpoint) -> None:
     assert len(common) >= 3
     assert all(abs(exact[token] - rounded[token]) < 0.5 for token in common)
     assert exact != rounded
+
+
+@pytest.mark.parametrize("settings", [None, "no JSON", '{"image_processor_type": "Unknown"}'])
+def test_settings_that_are_wrong_are_told_as_the_model_is_loaded(tmp_path: Path, settings: str | None) -> None:
+    save_trocr(tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    if settings is not None:
+        (tmp_path / "preprocessor_config.json").write_text(settings)
+    with pytest.raises(CheckpointError, match="preprocessor_config"):
+        VisionReader(tmp_path)

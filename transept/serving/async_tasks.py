@@ -26,10 +26,9 @@ from transept.text.generated_text import GeneratedText
 from transept.text.generator import TextGenerator
 from transept.text.job import Task
 from transept.vision.image_text import ImageText
-from transept.vision.reader import VisionReader
+from transept.vision.reader import BLANK_PAGE, VisionReader
 
 HEARTBEAT_SECONDS = 1  # of sound
-HEARTBEAT_PIXELS = 32  # of an image's height and width
 
 
 class AsyncTranscriber:
@@ -193,8 +192,7 @@ class AsyncVisionReader:
 
     def _heartbeat(self) -> Job:
         """An empty page, and one token."""
-        page = np.full((HEARTBEAT_PIXELS, HEARTBEAT_PIXELS, 3), 255, np.uint8)
-        return self.job(page, num_beams=1, max_tokens=1)
+        return self.job(BLANK_PAGE, num_beams=1, max_tokens=1)
 
 
 async def last(events: AsyncGenerator[Any, None]) -> Any:

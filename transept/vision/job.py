@@ -79,13 +79,18 @@ def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
 
 def read_image(image: Any, job: ReadingJob) -> Generator[Any, Any, ImageText]:
     """A job: what the model reads in one image. It is decoded and made ready beside the engine."""
+    inputs = yield Offload(partial(prepare, image, job))
+    outputs: list[RequestOutput] = yield Submit([Request(inputs, job.sampling_params, job.generation_config)])
+    return ImageText.of(outputs[0].outputs[0])
+
+
+def prepare(image: Any, job: ReadingJob) -> Any:
+    """What the engine is given. Raises MediaError for what is no image, CheckpointError for settings that are wrong."""
     prompt: Prompt = {
         "encoder_prompt": {"multi_modal_data": {job.modality: image}},
         "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
     }
-    inputs = yield Offload(partial(job.inputs.inputs, prompt))
-    outputs: list[RequestOutput] = yield Submit([Request(inputs, job.sampling_params, job.generation_config)])
-    return ImageText.of(outputs[0].outputs[0])
+    return job.inputs.inputs(prompt)
 
 
 def _generation_config(engine: Engine, task: str, settings: Mapping[str, Any]) -> Any:

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+
 from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Job
@@ -18,7 +20,9 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.vision.image_text import ImageText
-from transept.vision.job import ReadingJob, make_job, read_image, tasks
+from transept.vision.job import ReadingJob, make_job, prepare, read_image, tasks
+
+BLANK_PAGE = np.full((32, 32, 3), 255, np.uint8)
 
 
 class VisionReader:
@@ -59,6 +63,7 @@ class VisionReader:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
         self.engine = engine
         self.tasks = list(tasks(engine, spec.vision))
+        prepare(BLANK_PAGE, make_job(engine))  # so that wrong settings are told now, and not with every image
 
     @overload
     def read(self, images: str | bytes | os.PathLike[str], **options: Any) -> ImageText: ...
