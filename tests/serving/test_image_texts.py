@@ -62,6 +62,7 @@ def test_a_large_upload(image_server: ServeProcess, reader: VisionReader) -> Non
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
+        ({"stream": "true"}, "stream", "An answer of /v1/read comes whole, as JSON"),
         ({"max_token": 5}, "max_token", "there is no field 'max_token'. Did you mean 'max_tokens'?"),
         ({"num_beams": "many"}, "num_beams", "num_beams"),
         ({"num_beams": 0}, "num_beams", "num_beams"),

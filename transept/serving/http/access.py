@@ -122,8 +122,8 @@ class Access:
 def _too_large(limit: int) -> ApiError:
     return ApiError(
         413,
-        f"the request is larger than {limit / MIB:g} MiB (--max-upload-mb): split the recording, or compress it, "
-        "such as to opus or mp3",
+        f"the request is larger than {limit / MIB:g} MiB (--max-upload-mb): send less at a time, or compress a "
+        "recording, such as to opus or mp3",
         param="file",
         code="too_large",
     )

@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, Response
 
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError, suggest
-from transept.option_names import hint
 from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
@@ -29,6 +28,7 @@ SAMPLING = (  # fields of SamplingParams that are numbers
     *("temperature", "top_k", "top_p", "seed"),
 )
 FIELDS = (*OWN_FIELDS, *SAMPLING)
+FORMS_OF_ANSWERS = ("stream", "response_format")  # of other endpoints
 PROPERTIES = {
     "file": {"type": "string", "format": "binary", "description": "PNG, JPEG, WebP, GIF, TIFF, BMP or PPM"},
     "model": {"type": "string", "description": "default: the first model that reads images"},
@@ -68,7 +68,8 @@ def _options(form: FormData) -> dict[str, Any]:
     """Of VisionReader.job. Raises ApiError for a field that there is not, or that is no number."""
     for name in form:
         if name not in FIELDS:
-            meant = hint(name[:100], FIELDS) or suggest(name[:100], FIELDS)
+            whole = " An answer of /v1/read comes whole, as JSON." if name in FORMS_OF_ANSWERS else ""
+            meant = whole or suggest(name[:100], FIELDS)
             raise ApiError(400, f"there is no field {name[:100]!r}.{meant}", param=name[:100], code="unknown_field")
     options = forms.options(form, SamplingParams)
     task = forms.text(form, "task")
