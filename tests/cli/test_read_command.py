@@ -70,14 +70,46 @@ def test_json_is_one_object_an_image(command: Command, model: Path, files: list[
     assert all(0 < row["score"] <= 1 and row["error"] is None for row in rows)
 
 
+def test_json_has_a_line_for_each_image_that_cannot_be_read(
+    command: Command, model: Path, files: list[str], texts: list[str]
+) -> None:
+    Path("letter.png").write_text("Dear Sir")
+    given = ["gone.png", files[0], "letter.png", files[1]]
+    done = command("read", *given, "--json", "--model", model, *SHORT)
+    assert done.returncode == 1
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["file"], row["text"]) for row in rows] == list(zip(given, ["", texts[0], "", texts[1]], strict=True))
+    assert [row["finish_reason"] == "error" for row in rows] == [True, False, True, False]
+    assert "No such file" in rows[0]["error"]
+    assert "no image that can be read" in rows[2]["error"]
+    assert "transept: letter.png: " in done.stderr
+    done = command("read", "gone.png", "--json", "--model", "no-such-model")
+    assert (done.returncode, json.loads(done.stdout)) == (1, rows[0])
+
+
+def test_an_image_is_not_overwritten(command: Command, files: list[str]) -> None:
+    image = Path(files[0]).read_bytes()
+    Path("scan.txt").write_bytes(image)
+    Path("link").symlink_to(".")
+    for folder in ("./", "link"):
+        done = command("read", files[0], "scan.txt", "-f", "json,txt", "-o", folder, "--model", "no-such-model")
+        assert done.returncode == 2
+        assert "scan.txt would be overwritten" in done.stderr
+        assert Path("scan.txt").read_bytes() == image
+    assert not list(Path().glob("*.json"))
+
+
 def test_files_are_written(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
     Path("broken.png").write_bytes(encoded_line(LINES[0])[:80])
     done = command("read", *files[:2], "broken.png", "-f", "txt,json", "-o", "read", "--model", model, *SHORT)
     assert (done.returncode, done.stdout) == (1, "")
     written = {path.name: path.read_text() for path in Path("read").iterdir()}
-    assert sorted(written) == ["line0.json", "line0.txt", "line1.json", "line1.txt"]
+    assert sorted(written) == ["broken.json", "line0.json", "line0.txt", "line1.json", "line1.txt"]
     assert [written["line0.txt"], written["line1.txt"]] == [f"{text}\n" for text in texts[:2]]
     assert json.loads(written["line1.json"])["text"] == texts[1]
+    failed = json.loads(written["broken.json"])
+    assert (failed["file"], failed["text"], failed["finish_reason"]) == ("broken.png", "", "error")
+    assert failed["error"].startswith("MediaError: ")
     done = command("read", files[2], "-f", "txt", "--output-name", "{stem}-{model}", "--model", model, *SHORT)
     assert done.returncode == 0
     assert Path(f"line2-{model.name}.txt").read_text() == f"{texts[2]}\n"

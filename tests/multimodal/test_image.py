@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,20 @@ def test_an_image_may_be_as_large_as_the_limits_and_no_larger() -> None:
             load_image(encoding, ImageLimits(max_image_bytes=len(data) - 1))
     assert load_image(data, ImageLimits(max_image_bytes=len(data))).shape == (HEIGHT, WIDTH, 3)
     assert load_image(data, ImageLimits(None, None)).shape == (HEIGHT, WIDTH, 3)
+
+
+@pytest.mark.parametrize("side", [12_000, 100_000])  # beyond Pillow's limit, and beyond twice that
+def test_our_own_limit_speaks_before_that_of_pillow(side: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(MediaError, match="of max_image_pixels"):
+            load_image(png((side, side), bytes(1000)))
+    assert caught == []
+
+
+def test_pillow_refuses_what_is_over_its_own_limit_where_ours_is_lifted() -> None:
+    with pytest.raises(MediaError, match="MAX_IMAGE_PIXELS"):
+        load_image(png((100_000, 100_000), bytes(1000)), ImageLimits(max_image_pixels=None))
 
 
 @pytest.mark.parametrize("limit", [{"max_image_bytes": 0}, {"max_image_pixels": 1.5}, {"max_image_pixels": "9"}])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line, line_image
 from safetensors.torch import load_file
@@ -126,6 +127,26 @@ def test_a_stream_keeps_the_order_and_reads_no_further_than_it_must(checkpoint: 
     assert drawn < 7 + 2 * 2 + 2
     expected = [each.text for each in reader.read([line_image(text) for text in LINES], num_beams=1, max_tokens=4)]
     assert texts == [*expected, *expected[:2]]
+
+
+def test_one_image_or_a_dict_is_not_iterated(checkpoint: Checkpoint) -> None:
+    for one in ("page.png", Path("page.png"), b"Dear Sir", io.BytesIO(), line_image(LINES[0])):
+        with pytest.raises(ParameterError, match="pass a list of them, or call read"):
+            checkpoint.reader.stream(one)
+    images = {"page": line_image(LINES[0])}
+    for method in (checkpoint.reader.read, checkpoint.reader.stream):
+        with pytest.raises(ParameterError, match=r"came as dict.* list\(images\.values\(\)\)"):
+            method(images)
+
+
+def test_a_closed_pil_image(checkpoint: Checkpoint) -> None:
+    image = Image.open(io.BytesIO(encoded_line(LINES[0])))
+    image.close()
+    (within,) = checkpoint.reader.read([image])
+    assert isinstance(within.error, MediaError)
+    with pytest.raises(MediaError) as alone:
+        checkpoint.reader.read(image)
+    assert str(alone.value) == str(within.error)
 
 
 def test_threads_share_one_reader(checkpoint: Checkpoint) -> None:

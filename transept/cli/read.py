@@ -21,7 +21,7 @@ from transept.cli.near_files import near_file
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import Recording
 from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
-from transept.errors import ParameterError, suggest
+from transept.errors import MediaError, ParameterError, TranseptError, suggest
 
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
@@ -82,23 +82,33 @@ def formats(text: str) -> tuple[str, ...]:
 def read(arguments: argparse.Namespace) -> int:
     """``transept read``."""
     options = _options(arguments)
-    files = [file for file in arguments.files if _is_there(file)]
+    missing = [_missing(file) for file in arguments.files]
+    files = [file for file, error in zip(arguments.files, missing, strict=True) if error is None]
     paths = _paths(arguments, files)
-    num_failed = len(arguments.files) - len(files)
     if not files:
+        for file, error in zip(arguments.files, missing, strict=True):
+            _print_failure(arguments, file, error)
         return 1
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.vision.reader import VisionReader
 
         reader = VisionReader(arguments.model, **engine_options(arguments))
     begin = time.perf_counter()
-    num_tokens = 0
-    for file, each, result in zip(files, paths, reader.stream(_images(files), **options), strict=True):
+    num_tokens = num_failed = 0
+    results = zip(paths, reader.stream(_images(files), **options), strict=True)
+    for file, error in zip(arguments.files, missing, strict=True):
+        if error is not None:
+            num_failed += 1
+            _print_failure(arguments, file, error)
+            continue
+        each, result = next(results)
+        num_tokens += result.num_tokens
         if result.error is not None:
             num_failed += 1
             tell(f"transept: {printable_name(file)}: {result.error}")
+            _write(file, result, [path for path in each if path.suffix == ".json"])
+            _print_failure(arguments, file, result.error)
             continue
-        num_tokens += result.num_tokens
         num_failed += not _write(file, result, each)
         _print(arguments, file, result)
     num_read = len(arguments.files) - num_failed
@@ -116,19 +126,21 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return sampling if arguments.task is None else {**sampling, "task": arguments.task}
 
 
-def _is_there(file: str) -> bool:
-    """Whether there is such a file; where not, that is told before a model is loaded."""
+def _missing(file: str) -> MediaError | None:
+    """Why there is no such file, which is told before a model is loaded; None where there is."""
     if file == STDIN:
-        return True
+        return None
     try:
         os.stat(file)
         reason = "it is a folder; name the images in it" if os.path.isdir(file) else None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         reason += near_file(file) if isinstance(error, FileNotFoundError) else ""
-    if reason is not None:
-        tell(f"transept: {printable_name(file)}: cannot read it: {reason}")
-    return reason is None
+    if reason is None:
+        return None
+    missing = MediaError(f"cannot read it: {reason}")
+    tell(f"transept: {printable_name(file)}: {missing}")
+    return missing
 
 
 def _paths(arguments: argparse.Namespace, files: Sequence[str]) -> list[list[Path]]:
@@ -189,3 +201,11 @@ def _print(arguments: argparse.Namespace, file: str, result: ImageText) -> None:
     elif arguments.output_format is None and arguments.output_dir is None:
         name = f"{printable_name(file)}: " if len(arguments.files) > 1 else ""
         print(f"{name}{printable(result.text)}", flush=True)
+
+
+def _print_failure(arguments: argparse.Namespace, file: str, error: TranseptError | None) -> None:
+    """The line of --json of an image that was not read; without --json standard output has nothing of it."""
+    if arguments.json and error is not None:
+        from transept.vision.image_text import ImageText
+
+        _print(arguments, file, ImageText.failed(error))

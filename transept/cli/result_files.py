@@ -36,8 +36,8 @@ def result_files(
     folder: that they lie in, in the tree that their recordings have; None: beside each recording. template: of their
     names without the suffix, with FIELDS; None: the recording's without its suffix, and with it where two in one folder
     differ in that alone. model: what the user called it.
-    Raises ParameterError where two recordings would be written to one file, for a template that says nothing or leads
-    out of the folder, and for a recording that nothing can be beside.
+    Raises ParameterError where two recordings would be written to one file, or one over a recording itself, for a
+    template that says nothing or leads out of the folder, and for a recording that nothing can be beside.
     """
     if template is not None:
         _check(template)
@@ -62,7 +62,20 @@ def result_files(
                 "--output-name, such as '{parent}/{name}'"
             )
         seen[stem] = recording
-    return [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
+    paths = [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
+    _keep_inputs(recordings, paths)
+    return paths
+
+
+def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]]) -> None:
+    """Raise ParameterError where a file to write is one of the recordings."""
+    inputs = {os.path.realpath(each.file): each for each in recordings if each.directory is not None}
+    for path in (path for each in paths for path in each):
+        if (recording := inputs.get(os.path.realpath(path))) is not None:
+            raise ParameterError(
+                f"{printable_name(recording.file)} would be overwritten with what comes of it or of another file; give "
+                "another folder with -o, or other names with --output-name, such as '{stem}-text'"
+            )
 
 
 def _check(template: str) -> None:

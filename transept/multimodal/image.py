@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
@@ -37,6 +39,8 @@ EXPECTED = (
     "pass uint8, uint16 or floats in 0..1, of shape [height, width], [height, width, channels] or [channels, height, "
     "width], with 1 channel (grey), 3 (RGB) or 4 (RGBA)"
 )
+
+OPENING = threading.Lock()  # of what opens an image without a warning: the filters of warnings are the process's
 
 ORIENTATION_TAG = 0x0112  # of EXIF
 MAX_EXIF_CHARACTERS = 1 << 20
@@ -191,7 +195,9 @@ def _from_bytes(data: bytes, name: str, limits: ImageLimits) -> Pixels:
     file = EncodedImage(data, name)
 
     def opened() -> Any:
-        image = Image.open(file, formats=FORMATS)
+        with OPENING, warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_pixels tells of our own limit
+            image = Image.open(file, formats=FORMATS)
         file.opened()
         return image
 
@@ -221,7 +227,11 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
     except (MediaError, UnidentifiedImageError):
         raise
     except Image.DecompressionBombError:
-        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        most, ours = 2 * (Image.MAX_IMAGE_PIXELS or 0), limits.max_image_pixels
+        if ours is not None and ours <= most:
+            raise MediaError(
+                f"{name} has more than {most} pixels, and so more than the {ours} of max_image_pixels: make it smaller"
+            ) from None
         raise MediaError(
             f"{name} has more than {most} pixels, and Pillow opens none over twice PIL.Image.MAX_IMAGE_PIXELS: make it "
             "smaller"

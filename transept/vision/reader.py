@@ -6,7 +6,7 @@ What is a family's own (how images are prepared, tasks and their prompts) comes 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, overload
@@ -17,7 +17,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, TranseptError, UnsupportedModelError
+from transept.errors import CheckpointError, ParameterError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.vision.image_text import ImageText
 from transept.vision.job import ReadingJob, make_job, prepare, read_image, tasks
@@ -90,8 +90,13 @@ class VisionReader:
     def stream(self, images: Iterable[Any], **options: Any) -> Iterator[ImageText]:
         """The ImageText of each image, in their order, each as soon as it and those before it are there.
 
-        images: read no further than the batch needs. options: see the class.
+        images: read no further than the batch needs. options: see the class. Raises ParameterError for one image alone.
         """
+        if not are_several(images):
+            raise ParameterError(
+                f"stream takes several images, and this is {type(images).__name__}: pass a list of them, or call read, "
+                "which takes one image, too"
+            )
         return self._in_order(images, make_job(self.engine, **options))
 
     @shows_options(make_job, SamplingParams, without=("engine",))
@@ -116,8 +121,14 @@ class VisionReader:
 
 
 def are_several(images: Any) -> bool:
-    """Whether this is no image itself, but yields images."""
+    """Whether this is no image itself, but yields images. Raises ParameterError for a dict, which yields its keys."""
+    if isinstance(images, Mapping):
+        raise ParameterError(
+            f"images came as {type(images).__name__}, whose keys are no images: pass a list of its images, such as "
+            "list(images.values())"
+        )
     if isinstance(images, str | bytes | bytearray | memoryview | os.PathLike) or hasattr(images, "read"):
         return False
-    is_array = any(hasattr(images, name) for name in ("__array__", "__array_interface__"))
+    # Of the type: asked for its own __array_interface__, a PIL image is decoded, and a closed one raises.
+    is_array = any(hasattr(type(images), name) for name in ("__array__", "__array_interface__"))
     return isinstance(images, Iterable) and not is_array
