@@ -18,6 +18,11 @@ class GeluConv1d(nn.Conv1d):
     PyTorch's convolution computes it. Neither dilation nor groups.
     """
 
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
+
     def forward(self, x: Tensor) -> Tensor:
         """x: [batch, frames, channels]. Returns [batch, frames / stride, channels]."""
         product = PRODUCT_AND_GELU.serving(x)
