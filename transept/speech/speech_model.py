@@ -147,6 +147,10 @@ class SpeechModel:
         task = "transcribe" if target is None else "translate"
         return self.tokenizer.opening_tokens(spoken, task, timestamps=timestamps, target_language=target)
 
+    def task(self, spoken: str, options: TranscriptionOptions) -> str:
+        """``"translate"`` where the text is in another language than what is spoken, else as the options say."""
+        return "translate" if self._target_language(spoken, options) else options.task
+
     def _target_language(self, spoken: str | None, options: TranscriptionOptions) -> str | None:
         """The code of the language to translate to; None: the text is in the language that is spoken.
 

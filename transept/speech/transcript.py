@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from transept.names_elsewhere import LANGUAGES
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import write_transcript
@@ -63,16 +62,6 @@ class Transcript:
         """The transcript of a recording of which so much was known before."""
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
         return cls(text=text, segments=segments, missed_speech=list(missed_speech), **known)
-
-    @property
-    def task(self) -> str:
-        """``"translate"`` where the text is in another language than the one that is spoken, else ``"transcribe"``."""
-        target = self.options.target_language
-        if target is None or self.options.task == "translate":
-            return self.options.task
-        name = target.strip().lower()
-        code = LANGUAGES.get(name, name).replace("_", "-").partition("-")[0]
-        return "transcribe" if code == self.language else "translate"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""

@@ -14,7 +14,7 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times."""
     names = model.spec.language_names
     answer: dict[str, Any] = {
-        "task": transcript.task,
+        "task": model.task(transcript.language, transcript.options),
         "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
         "duration": transcript.duration,
         "text": transcript.text,
@@ -41,10 +41,10 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     return answer
 
 
-def diarized_answer(transcript: Transcript) -> dict[str, Any]:
+def diarized_answer(model: SpeechModel, transcript: Transcript) -> dict[str, Any]:
     """OpenAI's diarized JSON: the text, and segments with their speakers."""
     return {
-        "task": transcript.task,
+        "task": model.task(transcript.language, transcript.options),
         "duration": transcript.duration,
         "text": transcript.text,
         "segments": [segment_event(segment, segment.id) for segment in transcript.segments],

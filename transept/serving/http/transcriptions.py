@@ -246,7 +246,7 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
             answer["logprobs"] = [each for segment in transcript.segments for each in segment_logprobs(model, segment)]
         return JSONResponse(answer)
     if asked.response_format == "diarized_json":
-        return JSONResponse(diarized_answer(transcript))
+        return JSONResponse(diarized_answer(model, transcript))
     return JSONResponse(verbose_answer(model, transcript, asked.granularities))
 
 
