@@ -223,17 +223,20 @@ def attend_tiles(
     position = length - num_queries + first  # of the tile's first query
     seen_by_all = position + 1 if CAUSAL else length
     stop = tl.minimum(length, seen_by_all + QUERIES - 1) if CAUSAL else length
+    start = 0
     from_all = 0
     if WINDOW != 0:
-        from_all = tl.maximum(_first_in_window(position, CAUSAL, WINDOW), 0) // KEYS * KEYS
+        start = tl.maximum(_first_in_window(position, CAUSAL, WINDOW), 0) // KEYS * KEYS
+        from_all = tl.maximum(_first_in_window(position + QUERIES - 1, CAUSAL, WINDOW), 0)
+        from_all = (from_all + KEYS - 1) // KEYS * KEYS if STAGES > 1 else start
         if not CAUSAL:
             seen_by_all = tl.minimum(length, position + WINDOW + 1)
             stop = tl.minimum(length, seen_by_all + QUERIES - 1)
-    if WINDOW != 0 and STAGES > 1:
-        start = from_all
-        from_all = tl.maximum(_first_in_window(position + QUERIES - 1, CAUSAL, WINDOW), 0)
-        from_all = (from_all + KEYS - 1) // KEYS * KEYS
-        for key in tl.range(start, tl.minimum(from_all, stop), KEYS, num_stages=1):
+    middle = tl.maximum(seen_by_all // KEYS * KEYS, from_all) if STAGES > 1 else from_all
+    for part in tl.static_range(0 if WINDOW != 0 else 1, 3):
+        first_key = start if part == 0 else from_all if part == 1 else middle
+        last_key = tl.minimum(from_all, stop) if part == 0 else middle if part == 1 else stop
+        for key in tl.range(first_key, last_key, KEYS, num_stages=STAGES if part == 1 else 1):
             top, total, sums = _attend_keys(
                 top,
                 total,
@@ -261,69 +264,8 @@ def attend_tiles(
                 FARTHEST,
                 SOFTCAP,
                 WINDOW,
-                True,
+                part != 1,
             )
-    middle = tl.maximum(seen_by_all // KEYS * KEYS, from_all) if STAGES > 1 else from_all
-    for key in tl.range(from_all, middle, KEYS, num_stages=STAGES):
-        top, total, sums = _attend_keys(
-            top,
-            total,
-            sums,
-            q,
-            keys,
-            values,
-            key,
-            length,
-            table,
-            own_bias,
-            positions,
-            real,
-            key_row,
-            value_row,
-            bias_row,
-            scale * LOG2_E,
-            DIM,
-            PADDED_DIM,
-            BLOCK_SIZE,
-            KEYS,
-            PAGED,
-            CAUSAL,
-            BIAS,
-            FARTHEST,
-            SOFTCAP,
-            WINDOW,
-            False,
-        )
-    for key in tl.range(middle, stop, KEYS, num_stages=1):
-        top, total, sums = _attend_keys(
-            top,
-            total,
-            sums,
-            q,
-            keys,
-            values,
-            key,
-            length,
-            table,
-            own_bias,
-            positions,
-            real,
-            key_row,
-            value_row,
-            bias_row,
-            scale * LOG2_E,
-            DIM,
-            PADDED_DIM,
-            BLOCK_SIZE,
-            KEYS,
-            PAGED,
-            CAUSAL,
-            BIAS,
-            FARTHEST,
-            SOFTCAP,
-            WINDOW,
-            True,
-        )
     tl.store(
         out + rows[:, None] * out_row + head * out_head + dims[None, :],
         (sums / tl.where(total == 0.0, 1.0, total)[:, None]).to(out.dtype.element_ty),
