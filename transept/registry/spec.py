@@ -182,7 +182,7 @@ class VisionTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_only(view: CheckpointView) -> dict[str, VisionTask]:
+def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
     """The tasks of a family that reads what an image says, and nothing else."""
     return {"read": VisionTask()}
 
@@ -198,7 +198,7 @@ class VisionSpec:
     modality: key in ModelSpec.input_mappers of the mapper that takes an image.
     """
 
-    tasks: Callable[[CheckpointView], Mapping[str, VisionTask]] = read_only
+    tasks: Callable[[CheckpointView], Mapping[str, VisionTask]] = reads_text
     modality: str = "image"
 
 

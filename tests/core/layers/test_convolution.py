@@ -21,7 +21,7 @@ def test_it_is_pytorchs(stride: int, frames: int, padding: int) -> None:
     expected = nn.functional.gelu(
         nn.functional.conv1d(x.double().transpose(1, 2), layer.weight.double(), layer.bias.double(), stride, padding)
     ).transpose(1, 2)
-    for out in (layer(x), layer.by_product(x, lambda *inputs: nn.functional.gelu(nn.functional.linear(*inputs)))):
+    for out in (layer(x), layer.as_product(x, lambda *inputs: nn.functional.gelu(nn.functional.linear(*inputs)))):
         torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
 
 

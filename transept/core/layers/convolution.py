@@ -28,9 +28,9 @@ class GeluConv1d(nn.Conv1d):
         product = PRODUCT_AND_GELU.serving(x)
         if product is None or self.bias is None or isinstance(self.padding, str):
             return F.gelu(super().forward(x.transpose(1, 2))).transpose(1, 2)
-        return self.by_product(x, product)
+        return self.as_product(x, product)
 
-    def by_product(self, x: Tensor, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    def as_product(self, x: Tensor, product: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """The same by a kernel of PRODUCT_AND_GELU."""
         padding = self.padding
         assert not isinstance(padding, str)
