@@ -42,7 +42,10 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["summarize", "report.txt", "--max_tokens", "x"], "argument --max-tokens: invalid int value: 'x'"),
         (["generate", "report.txt", "--modle", "m"], "there is no option --modle. Did you mean --model?"),
         (["--versoin"], "there is no option --versoin. Did you mean --version?"),
-        (["transcribe", "talk.flac", "--compute_type", "int8"], "option --compute_type. Here that is --quantization."),
+        (
+            ["transcribe", "talk.flac", "--compute_type", "int8"],
+            "option --compute_type. Here that is --quantization or --dtype.",
+        ),
         (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
         (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
         (["plugins", "list", "--", "twice"], "this has no meaning here:"),

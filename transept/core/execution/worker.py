@@ -110,11 +110,11 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _cache_dtype(config: EngineConfig) -> torch.dtype:
-    """Of keys and values in the cache. Beside int8 weights a CPU rounds them, too: reading them is most of a step."""
+    """Of keys and values in the cache. Beside rounded weights a CPU rounds them, too: reading them takes long."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
-    narrow = config.device == "cpu" and config.quantization and reads_float16()
-    return torch.float16 if narrow else getattr(torch, config.dtype)
+    narrow = config.device == "cpu" and config.weight_rounding and reads_float16()
+    return torch.float16 if narrow else getattr(torch, config.activation_dtype)
 
 
 def _load(
@@ -126,7 +126,7 @@ def _load(
     stage: PipelineStage,
 ) -> ForConditionalGeneration:
     """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
-    dtype: torch.dtype = getattr(torch, config.dtype)
+    dtype: torch.dtype = getattr(torch, config.activation_dtype)
     backend = select_backend(
         config.attention_backend,
         device,
@@ -134,7 +134,7 @@ def _load(
         described.shape.head_dim,
         config.block_size,
         cache_dtype,
-        config.quantization,
+        config.weight_rounding,
     )
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
@@ -143,7 +143,7 @@ def _load(
     if stage.count > 1:
         model.to(device)
     long_inputs = not described.shape.encoder_takes_text
-    packer = WeightPacker(model, device.type, config.quantization, long_inputs=long_inputs)
+    packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere)
     return model
 
