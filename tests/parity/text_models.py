@@ -16,6 +16,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
+    BlenderbotSmallConfig,
+    BlenderbotSmallForConditionalGeneration,
     ByT5Tokenizer,
     M2M100Config,
     M2M100ForConditionalGeneration,
@@ -70,6 +72,7 @@ BART_BASE = {
     "forced_eos_token_id": 2,
 }
 SUMMARY = {"num_beams": 4, "length_penalty": 2.0, "no_repeat_ngram_size": 3, "early_stopping": True}
+REPLY = {"num_beams": 10, "length_penalty": 0.65, "no_repeat_ngram_size": 3, "encoder_no_repeat_ngram_size": 3}
 LANGUAGE = VOCABULARY - 10  # the code of one, in mBART's range
 PADDING = VOCABULARY - 1  # Marian's, which starts its decoder
 
@@ -211,6 +214,12 @@ ROWS = {
         PegasusForConditionalGeneration,
         PEGASUS,
         {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
+        by_init_std,
+    ),
+    "blenderbot_small-90M": Row(
+        BlenderbotSmallForConditionalGeneration,
+        BlenderbotSmallConfig(**BART_SIZES),
+        {**REPLY, "min_length": 20, "max_length": 60, "forced_eos_token_id": 2},
         by_init_std,
     ),
     "nllb-200": m2m100({"max_length": 60, "forced_bos_token_id": LANGUAGE}),
