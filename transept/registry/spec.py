@@ -48,6 +48,11 @@ def prepend_dec(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
 
 
+def one_tokenizer(view: CheckpointView) -> tuple[Any, Any]:
+    """The usual tokenizers of encoder and decoder: one for both."""
+    return view.tokenizer, view.tokenizer
+
+
 @dataclass(frozen=True)
 class SpeechTokens:
     """Ids of the control tokens that `transept.speech` tells apart; None where a family has no such token.
@@ -143,6 +148,7 @@ class TextTask:
     decoder_prompt: token ids that open the output, such as a language code; the family's DEC-token rule applies. None:
         the family's default decoder prompt.
     settings: generation settings of the task, such as ``{"forced_bos_token_id": 250020}``, over those of `name`.
+    encoder_inputs: what a prompt of the task holds under this name, for a family that has ModelSpec.encoder_inputs.
     """
 
     name: str | None = None
@@ -150,6 +156,7 @@ class TextTask:
     special_tokens: tuple[Sequence[int], Sequence[int]] | None = None
     decoder_prompt: Sequence[int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -229,6 +236,10 @@ class ModelSpec:
         ``<DEC>`` unless it is already first.
     input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
         to one.
+    encoder_inputs: further inputs of an encoder that reads text: name -> function, or a reference to one,
+        (value, token ids, view) -> tensor of one request, which `encode` gets by that name. value: what the prompt's
+        ``encoder_inputs`` hold under the name; None: nothing.
+    tokenizers: view -> the tokenizers of the encoder's text and of the decoder's; by default one is both.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
@@ -248,6 +259,8 @@ class ModelSpec:
     vision: VisionSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
+    encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
+    tokenizers: Callable[[CheckpointView], tuple[Any, Any]] = one_tokenizer
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -262,16 +275,19 @@ class ModelSpec:
             )
         if problem := requires_problem(self.requires):
             raise PluginError(f'ModelSpec "{self.name}": requires {problem}')
-        for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
+        for name in ("default_decoder_prompt", "prepare_decoder_prompt", "tokenizers"):
             if not callable(getattr(self, name)):
                 raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')
-        for name in ("input_mappers", "weight_maps", "published"):
+        for name in ("input_mappers", "encoder_inputs", "weight_maps", "published"):
             if not isinstance(getattr(self, name), Mapping):
                 kind = type(getattr(self, name)).__name__
                 raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+        for name, function in self.encoder_inputs.items():
+            if not (callable(function) or isinstance(function, str)):
+                raise PluginError(f'ModelSpec "{self.name}": encoder_inputs[{name!r}] is {function!r}, no function')
         if not isinstance(self.speech, SpeechSpec | None):
             raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
         if not isinstance(self.text, TextSpec | None):

@@ -14,6 +14,7 @@ class TextPrompt(TypedDict):
     """A prompt given as text."""
 
     prompt: str
+    encoder_inputs: NotRequired[Mapping[str, Any]]  # what the family's encoder takes beside text, by its names
     multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
     multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> a name of yours; data of one name is encoded once
 
@@ -23,6 +24,7 @@ class TokensPrompt(TypedDict):
 
     prompt_tokens: NotRequired[Sequence[int]]
     prompt_token_ids: NotRequired[Sequence[int]]
+    encoder_inputs: NotRequired[Mapping[str, Any]]
     multi_modal_data: NotRequired[Mapping[str, Any]]
     multi_modal_uuids: NotRequired[Mapping[str, str]]
 
