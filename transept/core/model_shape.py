@@ -16,7 +16,7 @@ class ModelShape:
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     num_heads: of the queries; None: as many as num_kv_heads.
-    source_vocab_size: of the encoder's tokens; None: vocab_size.
+    source_vocab_size: of the encoder's tokens; None: the config's vocab_size, or where it has none, the one above.
 
     Raises CheckpointError for a number that is no integer of at least 1.
     """

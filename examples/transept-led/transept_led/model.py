@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
@@ -74,12 +75,6 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
             max_target_positions=config.max_decoder_position_embeddings,
         )
 
-    @classmethod
-    def longest_features(cls, config: Any) -> dict[str, Tensor]:
-        """See ForConditionalGeneration.longest_features."""
-        ids = torch.zeros(config.max_encoder_position_embeddings, dtype=torch.int64)
-        return {"encoder_input_ids": ids, "global_attention": ids}
-
     def encode(
         self,
         encoder_input_ids: Tensor | None,
@@ -93,11 +88,15 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
         """
         assert encoder_input_ids is not None
         texts = encoder_input_ids.split(attn_metadata.encoder_lens)
-        hidden = [
-            self.encoder(input_ids=ids[None], global_attention_mask=mask[None]).last_hidden_state[0]
-            for ids, mask in zip(texts, encoder_inputs["global_attention"], strict=True)
-        ]
-        return torch.cat(hidden)
+        masks = encoder_inputs["global_attention"]
+        return torch.cat([self.encode_one(ids, mask) for ids, mask in zip(texts, masks, strict=True)])
+
+    def encode_one(self, token_ids: Tensor, global_attention: Tensor) -> Tensor:
+        """token_ids, global_attention: int64 [tokens]. Returns [tokens, d_model]."""
+        padding = (0, -len(token_ids) % max(self.encoder.config.attention_window))
+        ids = F.pad(token_ids, padding, value=self.config.pad_token_id)
+        attends = F.pad(1 + global_attention, padding)  # 0: not at all, 1: in the window, 2: everywhere
+        return self.encoder(ids[None], attends[None]).last_hidden_state[0, : len(token_ids)]
 
     def decode(
         self,

@@ -55,7 +55,8 @@ class InputPreprocessor:
 
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    vocab_size: of the decoder's tokens; None: the config's. source_vocab_size: of the encoder's; None: the same.
+    vocab_size: of the decoder's tokens; None: the config's. source_vocab_size: of the encoder's; None: the config's, or
+        where that has none at its top, the decoder's.
     tokenizers: of the encoder's text and of the decoder's, each None where there is none; None: the spec's.
     limits: on a prompt's text.
     """
@@ -76,7 +77,7 @@ class InputPreprocessor:
         self.spec = spec
         self.view = view
         self.vocab_size: int = vocab_size or view.config.vocab_size
-        self.source_vocab_size = source_vocab_size or self.vocab_size
+        self.source_vocab_size: int = source_vocab_size or getattr(view.config, "vocab_size", self.vocab_size)
         self.source_tokenizer, self.tokenizer = tokenizers or spec.tokenizers(view)
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
