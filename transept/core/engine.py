@@ -33,6 +33,7 @@ from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, TranseptError
 from transept.option_names import shows_options
+from transept.registry.spec import tokenizers_of
 
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
 
@@ -63,7 +64,7 @@ class Engine:
             described = describe_model(path, config.model, config.plugin)
             check_default_prompt(described)
             self.view = described.view
-            self.source_tokenizer, self.tokenizer = described.spec.tokenizers(self.view)
+            self.source_tokenizer, self.tokenizer = tokenizers_of(described.spec, self.view)
             self.generation_config = self.view.generation_config
         checkpoint, shape = described.checkpoint, described.shape
         config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)

@@ -301,3 +301,14 @@ class ModelSpec:
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')
             if not isinstance(published, PublishedCheckpoint):
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} must be a PublishedCheckpoint')
+
+
+def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
+    """The tokenizers of the encoder's text and of the decoder's, each None where there is none.
+
+    Raises PluginError for what is no pair, and whatever reading the tokenizer raises.
+    """
+    made: Any = spec.tokenizers(view)
+    if not (isinstance(made, tuple) and len(made) == 2):
+        raise PluginError(f'tokenizers of plugin family "{spec.name}" returned {made!r}; it must return a pair')
+    return made[0], made[1]

@@ -22,7 +22,7 @@ from transept.core.request.prompts import Prompt
 from transept.errors import PromptError, suggest
 from transept.multimodal.registry import MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec
+from transept.registry.spec import ModelSpec, tokenizers_of
 
 _SINGLE_KEYS = (
     *("prompt", "prompt_tokens", "prompt_token_ids", "encoder_inputs"),
@@ -77,8 +77,9 @@ class InputPreprocessor:
         self.spec = spec
         self.view = view
         self.vocab_size: int = vocab_size or view.config.vocab_size
-        self.source_vocab_size: int = source_vocab_size or getattr(view.config, "vocab_size", self.vocab_size)
-        self.source_tokenizer, self.tokenizer = tokenizers or spec.tokenizers(view)
+        of_config: int = getattr(view.config, "vocab_size", self.vocab_size)
+        self.source_vocab_size = source_vocab_size or of_config
+        self.source_tokenizer, self.tokenizer = tokenizers or tokenizers_of(spec, view)
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
         self.encoder_takes_text = encoder_takes_text
