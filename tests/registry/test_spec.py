@@ -85,7 +85,7 @@ def test_spec_that_breaks_the_contract(changed: dict[str, Any], complaint: str) 
 @pytest.mark.parametrize("made", [None, "t", ("t",), ("t", "t", "t")])
 def test_tokenizers_are_a_pair(made: Any) -> None:
     spec = ModelSpec("bart", ("BartModel",), "bart.model:Bart", tokenizers=lambda view: made)
-    with pytest.raises(PluginError, match='tokenizers of plugin family "bart" returned .*; it must return a pair'):
+    with pytest.raises(PluginError, match=r'tokenizers of plugin family "bart" returned .*; it must return a pair'):
         tokenizers_of(spec, BART)
     assert tokenizers_of(ModelSpec("bart", ("BartModel",), "bart.model:Bart"), BART) == (None, None)
 
