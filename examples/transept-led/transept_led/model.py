@@ -20,6 +20,8 @@ from transept.authoring import (
     transformers_encoder,
 )
 
+ENCODER = "transformers.models.led.modeling_led:LEDEncoder"
+
 
 class LEDDecoder(nn.Module):
     """Tokens, learned positions and encoder hidden states to hidden states. A norm comes after each sublayer."""
@@ -52,11 +54,9 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
     """An encoder with a sliding window and global attention of some tokens, and a decoder over one vocabulary."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        from transformers.models.led.modeling_led import LEDEncoder
-
         super().__init__(config, context)
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
-        self.encoder = transformers_encoder(config, model_class=LEDEncoder)
+        self.encoder = transformers_encoder(config, model_class=ENCODER)
         self.encoder.set_input_embeddings(self.shared)
         self.decoder = LEDDecoder(config, self.shared, context)
         tied = self.shared.weight if config.tie_word_embeddings else None

@@ -202,9 +202,7 @@ class LongT5ForConditionalGeneration(T5ForConditionalGeneration):
 
     def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
         """Transformers' LongT5Stack, which pads a text to whole blocks."""
-        from transformers import LongT5EncoderModel
-
-        model: Any = transformers_encoder(config, model_class=LongT5EncoderModel)
+        model: Any = transformers_encoder(config, model_class="transformers:LongT5EncoderModel")
         stack: nn.Module = model.encoder
         model.set_input_embeddings(self.shared)
         return stack
