@@ -175,11 +175,13 @@ class VisionTask:
 
     decoder_prompt: token ids that open the output; the family's DEC-token rule applies. None: the family's default
         decoder prompt.
+    encoder_prompt: text beside the image, for a family whose encoder reads both (ModelSpec.prompted_modalities).
     settings: generation settings of the task, such as ``{"max_length": 128}``, over the checkpoint's own.
     """
 
     decoder_prompt: Sequence[int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder_prompt: str | None = None
 
 
 def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
@@ -229,6 +231,8 @@ class ModelSpec:
         ``<DEC>`` unless it is already first.
     input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
         to one.
+    prompted_modalities: those of input_mappers beside which the encoder reads text. Their mappers are called with
+        (data, view, `transept.multimodal.EncoderPrompt`), and text beside such data goes to the encoder.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
@@ -248,6 +252,7 @@ class ModelSpec:
     vision: VisionSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
+    prompted_modalities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -272,6 +277,12 @@ class ModelSpec:
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+        prompted = self.prompted_modalities
+        if not isinstance(prompted, tuple) or not all(modality in self.input_mappers for modality in prompted):
+            raise PluginError(
+                f'ModelSpec "{self.name}": prompted_modalities is {prompted!r}; it must be a tuple of keys of '
+                "input_mappers"
+            )
         if not isinstance(self.speech, SpeechSpec | None):
             raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
         if not isinstance(self.text, TextSpec | None):

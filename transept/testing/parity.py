@@ -45,7 +45,8 @@ class Parity:
     plugin: the one to take where several run the checkpoint, by its name or by its distribution's.
     inputs: for an encoder that takes no text, several inputs of different lengths: pairs of what a prompt holds as
         multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and of the same as keywords of the reference, a
-        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`.
+        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. Where the encoder reads text
+        beside the data, the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
     tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
         makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
@@ -104,7 +105,7 @@ class Parity:
 
         if self._given_inputs is None:
             return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
-        return [EncoderInput({"multi_modal_data": data}, dict(keywords)) for data, keywords in self._given_inputs]
+        return [EncoderInput(_encoder_prompt(data), dict(keywords)) for data, keywords in self._given_inputs]
 
     def check_prefill(self) -> None:
         """Logits after the decoder prompt, and after a longer one, of every prompt alone."""
@@ -239,3 +240,8 @@ class Parity:
         num_tokens = self.subject.num_tokens(request.encoder)
         sizes = f"{num_tokens} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
         return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"
+
+
+def _encoder_prompt(data: Mapping[str, Any]) -> Any:
+    """A whole prompt as it is; else multimodal data in one."""
+    return data if "multi_modal_data" in data else {"multi_modal_data": data}

@@ -43,8 +43,20 @@ class Reference:
 
         if given not in self._encoded:
             with torch.inference_mode():
-                self._encoded[given] = self.model.get_encoder()(**given.keywords)
+                if {"input_ids"} < given.keywords.keys():  # text and data meet before what get_encoder returns
+                    self._encoded[given] = self._encode_both(given.keywords)
+                else:
+                    self._encoded[given] = self.model.get_encoder()(**given.keywords)
         return self._encoded[given]
+
+    def _encode_both(self, keywords: dict[str, Any]) -> Any:
+        """The encoder's BaseModelOutput of text and data together."""
+        import torch
+        from transformers.modeling_outputs import BaseModelOutput
+
+        start = torch.tensor([[self.model.generation_config.decoder_start_token_id]])
+        output = self.model(**keywords, decoder_input_ids=start, use_cache=False)
+        return BaseModelOutput(last_hidden_state=output.encoder_last_hidden_state)
 
     def logits(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> Tensor:
         """Logits [decoder tokens, vocabulary], each row from the decoder's tokens up to its own."""
