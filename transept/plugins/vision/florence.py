@@ -88,11 +88,11 @@ class Florence2(ForConditionalGeneration):
     """DaViT as transformers has it, and BART, in whose encoder an image's vectors stand for its placeholders."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        from transformers import Florence2VisionBackbone
-
         super().__init__(config, context)
         text = config.text_config
-        self.vision_tower = transformers_encoder(config.vision_config, model_class=Florence2VisionBackbone)
+        self.vision_tower = transformers_encoder(
+            config.vision_config, model_class="transformers:Florence2VisionBackbone"
+        )
         self.projection = ImageProjection(config.vision_config)
         self.shared = VocabParallelEmbedding(text.vocab_size, text.d_model, group=context.group)
         self.embedding = BartEmbedding(text, self.shared)
