@@ -314,6 +314,60 @@ def test_a_default_decoder_prompt_is_also_told_as_text(whisper):
     assert whisper({"multi_modal_data": {"audio": AUDIO}}).decoder.prompt == "<|startoftranscript|><|notimestamps|>"
 
 
+# --- text beside data, for an encoder that reads both ---
+
+
+def question_mapper(data, view, prompt):
+    text_ids = view.tokenizer(prompt.text).input_ids if prompt.text is not None else prompt.token_ids or []
+    return MappedInput({"pixels": data}, 2 + len(text_ids), [PLACEHOLDER, PLACEHOLDER, *text_ids])
+
+
+PLACEHOLDER = 3
+ASKED_SPEC = ModelSpec(
+    name="asked",
+    architectures=("Asked",),
+    model_class="nowhere:Asked",
+    input_mappers={"image": question_mapper},
+    prompted_modalities=("image",),
+)
+
+
+def asked(bart_tokenizer, **options):
+    config = BartConfig(decoder_start_token_id=2, vocab_size=options.pop("vocab_size", 300))
+    return InputPreprocessor(ASKED_SPEC, view_of(config, bart_tokenizer), encoder_takes_text=False, **options)
+
+
+def test_text_beside_data_goes_to_an_encoder_that_reads_both(bart_tokenizer):
+    preprocess, image = asked(bart_tokenizer), {"multi_modal_data": {"image": "an image"}}
+    ids = bart_tokenizer(TEXT).input_ids
+    for prompt in (
+        {"prompt": TEXT, **image},
+        {"encoder_prompt": {"prompt": TEXT, **image}, "decoder_prompt": None},
+        {"encoder_prompt": {"prompt_tokens": ids, **image}},
+    ):
+        inputs = preprocess(prompt)
+        assert inputs.encoder.token_ids == [PLACEHOLDER, PLACEHOLDER, *ids]
+        assert inputs.encoder.num_tokens == 2 + len(ids)
+        assert inputs.encoder.prompt in (TEXT, None)
+        assert inputs.decoder.token_ids == [2, 0]
+    both = preprocess({"encoder_prompt": {"prompt": TEXT, **image}, "decoder_prompt": {"prompt_tokens": [51]}})
+    assert both.decoder.token_ids == [2, 51]
+    silent = preprocess(image).encoder
+    assert (silent.prompt, silent.token_ids) == (None, [PLACEHOLDER, PLACEHOLDER])
+
+
+def test_text_beside_data_has_the_limits_of_text(bart_tokenizer):
+    prompt = {"prompt": TEXT, "multi_modal_data": {"image": "an image"}}
+    with pytest.raises(PromptError, match="the prompt has 37 characters"):
+        asked(bart_tokenizer, limits=Limits(max_text_characters=20))(prompt)
+    with pytest.raises(PromptError, match="no tokenizer; pass token ids"):
+        asked(None)(prompt)
+    with pytest.raises(PromptError, match=r'"image" mapper .* made token id 3 .* ids go from 0 to 2'):
+        asked(bart_tokenizer, vocab_size=3)(prompt)
+    with pytest.raises(PromptError, match="this model reads 4: shorten it"):
+        asked(bart_tokenizer, max_source_positions=4)(prompt)
+
+
 # --- what is refused ---
 
 

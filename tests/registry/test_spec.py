@@ -70,6 +70,8 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"requires": {"encoder.model_type": set()}}, "wants encoder.model_type to be set"),
         ({"requires": {"encoder.model_type": {"vit": 1}}}, "wants encoder.model_type to be {'vit': 1}"),
         ({"requires": {"encoder.model_type": [["vit"]]}}, "wants encoder.model_type to be"),
+        ({"prompted_modalities": ("image",)}, "must be a tuple of keys of input_mappers"),
+        ({"prompted_modalities": ["image"], "input_mappers": {"image": "a:b"}}, "must be a tuple of keys"),
         ({"published": ["small"]}, "published must be a dict"),
         ({"published": {"small": "org/name"}}, "must be a PublishedCheckpoint"),
         ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "is no short name"),

@@ -182,11 +182,13 @@ class VisionTask:
 
     decoder_prompt: token ids that open the output; the family's DEC-token rule applies. None: the family's default
         decoder prompt.
+    encoder_prompt: text beside the image, for a family whose encoder reads both (ModelSpec.prompted_modalities).
     settings: generation settings of the task, such as ``{"max_length": 128}``, over the checkpoint's own.
     """
 
     decoder_prompt: Sequence[int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder_prompt: str | None = None
 
 
 def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
@@ -236,6 +238,8 @@ class ModelSpec:
         ``<DEC>`` unless it is already first.
     input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
         to one.
+    prompted_modalities: those of input_mappers beside which the encoder reads text. Their mappers are called with
+        (data, view, `transept.multimodal.EncoderPrompt`), and text beside such data goes to the encoder.
     encoder_inputs: further inputs of an encoder that reads text: name -> function, or a reference to one,
         (value, token ids, view) -> tensor of one request, which `encode` gets by that name. value: what the prompt's
         ``encoder_inputs`` hold under the name; None: nothing.
@@ -259,6 +263,7 @@ class ModelSpec:
     vision: VisionSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
+    prompted_modalities: tuple[str, ...] = ()
     encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
     tokenizers: Callable[[CheckpointView], tuple[Any, Any]] = one_tokenizer
 
@@ -285,6 +290,12 @@ class ModelSpec:
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+        prompted = self.prompted_modalities
+        if not isinstance(prompted, tuple) or not all(modality in self.input_mappers for modality in prompted):
+            raise PluginError(
+                f'ModelSpec "{self.name}": prompted_modalities is {prompted!r}; it must be a tuple of keys of '
+                "input_mappers"
+            )
         for name, function in self.encoder_inputs.items():
             if not (callable(function) or isinstance(function, str)):
                 raise PluginError(f'ModelSpec "{self.name}": encoder_inputs[{name!r}] is {function!r}, no function')

@@ -20,7 +20,7 @@ from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, En
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
 from transept.errors import PromptError, suggest
-from transept.multimodal.registry import MappedInput, map_input
+from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.spec import ModelSpec, tokenizers_of
 
@@ -29,6 +29,7 @@ _SINGLE_KEYS = (
     *("multi_modal_data", "multi_modal_uuids"),
 )
 _EXPLICIT_KEYS = ("encoder_prompt", "decoder_prompt")
+NO_TOKENIZER = "this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class InputPreprocessor:
             encoder, decoder = self._take_explicit_apart(prompt)
         else:
             single = _take_apart(prompt)
-            if single.data is None:
+            if single.data is None or self._is_prompted(single.data):
                 encoder, decoder = single, None
             else:  # the data goes to the encoder and pushes text and tokens to the decoder
                 encoder = _Single(None, None, single.data, single.uuids)
@@ -110,8 +111,11 @@ class InputPreprocessor:
         if prompt.get("encoder_prompt") is None:
             raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
         encoder = _take_apart(prompt["encoder_prompt"])
-        if encoder.data is not None and not encoder.empty:
-            raise PromptError("encoder_prompt holds text beside multimodal data; put the text into decoder_prompt")
+        if encoder.data is not None and not encoder.empty and not self._is_prompted(encoder.data):
+            raise PromptError(
+                f'encoder_prompt holds text beside multimodal data, and the encoder of "{self.spec.name}" models reads '
+                "no text beside it; put the text into decoder_prompt"
+            )
         given = prompt.get("decoder_prompt")
         decoder = None if given is None else _take_apart(given)
         if decoder is not None and decoder.data is not None:
@@ -120,17 +124,13 @@ class InputPreprocessor:
             raise PromptError("decoder_prompt holds encoder_inputs: move them to encoder_prompt")
         return encoder, decoder
 
+    def _is_prompted(self, data: Mapping[str, Any]) -> bool:
+        """Whether the encoder reads text beside this data."""
+        return any(modality in self.spec.prompted_modalities for modality in data)
+
     def _encoder_inputs(self, single: _Single) -> EncoderInputs:
         if single.data is not None:
-            if len(single.data) != 1:
-                raise PromptError(f"multi_modal_data holds {sorted(single.data)}; give exactly one modality")
-            ((modality, data),) = single.data.items()
-            mapped = map_input(self.spec, self.view, modality, data)
-            self._check_source_length(mapped.num_tokens)
-            name = single.uuids.get(modality)
-            known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
-            mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
-            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, content_key(known_by), mapper)
+            return self._multimodal_inputs(single, single.data)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
@@ -141,6 +141,41 @@ class InputPreprocessor:
         features = map_encoder_inputs(self.spec, self.view, single.inputs, token_ids)
         text, key = _text(single.text, token_ids, self.source_tokenizer), content_key({"": token_ids, **features})
         return EncoderInputs(text, token_ids, len(token_ids), features, content_key=key)
+
+    def _multimodal_inputs(self, single: _Single, given: Mapping[str, Any]) -> EncoderInputs:
+        """Of data, and of the text beside it where the encoder reads that."""
+        if len(given) != 1:
+            raise PromptError(f"multi_modal_data holds {sorted(given)}; give exactly one modality")
+        ((modality, data),) = given.items()
+        mapped = map_input(self.spec, self.view, modality, data, self._encoder_prompt(single))
+        mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
+        token_ids = [operator.index(token) for token in mapped.token_ids]
+        if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
+            last = self.source_vocab_size - 1
+            raise PromptError(
+                f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}"
+            )
+        self._check_source_length(mapped.num_tokens)
+        name = single.uuids.get(modality)
+        known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
+        if token_ids:
+            known_by = {**known_by, "token_ids": token_ids}
+        key = content_key(known_by)
+        return EncoderInputs(single.text or None, token_ids, mapped.num_tokens, mapped.kwargs, key, mapper)
+
+    def _encoder_prompt(self, single: _Single) -> EncoderPrompt:
+        """Raises PromptError for a text beyond the limits or without a tokenizer, and ids outside the vocabulary."""
+        if single.empty:
+            return EncoderPrompt()
+        if single.token_ids is not None:
+            token_ids = self._token_ids(
+                single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=False
+            )
+            return EncoderPrompt(token_ids=token_ids)
+        if self.source_tokenizer is None:
+            raise PromptError(NO_TOKENIZER)
+        self.limits.check_text(single.text or "", "the prompt")
+        return EncoderPrompt(single.text)
 
     def _check_source_length(self, num_tokens: int) -> None:
         limit = self.max_source_positions
@@ -183,7 +218,7 @@ class InputPreprocessor:
         if single.token_ids is not None:
             token_ids = single.token_ids
         elif tokenizer is None:
-            raise PromptError("this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])")
+            raise PromptError(NO_TOKENIZER)
         else:
             self.limits.check_text(single.text or "", "the prompt")
             token_ids = list(tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)

@@ -1,7 +1,8 @@
 """The prompt types that a user may pass, all TypedDicts, so plain dicts serve as well (design: prompts).
 
 An encoder/decoder model takes two prompts. A lone prompt belongs to the encoder, unless it carries multimodal data:
-the data then goes to the encoder and the text or the tokens to the decoder.
+the data then goes to the encoder and the text or the tokens to the decoder. Where a family's encoder reads text beside
+the data (`ModelSpec.prompted_modalities`) both go to the encoder.
 """
 
 from __future__ import annotations
