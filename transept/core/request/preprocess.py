@@ -152,9 +152,7 @@ class InputPreprocessor:
         token_ids = [operator.index(token) for token in mapped.token_ids]
         if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
             last = self.source_vocab_size - 1
-            raise PromptError(
-                f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}"
-            )
+            raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}")
         self._check_source_length(mapped.num_tokens)
         name = single.uuids.get(modality)
         known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
@@ -168,9 +166,7 @@ class InputPreprocessor:
         if single.empty:
             return EncoderPrompt()
         if single.token_ids is not None:
-            token_ids = self._token_ids(
-                single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=False
-            )
+            token_ids = self._token_ids(single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=False)
             return EncoderPrompt(token_ids=token_ids)
         if self.source_tokenizer is None:
             raise PromptError(NO_TOKENIZER)
