@@ -22,6 +22,7 @@ from transept.registry.spec import (
     VisionSpec,
     VisionTask,
     dec_bos_prompt,
+    dec_prompt,
     prepend_dec,
 )
 
@@ -131,6 +132,7 @@ __all__ = [
     "VocabParallelHead",
     "WeightMap",
     "dec_bos_prompt",
+    "dec_prompt",
     "get_activation",
     "hookimpl",
     "huggingface_config",

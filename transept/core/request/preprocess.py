@@ -47,7 +47,8 @@ class InputPreprocessor:
 
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    vocab_size: where the config has none at its top, as those of an encoder's and a decoder's config.
+    vocab_size: of the logits, which bounds token ids where the config has none at its top. Within such a config the
+        encoder's may have another.
     limits: on a prompt's text.
     """
 
@@ -64,7 +65,9 @@ class InputPreprocessor:
     ) -> None:
         self.spec = spec
         self.view = view
-        self.vocab_size: int = getattr(view.config, "vocab_size", vocab_size)
+        shared, encoder = getattr(view.config, "vocab_size", None), getattr(view.config, "encoder", None)
+        self.vocab_size: int = shared or vocab_size
+        self.encoder_vocab_size: int = shared or getattr(encoder, "vocab_size", None) or vocab_size
         self.tokenizer = view.tokenizer
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
@@ -118,7 +121,7 @@ class InputPreprocessor:
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
-        token_ids = self._token_ids(single, add_special_tokens=True)
+        token_ids = self._token_ids(single, self.encoder_vocab_size, add_special_tokens=True)
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         self._check_source_length(len(token_ids))
@@ -135,7 +138,7 @@ class InputPreprocessor:
         if single is None:
             token_ids = list(self.spec.default_decoder_prompt(self.view))
         else:
-            given = self._token_ids(single, add_special_tokens=False)
+            given = self._token_ids(single, self.vocab_size, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.view))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
             vocab_size = self.vocab_size
@@ -161,7 +164,7 @@ class InputPreprocessor:
             )
         return DecoderInputs(self._text(text, token_ids), token_ids)
 
-    def _token_ids(self, single: _Single, add_special_tokens: bool) -> list[int]:
+    def _token_ids(self, single: _Single, vocab_size: int, *, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
         if single.token_ids is not None:
             token_ids = single.token_ids
@@ -170,7 +173,6 @@ class InputPreprocessor:
         else:
             self.limits.check_text(single.text or "", "the prompt")
             token_ids = list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
-        vocab_size = self.vocab_size
         for token in token_ids:
             if not 0 <= token < vocab_size:
                 raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
