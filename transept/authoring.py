@@ -30,6 +30,7 @@ from transept.registry.spec import (
     VisionSpec,
     VisionTask,
     dec_bos_prompt,
+    dec_prompt,
     prepend_dec,
 )
 
@@ -140,6 +141,7 @@ __all__ = [
     "VocabParallelHead",
     "WeightMap",
     "dec_bos_prompt",
+    "dec_prompt",
     "get_activation",
     "hookimpl",
     "huggingface_config",

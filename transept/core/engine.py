@@ -34,6 +34,7 @@ from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, TranseptError
 from transept.option_names import shows_options
 from transept.registry.spec import tokenizers_of
+from transept.registry.special_tokens import config_token
 
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
 
@@ -239,7 +240,7 @@ def _output_of(request: Request) -> Job:
 def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
     """What ends a sequence by the checkpoint's settings; ids beyond the vocabulary never come."""
     eos = getattr(generation_config, "eos_token_id", None)
-    eos = getattr(model_config, "eos_token_id", None) if eos is None else eos
+    eos = config_token(model_config, "eos_token_id") if eos is None else eos
     eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
     return tuple(token for token in eos if 0 <= token < vocab_size)
 

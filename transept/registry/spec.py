@@ -15,6 +15,7 @@ from typing import Any
 from transept.errors import PluginError
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.requirements import requires_problem
+from transept.registry.special_tokens import special_token
 
 Reference = str  # "package.module:attribute", imported on first use
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
@@ -39,12 +40,17 @@ def resolve(reference: Any) -> Any:
 
 def dec_bos_prompt(view: CheckpointView) -> list[int]:
     """The usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
-    return [view.config.decoder_start_token_id, view.config.bos_token_id]
+    return [special_token(view, "decoder_start_token_id"), special_token(view, "bos_token_id")]
+
+
+def dec_prompt(view: CheckpointView) -> list[int]:
+    """The other usual one, ``<DEC>`` alone."""
+    return [special_token(view, "decoder_start_token_id")]
 
 
 def prepend_dec(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """The usual DEC-token rule: a decoder prompt starts with the decoder start token, added unless it is there."""
-    dec = view.config.decoder_start_token_id
+    dec = special_token(view, "decoder_start_token_id")
     return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
 
 

@@ -57,7 +57,7 @@ class InputPreprocessor:
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     vocab_size: of the decoder's tokens; None: the config's. source_vocab_size: of the encoder's; None: the config's, or
-        where that has none at its top, the decoder's.
+        where that has none at its top, that of its encoder's config, or else the decoder's.
     tokenizers: of the encoder's text and of the decoder's, each None where there is none; None: the spec's.
     limits: on a prompt's text.
     """
@@ -78,8 +78,9 @@ class InputPreprocessor:
         self.spec = spec
         self.view = view
         self.vocab_size: int = vocab_size or view.config.vocab_size
-        of_config: int = getattr(view.config, "vocab_size", self.vocab_size)
-        self.source_vocab_size = source_vocab_size or of_config
+        configs = (view.config, getattr(view.config, "encoder", None))
+        of_configs = [getattr(config, "vocab_size", None) for config in configs]
+        self.source_vocab_size: int = source_vocab_size or of_configs[0] or of_configs[1] or self.vocab_size
         self.source_tokenizer, self.tokenizer = tokenizers or tokenizers_of(spec, view)
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
