@@ -9,7 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedTaskError, suggest
+from transept.errors import (
+    CheckpointError,
+    MediaError,
+    ParameterError,
+    PluginError,
+    PromptError,
+    UnsupportedTaskError,
+    suggest,
+)
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.hookspecs import hookimpl
 from transept.registry.spec import (
@@ -22,6 +30,7 @@ from transept.registry.spec import (
     VisionSpec,
     VisionTask,
     dec_bos_prompt,
+    dec_prompt,
     prepend_dec,
 )
 
@@ -114,6 +123,7 @@ __all__ = [
     "PlainFiles",
     "PlainTokenizer",
     "PluginError",
+    "PromptError",
     "PublishedCheckpoint",
     "QKVParallelLinear",
     "RMSNorm",
@@ -131,6 +141,7 @@ __all__ = [
     "VocabParallelHead",
     "WeightMap",
     "dec_bos_prompt",
+    "dec_prompt",
     "get_activation",
     "hookimpl",
     "huggingface_config",

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transept.core.engine import Engine
 from transept.core.input_processor import Request
 from transept.core.request.preprocess import content_key
-from transept.core.request.prompts import TokensPrompt
+from transept.core.request.prompts import MultiModalPrompt, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
 from transept.names_elsewhere import LANGUAGES
@@ -235,10 +235,8 @@ class SpeechModel:
 
     def request(self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams) -> Request:
         """A request about one window; features: [channels, up to window_frames]."""
-        prompt: TokensPrompt = {
-            "prompt_tokens": list(decoder_prompt),
-            "multi_modal_data": {self.spec.features_modality: features},
-        }
+        sound: MultiModalPrompt = {"multi_modal_data": {self.spec.features_modality: features}}
         if features in self._names:
-            prompt["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
-        return Request(prompt, params)
+            sound["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
+        tokens: TokensPrompt = {"prompt_tokens": list(decoder_prompt)}
+        return Request({"encoder_prompt": sound, "decoder_prompt": tokens if decoder_prompt else None}, params)

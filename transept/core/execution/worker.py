@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
+from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
 
 ALONE = ParallelGroup()
@@ -62,7 +64,8 @@ class Worker:
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
             features = described.model_class.longest_features(described.config)
-            step = largest_step(self._shape, worker_config.limits, config.block_size, features)
+            beside_text = partial(map_encoder_inputs, described.spec, described.view, {})
+            step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
             runner = ModelRunner(model, self._cache(1, 0), config.block_size, sampler)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from transept.registry.spec import resolve
+
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
-def transformers_encoder(config: PretrainedConfig, **options: Any) -> nn.Module:
+def transformers_encoder(config: PretrainedConfig, *, model_class: Any = None, **options: Any) -> nn.Module:
     """The model that AutoModel makes of an encoder's config, such as ``config.encoder``, for `__init__` of a model.
 
+    model_class: one of transformers, or ``"package.module:Name"`` of it, for a config that AutoModel does not know, as
+    that of Florence-2's vision tower.
     options: of the class that it makes, such as ``add_pooling_layer=False``. Its state_dict has the names of
     transformers' modules, which are mostly those of checkpoints. Call it with keywords, as in transformers:
     ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens, hidden].
@@ -27,6 +31,7 @@ def transformers_encoder(config: PretrainedConfig, **options: Any) -> nn.Module:
     """
     from transformers import AutoModel
 
+    make = AutoModel.from_config if model_class is None else resolve(model_class)._from_config
     with torch.random.fork_rng(devices=[]):
-        made: nn.Module = AutoModel.from_config(copy.deepcopy(config), dtype=torch.get_default_dtype(), **options)
+        made: nn.Module = make(copy.deepcopy(config), dtype=torch.get_default_dtype(), **options)
     return made
