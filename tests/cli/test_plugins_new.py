@@ -64,6 +64,12 @@ def new(name: str, directory: Path, kind: str = "text") -> Path:
     return directory / f"transept-{name}"
 
 
+def describe(plugin: Path) -> None:
+    """Write the metadata beside a plugin's sources, with the tutorial's command, so that PYTHONPATH is enough."""
+    (code,) = re.findall(r'^python -c "(import .*)" -q egg_info$', TUTORIAL.read_text(encoding="utf-8"), re.M)
+    subprocess.run([sys.executable, "-c", code, "-q", "egg_info"], cwd=plugin, check=True)
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
     return make_environment(tmp_path_factory.mktemp("environment") / "venv")
@@ -95,13 +101,16 @@ def blenderbot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def passed(environment: FreshEnvironment, skeletons: dict[str, tuple[Path, dict[str, str]]], blenderbot: Path) -> str:
-    """All are installed as their author does, and load: the tests of theirs that pass, a line each."""
-    plugins = [*(plugin for plugin, _ in skeletons.values()), blenderbot]
-    environment.install(*(argument for plugin in plugins for argument in ("--editable", plugin)))
-    checked = environment.transept("plugins", "check")
+    """The tests of theirs that pass, a line each. Blenderbot is found without pip, the others are installed."""
+    environment.install(*(argument for plugin, _ in skeletons.values() for argument in ("--editable", plugin)))
+    describe(blenderbot)
+    checked = environment.transept("plugins", "check", PYTHONPATH=str(blenderbot))
     assert checked.returncode == 0, checked.stdout
+    assert re.search(r"^blenderbot +transept-blenderbot 0\.1\.0 +ok ", checked.stdout, re.M)
+    plugins = [*(plugin for plugin, _ in skeletons.values()), blenderbot]
     root = os.path.commonpath(plugins)  # else pytest takes the fixtures of one conftest.py for all of them
-    done = environment.run("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", root, *plugins)
+    tests = ("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", root, *plugins)
+    done = environment.run(*tests, PYTHONPATH=str(blenderbot))
     assert done.returncode == 0, done.stdout
     return "\n".join(line for line in done.stdout.splitlines() if line.startswith("PASSED "))
 
@@ -130,20 +139,16 @@ def test_the_diff_in_the_tutorial_makes_it_blenderbot(blenderbot: Path, passed: 
     assert passed.count("tests/test_blenderbot.py::") == NUM_CHECKS
 
 
-def test_without_pip_the_tutorials_first_errors_come(tmp_path: Path) -> None:
-    """Metadata beside the sources and PYTHONPATH make it a plugin; the reference is changed, and nothing else."""
+@pytest.mark.slow
+def test_the_first_errors_of_the_tutorial_come(tmp_path: Path) -> None:
+    """The reference is Blenderbot, and nothing else is changed."""
     environment = make_environment(tmp_path / "venv")
     plugin = new("blenderbot", tmp_path)
+    describe(plugin)
     conftest = plugin / "tests" / "conftest.py"
     conftest.write_text(conftest.read_text().replace("Bart", "Blenderbot").replace(OWN_CLASS, ""))
-    text = TUTORIAL.read_text(encoding="utf-8")
-    (command,) = re.findall(r'^python -c "(import setuptools.*)" -q egg_info$', text, re.M)
-    made = [sys.executable, "-c", command, "-q", "egg_info"]
-    subprocess.run(made, cwd=plugin, check=True)
-    checked = environment.transept("plugins", "check", PYTHONPATH=str(plugin))
-    assert re.search(r"^blenderbot +transept-blenderbot 0.1.0 +ok ", checked.stdout, re.M)
     done = environment.run("-m", "pytest", "-x", "-p", "no:cacheprovider", plugin, PYTHONPATH=str(plugin))
-    shown = re.search(r"^CheckpointError: the weights .*?^```$", text, re.M | re.S)[0]
+    shown = re.search(r"^CheckpointError: the weights .*?^```$", TUTORIAL.read_text(encoding="utf-8"), re.M | re.S)[0]
     for line in shown.splitlines()[1:-1]:
         assert line.strip() == "..." or line.strip() in done.stdout
 
