@@ -52,9 +52,11 @@ class Reference:
 
         key = given, tuple(decoder_tokens)
         if key not in self._logits:
-            encoded = self.encode(given)
+            encoder = {"encoder_outputs": self.encode(given)}
+            if "attention_mask" in given.keywords:  # hides from the decoder, too, what the encoder made of padding
+                encoder["attention_mask"] = given.keywords["attention_mask"]
             with torch.inference_mode():
-                output = self.model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([key[1]]), use_cache=False)
+                output = self.model(**encoder, decoder_input_ids=torch.tensor([key[1]]), use_cache=False)
             self._logits[key] = output.logits[0]
         return self._logits[key]
 
