@@ -18,7 +18,7 @@ def decoder_prompt(
 ) -> list[int]:
     """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
     if language not in (None, "en") or task != "transcribe":
-        raise ParameterError(f"SpeechT5 writes down English; it cannot {task} {language or 'it'}: leave that out")
+        raise ParameterError(f"SpeechT5 writes down English only, and cannot {task} {language or 'it'}; leave that out")
     return default_decoder_prompt(view)
 
 
