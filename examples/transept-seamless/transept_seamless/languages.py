@@ -1,21 +1,23 @@
-"""What users may call the languages of SeamlessM4T: the two letters of ISO 639-1 and English names."""
+"""What users may call the languages of SeamlessM4T: English names, the first of which is shown, and two letters."""
 
 _NAMES = """
-afr af afrikaans, amh am amharic, arb ar arabic, asm as assamese, azj az azerbaijani, bel be belarusian, ben bn bengali,
-bos bs bosnian, bul bg bulgarian, cat ca catalan, ceb cebuano, ces cs czech, ckb kurdish, cmn zh chinese mandarin,
-cmn_Hant cmn_hant zh-hant zh_hant zh-tw zh_tw, cym cy welsh, dan da danish, deu de german, ell el greek, eng en english,
-est et estonian, eus eu basque, fin fi finnish, fra fr french, fuv ff fulfulde, gaz om oromo, gle ga irish,
-glg gl galician, guj gu gujarati, heb he hebrew, hin hi hindi, hrv hr croatian, hun hu hungarian, hye hy armenian,
-ibo ig igbo, ind id indonesian, isl is icelandic, ita it italian, jav jv javanese, jpn ja japanese, kan kn kannada,
-kat ka georgian, kaz kk kazakh, khk mn mongolian, khm km khmer, kir ky kyrgyz, kor ko korean, lao lo, lit lt lithuanian,
-lug lg ganda, luo, lvs lv latvian, mai maithili, mal ml malayalam, mar mr marathi, mkd mk macedonian, mlt mt maltese,
-mya my burmese, nld nl dutch, nno nn nynorsk, nob nb no norwegian bokmal, npi ne nepali, nya ny nyanja, ory or odia,
-pan pa punjabi, pbt ps pashto, pes fa persian, pol pl polish, por pt portuguese, ron ro romanian, rus ru russian,
-slk sk slovak, slv sl slovenian, sna sn shona, snd sd sindhi, som so somali, spa es spanish, srp sr serbian,
-swe sv swedish, swh sw swahili, tam ta tamil, tel te telugu, tgk tg tajik, tgl tl tagalog, tha th thai, tur tr turkish,
-ukr uk ukrainian, urd ur urdu, uzn uz uzbek, vie vi vietnamese, yor yo yoruba, yue cantonese, zlm ms malay, zul zu zulu
+afr afrikaans af, amh amharic am, arb arabic ar, asm assamese as, azj azerbaijani az, bel belarusian be,
+ben bengali bn, bos bosnian bs, bul bulgarian bg, cat catalan ca, ceb cebuano, ces czech cs, ckb kurdish,
+cmn chinese mandarin zh, cmn_Hant cmn_hant zh-hant zh_hant zh-tw zh_tw, cym welsh cy, dan danish da, deu german de,
+ell greek el, eng english en, est estonian et, eus basque eu, fin finnish fi, fra french fr, fuv fulfulde ff,
+gaz oromo om, gle irish ga, glg galician gl, guj gujarati gu, heb hebrew he, hin hindi hi, hrv croatian hr,
+hun hungarian hu, hye armenian hy, ibo igbo ig, ind indonesian id, isl icelandic is, ita italian it, jav javanese jv,
+jpn japanese ja, kan kannada kn, kat georgian ka, kaz kazakh kk, khk mongolian mn, khm khmer km, kir kyrgyz ky,
+kor korean ko, lao lao lo, lit lithuanian lt, lug ganda lg, luo luo, lvs latvian lv, mai maithili, mal malayalam ml,
+mar marathi mr, mkd macedonian mk, mlt maltese mt, mya burmese my, nld dutch nl, nno nynorsk nn,
+nob norwegian bokmal nb no, npi nepali ne, nya nyanja ny, ory odia or, pan punjabi pa, pbt pashto ps, pes persian fa,
+pol polish pl, por portuguese pt, ron romanian ro, rus russian ru, slk slovak sk, slv slovenian sl, sna shona sn,
+snd sindhi sd, som somali so, spa spanish es, srp serbian sr, swe swedish sv, swh swahili sw, tam tamil ta,
+tel telugu te, tgk tajik tg, tgl tagalog tl, tha thai th, tur turkish tr, ukr ukrainian uk, urd urdu ur, uzn uzbek uz,
+vie vietnamese vi, yor yoruba yo, yue cantonese, zlm malay ms, zul zulu zu
 """
 
 LANGUAGE_NAMES = {
-    name: code for entry in _NAMES.split(",") for code, *names in (entry.split(),) for name in names
-}  # such as "de" and "german" to "deu"
+    "traditional chinese": "cmn_Hant",
+    **{name: code for entry in _NAMES.split(",") for code, *names in (entry.split(),) for name in names},
+}  # such as "german" and "de" to "deu"
