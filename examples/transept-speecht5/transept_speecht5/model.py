@@ -38,8 +38,7 @@ class Convolution(nn.Module):
     def __init__(self, config: Any, index: int) -> None:
         super().__init__()
         channels, kernel, stride = config.conv_dim[index], config.conv_kernel[index], config.conv_stride[index]
-        before = config.conv_dim[index - 1] if index else 1
-        self.conv = nn.Conv1d(before, channels, kernel, stride, bias=config.conv_bias)
+        self.conv = nn.Conv1d((1, *config.conv_dim)[index], channels, kernel, stride, bias=config.conv_bias)
         self.over_time = config.feat_extract_norm == "group"
         norm = nn.GroupNorm(channels, channels) if self.over_time else nn.LayerNorm(channels)
         self.layer_norm = nn.Identity() if self.over_time and index else norm
