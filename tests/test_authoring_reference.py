@@ -46,6 +46,8 @@ def test_signatures_are_those_of_the_code(signature: str) -> None:
     defaults = zip(reversed(arguments.args), reversed(arguments.defaults), strict=False)
     for argument, default in (*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
         documented[argument.arg] = default and ast.unparse(default)
+    if arguments.kwarg:
+        documented[arguments.kwarg.arg] = None
     parameters = inspect.signature(getattr(authoring, function.name)).parameters.values()
     real = {each.name: None if each.default is each.empty else repr(each.default) for each in parameters}
     assert list(documented.items()) == list(real.items())

@@ -68,6 +68,12 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "--vad=yes"], "argument --vad: must be True or False, not 'yes'"),
         (["transcribe", "--word_timestamps", "talk.flac"], "--word_timestamps: must be True or False, not 'talk.flac'"),
         (["transcribe", "talk.flac", "--detect-language", "-f", "srt"], "there is nothing for --output-format"),
+        (["transcribe", "talk.flac", "--detect-language", "--task", "translate"], "there is nothing for --task"),
+        (
+            ["transcribe", "talk.flac", "--detect-language", "--batched", "--vad-threshold", "0.4"],
+            "nothing for --batched",
+        ),
+        (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
             ["transcribe", "talk.flac", "--hallucination-silence-threshold", "1"],

@@ -62,8 +62,10 @@ class Reference:
                 if self._run is not None:
                     self._logits[key] = self._run(self._in(dtype), _in_dtype(given, dtype), ids)[0]
                 else:
-                    encoded = self._encode(dtype, given)
-                    output = self._in(dtype)(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=False)
+                    encoder = {"encoder_outputs": self._encode(dtype, given)}
+                    if "attention_mask" in given.keywords:  # hides from the decoder, too, what became of padding
+                        encoder["attention_mask"] = given.keywords["attention_mask"]
+                    output = self._in(dtype)(**encoder, decoder_input_ids=ids, use_cache=False)
                     self._logits[key] = output.logits[0]
         return self._logits[key]
 

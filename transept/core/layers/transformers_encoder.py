@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
-def transformers_encoder(config: PretrainedConfig, *, model_class: Any = None, **options: Any) -> nn.Module:
+def transformers_encoder(config: PretrainedConfig, model_class: str | None = None, **options: Any) -> nn.Module:
     """The model that AutoModel makes of an encoder's config, such as ``config.encoder``, for `__init__` of a model.
 
-    model_class: one of transformers, or ``"package.module:Name"`` of it, for a config that AutoModel does not know, as
-    that of Florence-2's vision tower.
-    options: of the class that it makes, such as ``add_pooling_layer=False``. Its state_dict has the names of
-    transformers' modules, which are mostly those of checkpoints. Call it with keywords, as in transformers:
-    ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens, hidden].
+    model_class: ``"package.module:Name"`` of one of transformers, where AutoModel makes another of this config or none:
+    one config may be of both sides. options: of the class that it makes, such as ``add_pooling_layer=False``.
+    Its state_dict has the names of transformers' modules, which are mostly those of checkpoints. Call it with keywords,
+    as in transformers: ``encoder(pixel_values=batch).last_hidden_state`` is [batch, tokens, hidden].
     Every process of a parallel group computes all of it, and pipeline_parallel_size is refused.
     Its numbers are drawn, until the checkpoint's take their place; the global random state stays as it was.
     """
