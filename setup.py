@@ -33,6 +33,7 @@ FLAGS = [
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl"]
 VNNI = [*AVX512, "-mavx512vnni"]
+BF16 = [*VNNI, "-mavx512bf16"]
 # instruction set, lowest first -> what the compiler may use; the names are those of library.cpp
 LEVELS = {"portable": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
@@ -40,7 +41,8 @@ if platform.machine().lower() in ("x86_64", "amd64"):
         "avx2": AVX2,
         "avx512": AVX512,
         "avx512_vnni": VNNI,
-        "amx": [*VNNI, "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
+        "avx512_bf16": BF16,
+        "amx": [*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
     }
 
 

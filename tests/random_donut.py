@@ -1,4 +1,4 @@
-"""Small Donut checkpoints with seeded random weights."""
+"""Small Donut and Nougat checkpoints with seeded random weights."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from transformers import (
     DonutImageProcessorPil,
     DonutSwinConfig,
     MBartConfig,
+    NougatImageProcessorPil,
     VisionEncoderDecoderConfig,
     VisionEncoderDecoderModel,
 )
@@ -43,11 +44,12 @@ SIZES = [(160, 40), (90, 90), (300, 50), (64, 128), (48, 48)]  # of images: widt
 
 @dataclass(frozen=True)
 class DonutRow:
-    """encoder, decoder: what differs. settings: of generation."""
+    """encoder, decoder: what differs. settings: of generation. image_processor: DonutImageProcessorPil or another."""
 
     encoder: dict[str, Any] = field(default_factory=dict)
     decoder: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    image_processor: Any = DonutImageProcessorPil
 
     def parity(self, directory: Path) -> Parity:
         torch.manual_seed(0)
@@ -57,7 +59,7 @@ class DonutRow:
             torch.nn.init.normal_(model.decoder.model.decoder.embed_tokens.weight, std=0.1)
         model.generation_config.update(decoder_start_token_id=START, **self.settings)
         height, width = encoder.image_size
-        processor = DonutImageProcessorPil(size={"height": height, "width": width})
+        processor = self.image_processor(size={"height": height, "width": width})
         inputs = []
         for text, size in zip(LINES, SIZES, strict=True):
             image = line_image(text, size)
@@ -70,4 +72,5 @@ class DonutRow:
 DONUT_ROWS = {
     "donut": DonutRow(decoder={"scale_embedding": True}, settings={"max_length": 64, "bad_words_ids": [[3]]}),
     "donut, projected, odd sizes": DonutRow({"image_size": [26, 44]}, {"d_model": 48, "tie_word_embeddings": False}),
+    "nougat": DonutRow(decoder={"scale_embedding": True}, image_processor=NougatImageProcessorPil),
 }

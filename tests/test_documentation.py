@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import soundfile
+from random_florence import save_florence
 from random_trocr import save_trocr
 from rendered_text import encoded_line
 
@@ -67,11 +68,19 @@ def trocr_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def florence_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("florence")
+    save_florence(directory)
+    return directory
+
+
 @pytest.fixture
 def stand_ins(
     tiny_en_dir: Path,
     base_dir: Path,
     trocr_dir: Path,
+    florence_dir: Path,
     speech_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -85,6 +94,8 @@ def stand_ins(
     (tmp_path / "article.txt").write_text("transept", encoding="utf-8")
     (tmp_path / "line1.png").write_bytes(encoded_line("The nave"))
     (tmp_path / "line2.jpg").write_bytes(encoded_line("and the choir", "JPEG"))
+    for name in ("harbour.jpg", "street.jpg"):
+        (tmp_path / name).write_bytes(encoded_line(name, "JPEG"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")  # else Ray would connect to any cluster that runs on this machine
     spellings = ROOT / "tests" / "data" / "cmudict"
@@ -95,6 +106,7 @@ def stand_ins(
         'stream_transcribe("meeting.m4a", language': f'stream_transcribe("meeting.m4a", {str(base_dir)!r}, language',
         '"facebook/bart-large-cnn"': repr(str(spellings / "bart-g2p")),
         '"microsoft/trocr-base-printed"': repr(str(trocr_dir)),
+        '"florence-community/Florence-2-base"': repr(str(florence_dir)),
         '"google-t5/t5-base"': repr(str(spellings / "t5-g2p")),
         'source="en", target="German"': 'source="graphemes", target="phonemes"',
     }

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from transept.errors import ParameterError, RequestFailedError
-from transept.testing import Parity
+from transept.testing import Parity, step_by_step
 
 FAULTY_PLUGIN = Path(__file__).parent / "faulty_plugin"
 SIZES = {
@@ -34,7 +34,14 @@ SIZES = {
     "decoder_ffn_dim": 128,
     "max_position_embeddings": 150,
 }
-CHECKS = ("check_prefill", "check_decode", "check_batch", "check_preemption", "check_beam_search")
+CHECKS = (
+    "check_prefill",
+    "check_decode",
+    "check_batch",
+    "check_preemption",
+    "check_beam_search",
+    "check_low_precision",
+)
 FAULTS = {  # architecture -> (the first check that fails, words of its message)
     "LatePositions": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output is right.*positions"),
     "SharpEncoder": ("check_prefill", r"logits differ by .*\n.*\n.*encoder's output differs.*attention \(scale"),
@@ -57,6 +64,11 @@ FAULTS = {  # architecture -> (the first check that fails, words of its message)
     ),
     "ShortPrefill": ("check_preemption", r"recomputed with blocks of 8: prompt .* ids differ .*\n.*\n.*recomputed"),
     "SettingsLost": ("check_beam_search", r"alone: prompt 0 .*4 beams.*\n.*\n.*generation settings"),
+    "CoarseInHalf": (
+        "check_low_precision",
+        r"in bfloat16 \d+ of 320 steps .* 95% are asked for\. First at prompt \d .*the reference \d+,.*\n.*Ours loses",
+    ),
+    "OverflowsInHalf": ("check_low_precision", r"in float16 .*\n.*First at prompt 0 .* our logits are not finite"),
 }
 
 
@@ -101,7 +113,8 @@ def test_a_fault_fails_the_first_check_that_sees_it(fault: str, tmp_path: Path) 
     parity = Parity(bart(), tmp_path)
     name_architecture(tmp_path, fault)
     failing, words = FAULTS[fault]
-    for check in CHECKS[: CHECKS.index(failing)]:
+    before = CHECKS.index(failing) if failing != "check_low_precision" else 1  # others are in float32
+    for check in CHECKS[:before]:
         getattr(parity, check)()
     with pytest.raises(AssertionError, match=words) as raised:
         getattr(parity, failing)()
@@ -179,6 +192,118 @@ def test_an_encoder_that_takes_features_is_compared_on_those_given(tmp_path: Pat
     parity = Parity(whisper(), tmp_path, inputs=swapped, decoder_prompt=[50257])
     with pytest.raises(AssertionError, match=r"prompt 0 \(50 encoder tokens.*\n.*\n.*encoder's output differs"):
         parity.check_prefill()
+
+
+class Blind(BartForConditionalGeneration):
+    """Does not hand on what its encoder gives, as a reference does whose encoder is run elsewhere."""
+
+    def forward(self, encoder_outputs, **others):
+        encoder_outputs.last_hidden_state = torch.ones(1, 1, self.config.d_model)
+        return super().forward(encoder_outputs=encoder_outputs, **others)
+
+
+class Crowded(BartForConditionalGeneration):
+    """Its logits depend on how many tokens it sees at once, as those of experts with a capacity do."""
+
+    def forward(self, decoder_input_ids, **others):
+        output = super().forward(decoder_input_ids=decoder_input_ids, **others)
+        output.logits = output.logits * (1.0 if decoder_input_ids.shape[1] < 9 else 0.5)
+        return output
+
+
+class Broken(BartForConditionalGeneration):
+    def get_encoder(self, *modality):
+        raise KeyError("pixel_values")
+
+
+def of_class(kind: type[BartForConditionalGeneration], directory: Path, **options) -> Parity:
+    """BART in Transept, beside a reference that differs."""
+    model = bart()
+    model.__class__ = kind
+    parity = Parity(model, directory, **options)
+    name_architecture(directory, "BartForConditionalGeneration")
+    return parity
+
+
+def test_a_reference_that_did_not_see_its_input_is_told_before_any_difference(tmp_path: Path) -> None:
+    parity = of_class(Blind, tmp_path)
+    for check in CHECKS[:2]:
+        with pytest.raises(
+            AssertionError, match=r"did not see them: it was given input_ids, .*\n.*run_reference="
+        ) as told:
+            getattr(parity, check)()
+        assert "float64" not in str(told.value)
+
+
+def test_a_reference_that_raises_is_told_with_how_it_was_run(tmp_path: Path) -> None:
+    words = (
+        r"Broken in float32, raised KeyError: 'pixel_values'\n.*get_encoder\(\).*input_ids\..*run_reference=function"
+    )
+    with pytest.raises(AssertionError, match=words) as raised:
+        of_class(Broken, tmp_path).check_prefill()
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+def whole(model, keywords, decoder_input_ids):
+    return model(**keywords, decoder_input_ids=decoder_input_ids, use_cache=False).logits
+
+
+def test_a_reference_is_run_as_its_author_says(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path, run_reference=whole)
+    for check in CHECKS[:3]:
+        getattr(parity, check)()
+    parity = Parity(bart(), tmp_path / "sharp", run_reference=whole)
+    name_architecture(tmp_path / "sharp", "SharpEncoder")
+    with pytest.raises(AssertionError, match=r"logits differ by .*\n.*\n.*run by run_reference, so the encoders'"):
+        parity.check_prefill()
+
+
+def test_a_reference_with_a_capacity_is_told_or_run_step_by_step(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"check_decode: .*\n.*\n.*change when it sees later ones.*step_by_step"):
+        of_class(Crowded, tmp_path / "at once", decoder_prompt=[2, 0]).check_decode()
+    parity = of_class(Crowded, tmp_path / "step by step", run_reference=step_by_step)
+    parity.check_prefill()
+    parity.check_decode()
+
+
+def test_decoder_prompts_and_encoder_inputs_of_chosen_lengths(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path, encoder_lengths=(140, 3), prompt_lengths=(9, 131))
+    assert [len(prompt) for prompt in parity.prompts] == [140, 3]
+    assert [len(prompt) for prompt in parity.decoder_prompts] == [2, 9, 131]
+    for check in CHECKS[:3]:
+        getattr(parity, check)()
+    with pytest.raises(ParameterError, match=r"prompt_lengths holds 150; .* more than 2 tokens, .* and less than 150"):
+        Parity(bart(), tmp_path, prompt_lengths=(150,)).check_prefill()
+    with pytest.raises(ParameterError, match="several inputs"):
+        Parity(bart(), tmp_path, encoder_lengths=(9,))
+
+
+def test_longer_prompts_find_what_the_short_one_hides(tmp_path: Path) -> None:
+    parity = Parity(bart(), tmp_path, prompt_lengths=(9, 131))
+    name_architecture(tmp_path, "ShortPrefill")
+    with pytest.raises(AssertionError, match=r"check_prefill: prompt 0 .* decoder prompt of 131"):
+        parity.check_prefill()
+
+
+def test_weights_that_are_all_the_same_are_drawn_unless_told_otherwise(tmp_path: Path) -> None:
+    drawn, left = bart(), bart()
+    drawn.register_buffer("running_var", torch.ones(3))
+    Parity(drawn, tmp_path / "drawn")
+    Parity(left, tmp_path / "left", draw_constants=False)
+    new = bart().state_dict()
+    assert all(torch.equal(weight, new[name]) for name, weight in left.state_dict().items())
+    changed = {
+        name for name, weight in drawn.state_dict().items() if name in new and not torch.equal(weight, new[name])
+    }
+    assert "model.encoder.layernorm_embedding.weight" in changed
+    assert "model.decoder.layers.0.fc1.bias" in changed
+    assert not [name for name in changed if new[name].unique().numel() > 1]
+    assert torch.equal(drawn.running_var, torch.ones(3))
+
+
+def test_a_share_of_ones_own(right: Parity) -> None:
+    with pytest.raises(AssertionError, match=r"in bfloat16 .* where 100% are asked for.*\n.*Both lose about as much"):
+        right.check_low_precision(("bfloat16",), share=1.0)
 
 
 def test_weights_that_magnify_rounding_are_told(tmp_path: Path) -> None:

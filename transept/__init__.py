@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from transept.text.tasks import generate, summarize, translate
     from transept.vision.image_text import ImageText
     from transept.vision.reader import VisionReader
-    from transept.vision.tasks import read_text
+    from transept.vision.tasks import caption, read_text
 
 _LAZY_IMPORTS = {
     "Engine": "transept.core.engine",
@@ -91,6 +91,7 @@ _LAZY_IMPORTS = {
     "transcribe": "transept.speech.transcriber",
     "ImageText": "transept.vision.image_text",
     "VisionReader": "transept.vision.reader",
+    "caption": "transept.vision.tasks",
     "read_text": "transept.vision.tasks",
 }
 
@@ -136,6 +137,7 @@ __all__ = [
     "VisionReader",
     "Wait",
     "Word",
+    "caption",
     "generate",
     "read_text",
     "stream_transcribe",

@@ -9,7 +9,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedTaskError, suggest
+from transept.errors import (
+    CheckpointError,
+    MediaError,
+    ParameterError,
+    PluginError,
+    PromptError,
+    UnsupportedTaskError,
+    suggest,
+)
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.hookspecs import hookimpl
 from transept.registry.spec import (
@@ -22,6 +30,7 @@ from transept.registry.spec import (
     VisionSpec,
     VisionTask,
     dec_bos_prompt,
+    dec_prompt,
     prepend_dec,
 )
 
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from transept.core.attention.biases import AttentionBias, RelativePositionBias
     from transept.core.attention.layer import Attention, LayerContext
     from transept.core.attention.metadata import AttentionMetadata, AttentionType
+    from transept.core.attention.relative_keys import RelativeKeys
     from transept.core.checkpoints.checkpoint import Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config
     from transept.core.checkpoints.plain_config import PlainConfig
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
         RowParallelLinear,
     )
     from transept.core.layers.norm import RMSNorm
+    from transept.core.layers.positions import fairseq_sinusoids
     from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
     from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration
@@ -76,12 +87,14 @@ _LAZY_IMPORTS = {
     "PlainTokenizer": "transept.core.checkpoints.plain_tokenizer",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",
+    "RelativeKeys": "transept.core.attention.relative_keys",
     "RelativePositionBias": "transept.core.attention.biases",
     "RowParallelLinear": "transept.core.layers.linear",
     "SelfAttention": "transept.core.layers.attention",
     "VocabParallelEmbedding": "transept.core.layers.embedding",
     "VocabParallelHead": "transept.core.layers.embedding",
     "WeightMap": "transept.core.checkpoints.weight_map",
+    "fairseq_sinusoids": "transept.core.layers.positions",
     "get_activation": "transept.core.layers.activations",
     "huggingface_config": "transept.core.checkpoints.hf_configs",
     "transformers_encoder": "transept.core.layers.transformers_encoder",
@@ -114,9 +127,11 @@ __all__ = [
     "PlainFiles",
     "PlainTokenizer",
     "PluginError",
+    "PromptError",
     "PublishedCheckpoint",
     "QKVParallelLinear",
     "RMSNorm",
+    "RelativeKeys",
     "RelativePositionBias",
     "RowParallelLinear",
     "SelfAttention",
@@ -131,6 +146,8 @@ __all__ = [
     "VocabParallelHead",
     "WeightMap",
     "dec_bos_prompt",
+    "dec_prompt",
+    "fairseq_sinusoids",
     "get_activation",
     "hookimpl",
     "huggingface_config",

@@ -18,7 +18,10 @@ done = []
 for arguments in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments)
+        try:
+            code = main(arguments)
+        except SystemExit as refused:  # options that do not fit
+            code = refused.code
     done.append((code, out.getvalue(), err.getvalue()))
 print(json.dumps(done))
 """

@@ -42,7 +42,10 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["summarize", "report.txt", "--max_tokens", "x"], "argument --max-tokens: invalid int value: 'x'"),
         (["generate", "report.txt", "--modle", "m"], "there is no option --modle. Did you mean --model?"),
         (["--versoin"], "there is no option --versoin. Did you mean --version?"),
-        (["transcribe", "talk.flac", "--compute_type", "int8"], "option --compute_type. Here that is --quantization."),
+        (
+            ["transcribe", "talk.flac", "--compute_type", "int8"],
+            "option --compute_type. Here that is --quantization or --dtype.",
+        ),
         (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
         (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
         (["plugins", "list", "--", "twice"], "this has no meaning here:"),
@@ -65,6 +68,12 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "--vad=yes"], "argument --vad: must be True or False, not 'yes'"),
         (["transcribe", "--word_timestamps", "talk.flac"], "--word_timestamps: must be True or False, not 'talk.flac'"),
         (["transcribe", "talk.flac", "--detect-language", "-f", "srt"], "there is nothing for --output-format"),
+        (["transcribe", "talk.flac", "--detect-language", "--task", "translate"], "there is nothing for --task"),
+        (
+            ["transcribe", "talk.flac", "--detect-language", "--batched", "--vad-threshold", "0.4"],
+            "nothing for --batched",
+        ),
+        (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
             ["transcribe", "talk.flac", "--hallucination-silence-threshold", "1"],

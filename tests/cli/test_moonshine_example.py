@@ -150,8 +150,8 @@ def test_what_it_cannot_do_is_told(environment: FreshEnvironment, checkpoint: Pa
     assert done.returncode == 0, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 5 + ["MediaError"]
     for hint in (
-        "cannot translate it",
-        "cannot transcribe de",
+        "cannot translate; leave task out",
+        "hears English only, not 'de'; leave language out if English is spoken",
         "times of words",
         "one language",
         "no text before a window",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,23 @@ TUTORIAL = Path(__file__).parents[2] / "docs" / "plugins.md"
 FILES = (
     "README.md",
     "pyproject.toml",
+    "tests/conftest.py",
     "tests/test_{module}.py",
     "transept_{module}/__init__.py",
     "transept_{module}/model.py",
     "transept_{module}/weights.py",
 )
+KINDS = {  # kind -> (name, files besides FILES)
+    "text": ("two-words", ()),
+    "speech": ("heard-words", ("tests/test_transcribe.py", "transept_{module}/mapper.py")),
+    "image": ("seen-words", ("tests/test_read.py", "transept_{module}/mapper.py")),
+}
+NUM_CHECKS = 6
+OWN_CLASS = '''class BlenderbotForConditionalGeneration(BlenderbotForConditionalGeneration):
+    """The reference; transformers saves the name of its class as the architecture of the checkpoint."""
+
+
+'''
 MOST_CHANGED_LINES = 29
 
 # transformers' BART under the name of a class of one's own, as in the tutorial
@@ -44,9 +58,16 @@ def first_block(language: str) -> str:
     return re.search(rf"^```{language}\n(.*?)^```$", TUTORIAL.read_text(encoding="utf-8"), re.M | re.S)[1]
 
 
-def new(name: str, directory: Path) -> Path:
-    assert main(["plugins", "new", name, "--directory", str(directory)]) == 0
+def new(name: str, directory: Path, kind: str = "text") -> Path:
+    asked = [] if kind == "text" else ["--kind", kind]
+    assert main(["plugins", "new", name, "--directory", str(directory), *asked]) == 0
     return directory / f"transept-{name}"
+
+
+def describe(plugin: Path) -> None:
+    """Write the metadata beside a plugin's sources, with the tutorial's command, so that PYTHONPATH is enough."""
+    (code,) = re.findall(r'^python -c "(import .*)" -q egg_info$', TUTORIAL.read_text(encoding="utf-8"), re.M)
+    subprocess.run([sys.executable, "-c", code, "-q", "egg_info"], cwd=plugin, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -55,39 +76,57 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
 
 
 @pytest.fixture(scope="module")
-def skeleton(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A plugin as it is made, and its files."""
-    plugin = new("two-words", tmp_path_factory.mktemp("skeleton"))
-    return plugin, {str(path.relative_to(plugin)): path.read_text() for path in plugin.rglob("*") if path.is_file()}
+def skeletons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, str]]]:
+    """A plugin of each kind as it is made, and its files."""
+    folder = tmp_path_factory.mktemp("skeletons")
+    made = {kind: new(name, folder, kind) for kind, (name, _) in KINDS.items()}
+    return {
+        kind: (
+            plugin,
+            {str(path.relative_to(plugin)): path.read_text() for path in plugin.rglob("*") if path.is_file()},
+        )
+        for kind, plugin in made.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def blenderbot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one, after the diff in the tutorial."""
     plugin = new("blenderbot", tmp_path_factory.mktemp("blenderbot"))
-    tool = ["patch", "-p1", "--fuzz=0"] if shutil.which("patch") else ["git", "apply", "-"]
+    tool = ["patch", "-p1", "--fuzz=0"] if shutil.which("patch") else ["git", "apply", "--unidiff-zero", "-"]
     done = subprocess.run(tool, input=first_block("diff"), cwd=plugin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return plugin
 
 
 @pytest.fixture(scope="module")
-def passed(environment: FreshEnvironment, skeleton: tuple[Path, dict[str, str]], blenderbot: Path) -> str:
-    """Both are installed as their author does, and load: the tests of theirs that pass, a line each."""
-    environment.install("--editable", skeleton[0], "--editable", blenderbot)
-    checked = environment.transept("plugins", "check")
+def passed(environment: FreshEnvironment, skeletons: dict[str, tuple[Path, dict[str, str]]], blenderbot: Path) -> str:
+    """The tests of theirs that pass, a line each. Blenderbot is found without pip, the others are installed."""
+    environment.install(*(argument for plugin, _ in skeletons.values() for argument in ("--editable", plugin)))
+    describe(blenderbot)
+    checked = environment.transept("plugins", "check", PYTHONPATH=str(blenderbot))
     assert checked.returncode == 0, checked.stdout
-    done = environment.run("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", skeleton[0], blenderbot)
+    assert re.search(r"^blenderbot +transept-blenderbot 0\.1\.0 +ok ", checked.stdout, re.M)
+    plugins = [*(plugin for plugin, _ in skeletons.values()), blenderbot]
+    root = os.path.commonpath(plugins)  # else pytest takes the fixtures of one conftest.py for all of them
+    tests = ("-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", root, *plugins)
+    done = environment.run(*tests, PYTHONPATH=str(blenderbot))
     assert done.returncode == 0, done.stdout
     return "\n".join(line for line in done.stdout.splitlines() if line.startswith("PASSED "))
 
 
-def test_the_skeleton_passes_its_own_tests(skeleton: tuple[Path, dict[str, str]], passed: str) -> None:
-    _, files = skeleton
-    assert sorted(files) == [name.format(module="two_words") for name in FILES]
-    assert "class TwoWordsForConditionalGeneration(ForConditionalGeneration)" in files["transept_two_words/model.py"]
-    assert not [name for name, text in files.items() if "skeleton" in (name + text).lower()]
-    assert passed.count("tests/test_two_words.py::") == 5
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_skeleton_passes_its_own_tests(
+    kind: str, skeletons: dict[str, tuple[Path, dict[str, str]]], passed: str
+) -> None:
+    name, more = KINDS[kind]
+    _, files = skeletons[kind]
+    module, prefix = name.replace("-", "_"), name.title().replace("-", "")
+    assert sorted(files) == sorted(file.format(module=module) for file in (*FILES, *more))
+    assert f"class {prefix}ForConditionalGeneration(ForConditionalGeneration)" in files[f"transept_{module}/model.py"]
+    assert not [file for file, text in files.items() if "skeleton" in (file + text).lower()]
+    assert passed.count(f"tests/test_{module}.py::") == NUM_CHECKS
+    assert all(f"{file}::" in passed for file in more if file.startswith("tests/"))
 
 
 def test_the_diff_in_the_tutorial_makes_it_blenderbot(blenderbot: Path, passed: str) -> None:
@@ -95,9 +134,23 @@ def test_the_diff_in_the_tutorial_makes_it_blenderbot(blenderbot: Path, passed: 
     assert len(changed) <= MOST_CHANGED_LINES
     assert f"All of it, {len(changed)} lines:" in TUTORIAL.read_text(encoding="utf-8")
     assert "import BlenderbotConfig, BlenderbotForConditionalGeneration" in (
-        blenderbot / "tests" / "test_blenderbot.py"
+        blenderbot / "tests" / "conftest.py"
     ).read_text(encoding="utf-8")
-    assert passed.count("tests/test_blenderbot.py::") == 5
+    assert passed.count("tests/test_blenderbot.py::") == NUM_CHECKS
+
+
+@pytest.mark.slow
+def test_the_first_errors_of_the_tutorial_come(tmp_path: Path) -> None:
+    """The reference is Blenderbot, and nothing else is changed."""
+    environment = make_environment(tmp_path / "venv")
+    plugin = new("blenderbot", tmp_path)
+    describe(plugin)
+    conftest = plugin / "tests" / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("Bart", "Blenderbot").replace(OWN_CLASS, ""))
+    done = environment.run("-m", "pytest", "-x", "-p", "no:cacheprovider", plugin, PYTHONPATH=str(plugin))
+    shown = re.search(r"^CheckpointError: the weights .*?^```$", TUTORIAL.read_text(encoding="utf-8"), re.M | re.S)[0]
+    for line in shown.splitlines()[1:-1]:
+        assert line.strip() == "..." or line.strip() in done.stdout
 
 
 def test_the_nine_lines_of_the_tutorial_run_a_checkpoint(environment: FreshEnvironment, tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from command_line import Command
+from multimodal.pdf_files import pdf_of
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 
 from transept import VisionReader
 from transept.cli.printable import printable
+from transept.multimodal.pdf import pdf_pages
 
 SHORT = ("--num-beams", "1", "--max-tokens", "8")
 
@@ -155,3 +157,31 @@ def test_a_task_that_the_model_does_not_have(command: Command, model: Path, file
     done = command("read", files[0], "--model", model, "--task", "title")
     assert done.returncode == 2
     assert "there is no task 'title' with this model" in done.stderr
+
+
+def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
+    pytest.importorskip("pypdfium2", reason="needs transept[pdf]")
+    Path("report.pdf").write_bytes(pdf_of([f"line {number}" for number in range(11)]))
+    Path("cut.PDF").write_bytes(pdf_of(["cut"])[:100])
+    reader = VisionReader(model)
+    pages = [result.text for result in reader.read(pdf_pages("report.pdf", dpi=96), num_beams=1, max_tokens=8)]
+    assert len({*pages}) > 1
+    arguments = ("read", files[0], "report.pdf", "cut.PDF", "--dpi", "96", "--model", model, *SHORT)
+    done = command(*arguments)
+    assert done.returncode == 1
+    expected = [f"{files[0]}: {printable(texts[0])}"]
+    expected += [f"report.pdf, page {number}: {printable(text)}" for number, text in enumerate(pages, 1)]
+    assert done.stdout.splitlines() == expected
+    assert 'transept: cut.PDF: PDF file "cut.PDF" cannot be read: ' in done.stderr
+    assert "12 images, " in done.stderr
+    done = command(*arguments, "--json", "-o", "texts")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["file"], row.get("page")) for row in rows[1:]] == [
+        *(("report.pdf", number) for number in range(1, 12)),
+        ("cut.PDF", None),
+    ]
+    names = [f"report-{number:02}" for number in range(1, 12)]
+    written = sorted(path.name for path in Path("texts").iterdir())
+    assert written == sorted(f"{name}.{suffix}" for name in [Path(files[0]).stem, *names] for suffix in ("json", "txt"))
+    assert Path("texts/report-03.txt").read_text() == f"{pages[2]}\n"
+    assert json.loads(Path("texts/report-03.json").read_text())["page"] == 3

@@ -106,6 +106,12 @@ def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> N
     assert speech_engine(given, transcription_options(given)) == expected
 
 
+def test_the_dtype_is_said_once() -> None:
+    given = parsed("--fp16", "--dtype", "bfloat16")
+    with pytest.raises(ParameterError, match="--fp16 and --dtype say the same"):
+        speech_engine(given, transcription_options(given))
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

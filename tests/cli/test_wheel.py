@@ -82,7 +82,7 @@ def test_a_wheel_has_every_file_of_the_package(wheel_without_code: Path) -> None
     package = [file for file in (ROOT / "transept").rglob("*") if "__pycache__" not in file.parts and file.is_file()]
     ours = {file.relative_to(ROOT).as_posix() for file in package if file.suffix not in (".cpp", ".h", ".so")}
     assert ours <= names
-    assert f"{SKELETON}/pyproject.toml" in names
+    assert f"{SKELETON}/shared/pyproject.toml" in names
 
 
 @pytest.mark.slow

@@ -9,10 +9,12 @@ from random_whisper import save_random_whisper
 from transformers import WhisperConfig
 
 from transept import Engine, SamplingParams
+from transept.core.config import SchedulerConfig
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import largest_step
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.model import ForConditionalGeneration
+from transept.core.model_shape import ModelShape
 from transept.errors import CapacityError, ParameterError, PluginError
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 
@@ -47,6 +49,14 @@ def test_the_largest_step_uses_up_its_budgets_and_runs(name: str, whisper: Path)
     one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
     output = ModelRunner(runner.model, one_block, 16, runner.sampler).issue(step).collect()
     assert len(output.sampled) == 3
+
+
+def test_what_an_encoder_is_given_beside_text_fits_the_largest_step() -> None:
+    shape = ModelShape(2, 4, 16, vocab_size=100, max_source_positions=700, max_target_positions=64)
+    limits = SchedulerConfig(max_num_seqs=3, max_decoder_tokens=30, max_encoder_tokens=500)
+    step = largest_step(shape, limits, 16, {}, lambda token_ids: {"marks": torch.ones(len(token_ids))})
+    (encoder,) = (group.encoder_inputs for group in step if group.runs_encoder)
+    assert len(encoder.token_ids) == len(encoder.features["marks"]) == encoder.num_tokens == 500
 
 
 def test_an_encoder_without_text_or_features_is_told_what_to_do(whisper: Path) -> None:

@@ -1,5 +1,7 @@
 """What each prompt form gives the encoder and the decoder, for families like BART, T5 and Whisper."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from transept.core.request.limits import Limits
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
 from transept.core.scheduling.sequence import Sequence
-from transept.errors import MediaError, PromptError
+from transept.errors import MediaError, PluginError, PromptError
 from transept.multimodal.registry import MappedInput
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec
@@ -54,6 +56,16 @@ T5_SPEC = ModelSpec(
     model_class="nowhere:T5",
     default_decoder_prompt=lambda view: [view.config.decoder_start_token_id],
 )
+
+
+def marked(given, token_ids, view):
+    """An input beside text: 1 at the given places."""
+    mask = torch.zeros(len(token_ids), dtype=torch.int64)
+    mask[given or []] = 1
+    return mask
+
+
+MARKING_SPEC = dataclasses.replace(BART_SPEC, encoder_inputs={"marks": marked})
 
 
 @pytest.fixture(scope="module")
@@ -302,6 +314,60 @@ def test_a_default_decoder_prompt_is_also_told_as_text(whisper):
     assert whisper({"multi_modal_data": {"audio": AUDIO}}).decoder.prompt == "<|startoftranscript|><|notimestamps|>"
 
 
+# --- text beside data, for an encoder that reads both ---
+
+
+def question_mapper(data, view, prompt):
+    text_ids = view.tokenizer(prompt.text).input_ids if prompt.text is not None else prompt.token_ids or []
+    return MappedInput({"pixels": data}, 2 + len(text_ids), [PLACEHOLDER, PLACEHOLDER, *text_ids])
+
+
+PLACEHOLDER = 3
+ASKED_SPEC = ModelSpec(
+    name="asked",
+    architectures=("Asked",),
+    model_class="nowhere:Asked",
+    input_mappers={"image": question_mapper},
+    prompted_modalities=("image",),
+)
+
+
+def asked(bart_tokenizer, **options):
+    config = BartConfig(decoder_start_token_id=2, vocab_size=options.pop("vocab_size", 300))
+    return InputPreprocessor(ASKED_SPEC, view_of(config, bart_tokenizer), encoder_takes_text=False, **options)
+
+
+def test_text_beside_data_goes_to_an_encoder_that_reads_both(bart_tokenizer):
+    preprocess, image = asked(bart_tokenizer), {"multi_modal_data": {"image": "an image"}}
+    ids = bart_tokenizer(TEXT).input_ids
+    for prompt in (
+        {"prompt": TEXT, **image},
+        {"encoder_prompt": {"prompt": TEXT, **image}, "decoder_prompt": None},
+        {"encoder_prompt": {"prompt_tokens": ids, **image}},
+    ):
+        inputs = preprocess(prompt)
+        assert inputs.encoder.token_ids == [PLACEHOLDER, PLACEHOLDER, *ids]
+        assert inputs.encoder.num_tokens == 2 + len(ids)
+        assert inputs.encoder.prompt in (TEXT, None)
+        assert inputs.decoder.token_ids == [2, 0]
+    both = preprocess({"encoder_prompt": {"prompt": TEXT, **image}, "decoder_prompt": {"prompt_tokens": [51]}})
+    assert both.decoder.token_ids == [2, 51]
+    silent = preprocess(image).encoder
+    assert (silent.prompt, silent.token_ids) == (None, [PLACEHOLDER, PLACEHOLDER])
+
+
+def test_text_beside_data_has_the_limits_of_text(bart_tokenizer):
+    prompt = {"prompt": TEXT, "multi_modal_data": {"image": "an image"}}
+    with pytest.raises(PromptError, match="the prompt has 37 characters"):
+        asked(bart_tokenizer, limits=Limits(max_text_characters=20))(prompt)
+    with pytest.raises(PromptError, match="no tokenizer; pass token ids"):
+        asked(None)(prompt)
+    with pytest.raises(PromptError, match=r'"image" mapper .* made token id 3 .* ids go from 0 to 2'):
+        asked(bart_tokenizer, vocab_size=3)(prompt)
+    with pytest.raises(PromptError, match="this model reads 4: shorten it"):
+        asked(bart_tokenizer, max_source_positions=4)(prompt)
+
+
 # --- what is refused ---
 
 
@@ -440,3 +506,64 @@ def test_text_beyond_the_limit_is_refused_before_it_is_tokenized(bart_tokenizer,
     limits = Limits(max_text_characters=len(TEXT) - 1)
     with pytest.raises(PromptError, match="the prompt has 37 characters, more than the 36 of max_text_characters"):
         InputPreprocessor(BART_SPEC, view, limits=limits)(prompt)
+
+
+def test_further_inputs_of_the_encoder_are_made_of_what_the_prompt_says(bart_tokenizer):
+    preprocess = InputPreprocessor(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    plain = preprocess({"prompt_tokens": [0, 9, 8, 2]}).encoder
+    marked, other = (
+        preprocess({"encoder_prompt": {"prompt_tokens": [0, 9, 8, 2], "encoder_inputs": given}, "decoder_prompt": "a"})
+        for given in ({"marks": [0, 2]}, {"marks": [0, 1]})
+    )
+    assert plain.features["marks"].tolist() == [0, 0, 0, 0]
+    assert marked.encoder.features["marks"].tolist() == [1, 0, 1, 0]
+    assert marked.encoder.token_ids == plain.token_ids
+    assert len({plain.content_key, marked.encoder.content_key, other.encoder.content_key}) == 3
+    assert preprocess({"prompt": TEXT, "encoder_inputs": {"marks": [1]}}).encoder.features["marks"].sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ({"prompt": TEXT, "encoder_inputs": {"mark": [1]}}, "\"bart\" models have no 'mark'. Did you mean 'marks'?"),
+        ({"prompt": TEXT, "encoder_inputs": [1]}, r"encoder_inputs is {name: value}, by the names .* not \[1\]"),
+        ({"multi_modal_data": {"image": 1}, "encoder_inputs": {"marks": [1]}}, "this prompt holds multi_modal_data"),
+        (
+            {"encoder_prompt": TEXT, "decoder_prompt": {"prompt": "a", "encoder_inputs": {"marks": [1]}}},
+            "move them to encoder_prompt",
+        ),
+    ],
+)
+def test_further_inputs_that_cannot_be_are_refused(bart_tokenizer, prompt, message):
+    preprocess = InputPreprocessor(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    with pytest.raises(PromptError, match=message):
+        preprocess(prompt)
+
+
+def test_a_further_input_that_is_no_tensor_is_the_plugins_fault(bart_tokenizer):
+    spec = dataclasses.replace(BART_SPEC, encoder_inputs={"marks": lambda given, token_ids, view: [1]})
+    preprocess = InputPreprocessor(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    with pytest.raises(
+        PluginError, match=r'encoder_inputs\["marks"\] of plugin family "bart" returned list, no tensor'
+    ):
+        preprocess(TEXT)
+
+
+def test_each_side_has_its_tokenizer_and_its_vocabulary(bart_tokenizer):
+    source = byte_level_tokenizer(["</s>", "<pad>"], "$A </s>")
+    spec = dataclasses.replace(BART_SPEC, tokenizers=lambda view: (source, view.tokenizer))
+    config = BartConfig(vocab_size=len(bart_tokenizer), decoder_start_token_id=2)
+    preprocess = InputPreprocessor(
+        spec, view_of(config, bart_tokenizer), vocab_size=len(bart_tokenizer), source_vocab_size=len(source) + 9
+    )
+    inputs = preprocess({"encoder_prompt": TEXT, "decoder_prompt": TEXT})
+    assert inputs.encoder.token_ids == source(TEXT).input_ids
+    assert inputs.decoder.token_ids == [2, *plain_ids(bart_tokenizer, TEXT)]
+    assert inputs.encoder.token_ids[:-1] != inputs.decoder.token_ids[1:]
+    ids = plain_ids(source, TEXT)
+    assert preprocess({"prompt_tokens": ids}).encoder.prompt == TEXT
+    preprocess({"prompt_tokens": [len(source) + 8]})
+    with pytest.raises(PromptError, match=f"outside of the vocabulary, 0 to {len(source) + 8}"):
+        preprocess({"prompt_tokens": [len(source) + 9]})
+    with pytest.raises(PromptError, match=f"outside of the vocabulary, 0 to {len(bart_tokenizer) - 1}"):
+        preprocess({"encoder_prompt": TEXT, "decoder_prompt": {"prompt_tokens": [len(bart_tokenizer)]}})

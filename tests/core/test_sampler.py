@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 from transformers import (
+    EncoderNoRepeatNGramLogitsProcessor,
     ForcedBOSTokenLogitsProcessor,
     ForcedEOSTokenLogitsProcessor,
     LogitsProcessorList,
@@ -30,6 +31,7 @@ VOCAB_SIZE = 60
 EOS = 2
 PROMPT = [2, 0]
 OUTPUT = [5, 9, 5, 17, 5, 30]
+READ = torch.tensor([[0, 9, 5, 30, 7, 17, 5, 30, 11, 5, 12, 2, 0, 4, 5, 9, 5, 17, 5, 30, 6]])  # by the encoder
 CPU = torch.device("cpu")
 ALL = VOCAB_SIZE  # as logprobs: every token's
 
@@ -51,7 +53,8 @@ def random_logits(rows, seed=0, spread=3.0):
 
 def row(params, seq_id=0, output=(), prompt=PROMPT, sample_index=0, num_samples=1):
     params = dataclasses.replace(params, eos_token_ids=(EOS,))
-    return SamplingRow(seq_id, SequenceData(list(prompt), list(output), sample_index), params, num_samples)
+    data = SequenceData(list(prompt), list(output), sample_index, READ[0].tolist())
+    return SamplingRow(seq_id, data, params, num_samples)
 
 
 def all_logprobs(sampler, logits, params, outputs):
@@ -91,6 +94,10 @@ def distribution(processors, logits, outputs):
         ({"no_repeat_ngram_size": 2}, [NoRepeatNGramLogitsProcessor(2)]),
         ({"no_repeat_ngram_size": 3}, [NoRepeatNGramLogitsProcessor(3)]),
         ({"no_repeat_ngram_size": 9}, [NoRepeatNGramLogitsProcessor(9)]),
+        *(
+            ({"encoder_no_repeat_ngram_size": size}, [EncoderNoRepeatNGramLogitsProcessor(size, READ)])
+            for size in (1, 2, 3, 4, 9)
+        ),
         (
             {"bad_words_ids": [[7], [5, 11], [17, 5, 12], [0, 13], [30, 14], [1] * 20]},
             [NoBadWordsLogitsProcessor([[7], [5, 11], [17, 5, 12], [0, 13], [30, 14], [1] * 20], EOS)],

@@ -63,7 +63,14 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         ),
         *(
             (name, value)
-            for name in ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")
+            for name in (
+                "min_tokens",
+                "top_k",
+                "seed",
+                "no_repeat_ngram_size",
+                "encoder_no_repeat_ngram_size",
+                "forced_bos_token_id",
+            )
             for value in (-1, 1.5, "2", False)
         ),
         *(("length_penalty", value) for value in (math.inf, math.nan, "1", True, 33, -33)),
@@ -217,6 +224,7 @@ def test_equal_parameters_are_equal_and_hash_alike(one, other):
         {"length_penalty": 2.0},
         {"early_stopping": "never"},
         {"no_repeat_ngram_size": 3},
+        {"encoder_no_repeat_ngram_size": 3},
         {"bad_words_ids": [[1]]},
         {"bad_words": "a"},
         {"forced_bos_token_id": 1},
@@ -325,6 +333,8 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({}, {}, {"no_repeat_ngram_size": 0, "bad_words_ids": (), "forced_bos_token_id": None}),
         ({}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
         ({"no_repeat_ngram_size": 0}, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 0}),
+        ({}, {"encoder_no_repeat_ngram_size": 3}, {"encoder_no_repeat_ngram_size": 3}),
+        ({"encoder_no_repeat_ngram_size": 0}, {"encoder_no_repeat_ngram_size": 3}, {"encoder_no_repeat_ngram_size": 0}),
         ({}, {"bad_words_ids": [[4], [5, 6], [9]], "eos_token_id": 9}, {"bad_words_ids": ((4,), (5, 6))}),
         ({}, {"forced_bos_token_id": 8, "forced_eos_token_id": 9}, {"forced_bos_token_id": 8}),
         ({}, {"forced_eos_token_id": [8, 9]}, {"forced_eos_token_id": (8, 9)}),
@@ -383,7 +393,8 @@ def test_resolve_keeps_what_the_user_gave():
         "stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True, "seed": 5, "logprobs": 2,
         "skip_special_tokens": False,
         "num_beams": 1, "num_return_sequences": 1, "length_penalty": 0.5, "early_stopping": True,
-        "no_repeat_ngram_size": 2, "bad_words_ids": [[4, 5]], "forced_bos_token_id": 3, "forced_eos_token_id": 4,
+        "no_repeat_ngram_size": 2, "encoder_no_repeat_ngram_size": 3, "bad_words_ids": [[4, 5]],
+        "forced_bos_token_id": 3, "forced_eos_token_id": 4,
     }  # fmt: skip
     params = SamplingParams(**own)
     generation = {"do_sample": True, "temperature": 0.1, "top_k": 1, "top_p": 0.1, "repetition_penalty": 9.0}
@@ -438,10 +449,10 @@ def test_contradictions_with_the_checkpoint_are_refused(own, generation, message
 
 
 def test_settings_without_a_counterpart_are_named(caplog):
-    generation = {"encoder_no_repeat_ngram_size": 3, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2}
+    generation = {"epsilon_cutoff": 0.01, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2}
     warn_of_unsupported(GenerationConfig(**generation), "./blenderbot")
     (record,) = [record for record in caplog.records if record.name.startswith("transept")]
-    left_out = "encoder_no_repeat_ngram_size=3, typical_p=0.9"
+    left_out = "epsilon_cutoff=0.01, typical_p=0.9"
     assert record.getMessage() == f'settings of "./blenderbot" that are not supported, and left out: {left_out}'
     caplog.clear()
     warn_of_unsupported(GenerationConfig(), "./bart")

@@ -1,10 +1,12 @@
 """map_input: the mapper that a family declared, and what happens when it has none or breaks its contract."""
 
+import dataclasses
+
 import pytest
 from views import view_of
 
 from transept.errors import MediaError, PluginError
-from transept.multimodal.registry import MappedInput, map_input
+from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
 from transept.registry.spec import ModelSpec
 
 
@@ -62,3 +64,20 @@ def test_a_mappers_error_is_the_callers():
 def test_a_reference_to_nothing():
     with pytest.raises(PluginError, match="has no attribute nothing"):
         map_input(family(audio=f"{__name__}:nothing"), view_of({}), "audio", [1])
+
+
+def test_the_mapper_of_a_prompted_modality_gets_the_prompt():
+    def count_both(data, view, prompt):
+        return MappedInput({"samples": data}, 3, [7, *(prompt.token_ids or [8, 8])])
+
+    spec = dataclasses.replace(family(audio=count_both, image=count_samples), prompted_modalities=("audio",))
+    mapped = map_input(spec, view_of({}), "audio", [1], EncoderPrompt(token_ids=[5, 6]))
+    assert mapped.token_ids == [7, 5, 6]
+    assert map_input(spec, view_of({}), "audio", [1]).token_ids == [7, 8, 8]
+    assert map_input(spec, view_of({"scale": 3}), "image", [1], EncoderPrompt("beside")).num_tokens == 1
+
+
+def test_an_id_for_every_token_or_for_none():
+    spec = family(audio=lambda data, view: MappedInput({}, 3, [1, 2]))
+    with pytest.raises(PluginError, match="returned 2 token_ids and num_tokens=3; give an id to every token"):
+        map_input(spec, view_of({}), "audio", [1])

@@ -113,6 +113,25 @@ def test_the_users_parameters_mean_the_same_as_the_checkpoints(engine: Engine, p
         assert one.outputs == other.outputs
 
 
+def test_runs_of_the_encoders_prompt_are_forbidden_request_by_request(
+    model: BartForConditionalGeneration, engine: Engine, prompts: list[list[int]]
+) -> None:
+    prompt = prompts[2]  # half of the vocabulary
+    sizes = {"num_beams": 3, "num_return_sequences": 3, "max_length": MAX_LENGTH, "pad_token_id": 1}
+    start = {"decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2, "forced_bos_token_id": 0}
+    params = [SamplingParams(encoder_no_repeat_ngram_size=size) for size in (0, 1, 2)]
+    outputs = engine.generate(
+        [{"prompt_tokens": prompt}] * 3, params, generation_config=GenerationConfig(**sizes, **start)
+    )
+    expected = [
+        reference(model, prompt, GenerationConfig(**sizes, **start, encoder_no_repeat_ngram_size=size))
+        for size in (0, 1, 2)
+    ]
+    assert len({tuple(best[0][0]) for best in expected}) == 3
+    ours = [[(out.prompt_token_ids + each.token_ids, each.score) for each in out.outputs] for out in outputs]
+    assert ours == expected
+
+
 def test_beams_samples_and_greedy_requests_share_a_batch(engine: Engine, prompts: list[list[int]]) -> None:
     many = [
         SamplingParams(num_beams=5, max_tokens=30),

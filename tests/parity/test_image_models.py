@@ -1,21 +1,33 @@
-"""TrOCR and Donut beside transformers: one row a configuration, the same checks for each."""
+"""Families that look at images beside transformers: one row a configuration, the same checks for each."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from random_donut import DONUT_ROWS, START, DonutRow
+from random_florence import FLORENCE_ROWS, FlorenceRow
+from random_pix2struct import PIX2STRUCT_ROWS, Pix2StructRow
 from random_trocr import ROWS, Row
 from safetensors.torch import save_file
 
 from transept import SamplingParams
 from transept.testing import Parity
 
+ALL_ROWS = ROWS | DONUT_ROWS | FLORENCE_ROWS | PIX2STRUCT_ROWS
 
-@pytest.fixture(scope="module", params=(ROWS | DONUT_ROWS).values(), ids=ROWS | DONUT_ROWS)
+
+SLOW_ROWS = ("florence-2, wide images, a head of its own", "pix2struct, a tied head")
+
+
+def parameter(name: str) -> Any:
+    return pytest.param(ALL_ROWS[name], id=name, marks=[pytest.mark.slow] if name in SLOW_ROWS else [])
+
+
+@pytest.fixture(scope="module", params=map(parameter, ALL_ROWS))
 def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
-    row: Row | DonutRow = request.param
+    row: Row | DonutRow | FlorenceRow | Pix2StructRow = request.param
     return row.parity(tmp_path_factory.mktemp("checkpoint"))
 
 

@@ -16,7 +16,11 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
+    BlenderbotSmallConfig,
+    BlenderbotSmallForConditionalGeneration,
     ByT5Tokenizer,
+    LongT5Config,
+    LongT5ForConditionalGeneration,
     M2M100Config,
     M2M100ForConditionalGeneration,
     MarianConfig,
@@ -70,6 +74,7 @@ BART_BASE = {
     "forced_eos_token_id": 2,
 }
 SUMMARY = {"num_beams": 4, "length_penalty": 2.0, "no_repeat_ngram_size": 3, "early_stopping": True}
+REPLY = {"num_beams": 10, "length_penalty": 0.65, "no_repeat_ngram_size": 3, "encoder_no_repeat_ngram_size": 3}
 LANGUAGE = VOCABULARY - 10  # the code of one, in mBART's range
 PADDING = VOCABULARY - 1  # Marian's, which starts its decoder
 
@@ -195,6 +200,9 @@ def marian(decoder_vocab_size: int, shared: bool) -> Row:
 PEGASUS = PegasusConfig(**BART_SIZES, scale_embedding=True, activation_function="relu")
 T5_1_1 = T5Config(**T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
 BYT5 = T5Config(**{**T5_SIZES, "vocab_size": 384}, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+LONG = {"feed_forward_proj": "gated-gelu", "local_radius": 11, "global_block_size": 4}  # in texts of up to 150 tokens
+LONG_LOCAL = LongT5Config(**T5_SIZES, **LONG, tie_word_embeddings=False)
+LONG_GLOBAL = LongT5Config(**T5_SIZES, **LONG, encoder_attention_type="transient-global")
 FEW_BUCKETS = {"relative_attention_num_buckets": 12, "relative_attention_max_distance": 30}
 GATED_SILU = T5Config(**T5_SIZES, **FEW_BUCKETS, feed_forward_proj="gated-silu")
 
@@ -213,6 +221,12 @@ ROWS = {
         {"num_beams": 8, "length_penalty": 0.6, "max_length": 64, "forced_eos_token_id": 1},
         by_init_std,
     ),
+    "blenderbot_small-90M": Row(
+        BlenderbotSmallForConditionalGeneration,
+        BlenderbotSmallConfig(**BART_SIZES),
+        {**REPLY, "min_length": 20, "max_length": 40, "forced_eos_token_id": 2},
+        by_init_std,
+    ),
     "nllb-200": m2m100({"max_length": 60, "forced_bos_token_id": LANGUAGE}),
     "m2m100": m2m100({"num_beams": 5, "max_length": 60, "early_stopping": True}),
     "opus-mt": marian(VOCABULARY, shared=True),
@@ -221,6 +235,7 @@ ROWS = {
     "t5 1.1": Row(T5ForConditionalGeneration, T5_1_1, {"max_length": 60}, wide_with_own_head),
     "mt5": Row(MT5ForConditionalGeneration, MT5Config(**T5_SIZES), {"max_length": 60}, wide_with_own_head),
     "umt5": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES), {"max_length": 60}, wide_with_own_head, unscale),
+    "long-t5-tglobal": Row(LongT5ForConditionalGeneration, LONG_GLOBAL, {"max_length": 40}),
     "byt5": Row(T5ForConditionalGeneration, BYT5, {"max_length": 60}, wide_with_own_head, with_byte_tokenizer),
 }
 TRAINED = {
@@ -232,6 +247,7 @@ VARIANTS = {  # what differs is in the weights or in one formula, so logits tell
     "t5, gated SiLU, few buckets": Row(T5ForConditionalGeneration, GATED_SILU),
     "t5 1.1, tied": Row(T5ForConditionalGeneration, T5_1_1),
     "madlad400": Row(T5ForConditionalGeneration, T5_1_1, draw=wide_with_own_head, edit=embedding_by_the_decoders_name),
+    "long-t5-local": Row(LongT5ForConditionalGeneration, LONG_LOCAL, draw=wide_with_own_head),
     "mt5, tied": Row(MT5ForConditionalGeneration, MT5Config(**T5_SIZES)),
     "umt5, tied": Row(UMT5ForConditionalGeneration, UMT5Config(**T5_SIZES)),
 }

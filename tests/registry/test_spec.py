@@ -10,7 +10,15 @@ import pytest
 from views import view_of
 
 from transept.errors import PluginError
-from transept.registry.spec import ModelSpec, PublishedCheckpoint, VisionSpec, dec_bos_prompt, prepend_dec, resolve
+from transept.registry.spec import (
+    ModelSpec,
+    PublishedCheckpoint,
+    VisionSpec,
+    dec_bos_prompt,
+    prepend_dec,
+    resolve,
+    tokenizers_of,
+)
 
 BART = view_of(SimpleNamespace(decoder_start_token_id=2, bos_token_id=0))
 
@@ -50,6 +58,9 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"architectures": (7,)}, "each must be a name"),
         ({"vision": {"task": "read"}}, "vision must be a VisionSpec or None"),
         ({"vision": VisionSpec()}, r'vision needs input_mappers\["image"\]'),
+        ({"encoder_inputs": ["marks"]}, "encoder_inputs must be a dict"),
+        ({"encoder_inputs": {"marks": 1}}, r"encoder_inputs\['marks'\] is 1, no function"),
+        ({"tokenizers": "mine"}, "tokenizers is 'mine'; it must be a function"),
         ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
         ({"model_class": SimpleNamespace}, "package.module:ClassName"),
         ({"requires": ["model_type"]}, "requires must be a dict"),
@@ -59,6 +70,8 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"requires": {"encoder.model_type": set()}}, "wants encoder.model_type to be set"),
         ({"requires": {"encoder.model_type": {"vit": 1}}}, "wants encoder.model_type to be {'vit': 1}"),
         ({"requires": {"encoder.model_type": [["vit"]]}}, "wants encoder.model_type to be"),
+        ({"prompted_modalities": ("image",)}, "must be a tuple of keys of input_mappers"),
+        ({"prompted_modalities": ["image"], "input_mappers": {"image": "a:b"}}, "must be a tuple of keys"),
         ({"published": ["small"]}, "published must be a dict"),
         ({"published": {"small": "org/name"}}, "must be a PublishedCheckpoint"),
         ({"published": {"org/small": PublishedCheckpoint("org/name", 1)}}, "is no short name"),
@@ -69,6 +82,14 @@ def test_spec_that_breaks_the_contract(changed: dict[str, Any], complaint: str) 
     good = {"name": "bart", "architectures": ("BartModel",), "model_class": "bart.model:Bart"}
     with pytest.raises(PluginError, match=complaint):
         ModelSpec(**{**good, **changed})
+
+
+@pytest.mark.parametrize("made", [None, "t", ("t",), ("t", "t", "t")])
+def test_tokenizers_are_a_pair(made: Any) -> None:
+    spec = ModelSpec("bart", ("BartModel",), "bart.model:Bart", tokenizers=lambda view: made)
+    with pytest.raises(PluginError, match=r'tokenizers of plugin family "bart" returned .*; it must return a pair'):
+        tokenizers_of(spec, BART)
+    assert tokenizers_of(ModelSpec("bart", ("BartModel",), "bart.model:Bart"), BART) == (None, None)
 
 
 def test_default_decoder_prompt_is_dec_bos() -> None:

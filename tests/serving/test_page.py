@@ -18,14 +18,17 @@ import urllib.request
 from itertools import groupby
 from pathlib import Path
 
+import httpx
 import numpy
 import pytest
 import soundfile
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from random_seamless import save_seamless
 from serve_process import ServeProcess
 from speech.recordings import RATE, joined
 from speech.recordings import clip as samples_of
+from transformers import SeamlessM4TConfig, SeamlessM4TForSpeechToText
 
 import transept
 from transept.speech.output.subtitles import SubtitleLayout
@@ -37,6 +40,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 
 PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
 KEY = "key-of-the-tests"
+SEAMLESS = Path(__file__).parents[2] / "examples" / "transept-seamless"
 OVERLAP = RATE  # samples: a second
 PHONE = {"width": 360, "height": 740}
 ODD_SPEAKERS = [None, "left", 'Jo & <b>Al</b>, "{K}\\ -']
@@ -200,6 +204,20 @@ def page_server(tiny_en_dir, bart_dir, diarizer_folder, tmp_path_factory):
     path = os.pathsep.join(filter(None, (str(diarizer_folder), os.environ.get("PYTHONPATH"))))
     models = f"tiny.en={tiny_en_dir}", f"bart={bart_dir}"
     server = PageServer(tmp_path_factory.mktemp("page"), *models, environment={"PYTHONPATH": path}).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def seamless_server(tmp_path):
+    """With a model that writes four languages, by its plugin in examples."""
+    source = shutil.copytree(SEAMLESS, tmp_path / "source")  # building writes beside the sources
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(tmp_path / "site"), str(source)], check=True)
+    (tmp_path / "seamless").mkdir()
+    model = save_seamless(tmp_path / "seamless", SeamlessM4TConfig, SeamlessM4TForSpeechToText)
+    path = os.pathsep.join(filter(None, (str(tmp_path / "site"), os.environ.get("PYTHONPATH"))))
+    server = PageServer(tmp_path / "served", f"seamless={model}", environment={"PYTHONPATH": path}).start()
     yield server
     server.stop()
 
@@ -661,6 +679,31 @@ def test_all_segments_of_a_time_are_found_where_speakers_talk_at_once(visit):
         }"""
     )
     assert spoken == [[], [0], [0, 1], [0], [0, 2], [], [3], []]
+
+
+@pytest.mark.slow
+def test_the_text_is_written_in_the_language_that_is_chosen(visit_of, seamless_server, clip):
+    said = {}
+    for code, name in (("fra", "French"), ("deu", "German")):
+        visit = visit_of(seamless_server)
+        target = visit.page.get_by_label("Write in")
+        expect(target.locator("option")).to_have_text(
+            ["What is spoken", "English", "French", "German", "Traditional Chinese"]
+        )
+        expect(visit.page.locator("#language option").first).to_have_text("Not said")
+        expect(visit.page.get_by_label("Translate to English")).to_be_hidden()
+        target.select_option(name)
+        visit.reload()
+        expect(target).to_have_value(code)
+        visit.transcribe(clip)
+        expect(visit.page.locator("#reader-about")).to_contain_text(f"translated to {name}")
+        fields = {"model": "seamless", "target_language": code}
+        with clip.open("rb") as file:
+            url = f"{seamless_server.url}v1/audio/transcriptions"
+            answer = httpx.post(url, data=fields, files={"file": file}, timeout=PATIENCE)
+        said[code] = " ".join(visit.said.all_inner_texts())
+        assert said[code] == answer.json()["text"] != ""
+    assert said["fra"] != said["deu"]
 
 
 def test_speakers_are_told_apart_where_a_diarizer_is_installed(visit_of, page_server, own_server, clip, reference):

@@ -64,6 +64,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
     engine = {
         "plugin": "whisper",
         "device": "cpu",
+        "dtype": "bfloat16",
         "quantization": "int8",
         "num_threads": 1,
         "tensor_parallel_size": 2,

@@ -43,7 +43,9 @@ def decode(
             except StopIteration as end:
                 return end.value
             assert isinstance(ask, Submit)
-            requests.extend((each.prompt["prompt_tokens"], each.sampling_params) for each in ask.requests)
+            requests.extend(
+                (each.prompt["decoder_prompt"]["prompt_tokens"], each.sampling_params) for each in ask.requests
+            )
             answer = yield ask
 
     ((_, decoded),) = transcriber.engine.runner.run([job()], max_jobs=1)

@@ -87,7 +87,7 @@ def ours(model: SpeechModel, script: list[Answer], options: TranscriptionOptions
         (request,) = event.requests
         prompt = request.prompt
         answer = script[len(prompts) % len(script)]
-        prompts.append(prompt["prompt_tokens"])
+        prompts.append(prompt["decoder_prompt"]["prompt_tokens"])
         total = answer.avg_logprob * (len(answer.tokens) + 1)
         completion = SimpleNamespace(token_ids=[*answer.tokens, TOKENIZER.eot], cumulative_logprob=total, logprobs=None)
         probe = SimpleNamespace(logprobs=(math.log(answer.no_speech_prob),))

@@ -20,7 +20,8 @@ def test_defaults_are_openai_whispers() -> None:
     names = set(theirs) & set(TranscriptionOptions.names()) - {"clip_timestamps"}
     assert len(names) == 11
     assert {name: getattr(ours, name) for name in names} == {name: theirs[name] for name in names}
-    for name in ("task", "language", "patience", "length_penalty", "suppress_blank", "max_initial_timestamp"):
+    assert (ours.task, decoding.task) == (None, "transcribe")  # which a target_language may turn into "translate"
+    for name in ("language", "patience", "length_penalty", "suppress_blank", "max_initial_timestamp"):
         assert getattr(ours, name) == getattr(decoding, name)
 
 

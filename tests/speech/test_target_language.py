@@ -76,6 +76,17 @@ def test_what_is_spoken_already_is_transcribed(
     )
 
 
+def test_transcribe_and_another_target_language_contradict_each_other(
+    transcriber: Transcriber, english: np.ndarray
+) -> None:
+    for options in ({}, {"language": "fr"}, {"multilingual": True}):
+        with pytest.raises(
+            ParameterError, match="target_language='English' asks for another one; leave one of them out"
+        ):
+            transcriber.transcribe_many([], task="transcribe", target_language="English", **options)
+    assert transcriber.transcribe_many([], task="transcribe", target_language="English", language="en")
+
+
 def test_what_a_model_does_not_write_is_refused(transcriber: Transcriber, tiny_en_dir: Path) -> None:
     assert transcriber.supported_target_languages == ["en"]
     for options in ({}, {"language": "fr"}, {"task": "translate"}, {"multilingual": True}):
@@ -90,6 +101,10 @@ def test_what_a_model_does_not_write_is_refused(transcriber: Transcriber, tiny_e
     with pytest.raises(ParameterError, match="no target languages, and so not 'de'; leave target_language out"):
         only_english.transcribe_many([], target_language="de")
     assert only_english.transcribe_many([], target_language="en", language="English")
+    for spoken, advice in (("German", "'de'; use a multilingual one, or leave"), ("Klingon", "'klingon'; leave")):
+        for options in ({}, {"target_language": "English"}):
+            with pytest.raises(ParameterError, match=f"English only, not {advice} language out if English is spoken"):
+                only_english.transcribe_many([], language=spoken, **options)
 
 
 def test_a_family_is_told_the_target_language(declared: Callable[..., Transcriber], french: np.ndarray) -> None:

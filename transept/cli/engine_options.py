@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from transept.core.config import QUANTIZATIONS
+from transept.core.config import DTYPES, QUANTIZATIONS
 
 MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
 NAMES = (
     "plugin",
     "device",
+    "dtype",
     "quantization",
     "num_threads",
     "tensor_parallel_size",
@@ -36,8 +37,16 @@ def add_engine_options(parser: argparse._ActionsContainer) -> None:
     """The options of `NAMES`."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
     parser.add_argument(
+        "--dtype",
+        choices=("auto", *DTYPES),
+        default="auto",
+        metavar="NAME",
+        help="bfloat16, float16 or float32 (default on a CPU)",
+    )
+    parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
+        metavar="NAME",
         help="round weights: int8 is faster, fp8 for GPUs",
     )
     parser.add_argument(

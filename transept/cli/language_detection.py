@@ -16,15 +16,24 @@ if TYPE_CHECKING:
     from transept.cli.tally import Tally, TranscriptionTask
     from transept.speech.transcriber import Transcriber
 
+OF_FILES = ("output_format", "output_dir", "beside", "manifest", "verbose", "print_confidence")
 OPTIONS = ("channel", "language_detection_segments", "language_detection_threshold")
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Leave with a usage error for what asks for a transcript beside the language."""
-    for name in ("output_format", "output_dir", "beside", "manifest", "verbose"):
-        if getattr(arguments, name):
-            option = "--" + name.replace("_", "-")
-            parser.error(f"--detect-language transcribes nothing, so there is nothing for {option}; leave one out")
+    from transept.speech.option_values import language_or_none
+    from transept.speech.options import TranscriptionOptions
+
+    given = vars(arguments)
+    if language_or_none(given.get("language")) is not None:
+        parser.error("--detect-language finds out which language is spoken, and --language says it; leave one out")
+    of_transcripts = set(TranscriptionOptions.names()) - {*OPTIONS, "language"}
+    useless = [name for name in (*OF_FILES, *sorted(of_transcripts)) if given.get(name) not in (None, False)]
+    useless += [name for name in given if name.startswith("vad_")]
+    if useless:
+        option = "--" + useless[0].replace("_", "-")
+        parser.error(f"--detect-language transcribes nothing, so there is nothing for {option}; leave one out")
 
 
 def detect_languages(

@@ -8,20 +8,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transept.cli.documents import DECODING, STDIN
+from transept.cli.documents import DECODING
 from transept.cli.engine_options import add_model_options, engine_options
-from transept.cli.near_files import near_file
 from transept.cli.printable import printable, printable_name, tell
+from transept.cli.read_inputs import Input, find_inputs
 from transept.cli.recordings import Recording
 from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
-from transept.errors import MediaError, ParameterError, TranseptError, suggest
+from transept.errors import ParameterError, TranseptError, suggest
 
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
@@ -46,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "files",
         nargs="+",
         metavar="IMAGE",
-        help="PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file; - is standard input",
+        help="PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file; - is standard input; a PDF's pages are an image each",
     )
     output = parser.add_argument_group("output")
     output.add_argument(
@@ -64,6 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output.add_argument("--json", action="store_true", help="print a JSON object for each image, one a line")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say.")
     decoding.add_argument("--task", metavar="NAME", help="what to read, for a model with several tasks")
+    decoding.add_argument("--dpi", type=float, metavar="X", help="pixels an inch of a PDF's pages (default: 150)")
     for option, kind, meaning in DECODING:
         decoding.add_argument(option, type=kind, metavar="N" if kind is int else "X", help=meaning)
     add_model_options(parser, DEFAULT_MODEL)
@@ -82,12 +82,12 @@ def formats(text: str) -> tuple[str, ...]:
 def read(arguments: argparse.Namespace) -> int:
     """``transept read``."""
     options = _options(arguments)
-    missing = [_missing(file) for file in arguments.files]
-    files = [file for file, error in zip(arguments.files, missing, strict=True) if error is None]
-    paths = _paths(arguments, files)
-    if not files:
-        for file, error in zip(arguments.files, missing, strict=True):
-            _print_failure(arguments, file, error)
+    inputs = find_inputs(arguments.files, arguments.dpi)
+    there = [each for each in inputs if each.error is None]
+    paths = _paths(arguments, there)
+    if not there:
+        for each in inputs:
+            _print_failure(arguments, each, each.error)
         return 1
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.vision.reader import VisionReader
@@ -95,23 +95,24 @@ def read(arguments: argparse.Namespace) -> int:
         reader = VisionReader(arguments.model, **engine_options(arguments))
     begin = time.perf_counter()
     num_tokens = num_failed = 0
-    results = zip(paths, reader.stream(_images(files), **options), strict=True)
-    for file, error in zip(arguments.files, missing, strict=True):
-        if error is not None:
+    results = zip(paths, reader.stream((each.image() for each in there), **options), strict=True)
+    several = len(inputs) > 1
+    for each in inputs:
+        if each.error is not None:
             num_failed += 1
-            _print_failure(arguments, file, error)
+            _print_failure(arguments, each, each.error)
             continue
-        each, result = next(results)
+        files, result = next(results)
         num_tokens += result.num_tokens
         if result.error is not None:
             num_failed += 1
-            tell(f"transept: {printable_name(file)}: {result.error}")
-            _write(file, result, [path for path in each if path.suffix == ".json"])
-            _print_failure(arguments, file, result.error)
+            tell(f"transept: {each.shown}: {result.error}")
+            _write(each, result, [path for path in files if path.suffix == ".json"])
+            _print_failure(arguments, each, result.error)
             continue
-        num_failed += not _write(file, result, each)
-        _print(arguments, file, result)
-    num_read = len(arguments.files) - num_failed
+        num_failed += not _write(each, result, files)
+        _print(arguments, each, result, several)
+    num_read = len(inputs) - num_failed
     tell(f"{num_read} image{'s' if num_read != 1 else ''}, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s")
     return 1 if num_failed else 0
 
@@ -126,34 +127,17 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return sampling if arguments.task is None else {**sampling, "task": arguments.task}
 
 
-def _missing(file: str) -> MediaError | None:
-    """Why there is no such file, which is told before a model is loaded; None where there is."""
-    if file == STDIN:
-        return None
-    try:
-        os.stat(file)
-        reason = "it is a folder; name the images in it" if os.path.isdir(file) else None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        reason += near_file(file) if isinstance(error, FileNotFoundError) else ""
-    if reason is None:
-        return None
-    missing = MediaError(f"cannot read it: {reason}")
-    tell(f"transept: {printable_name(file)}: {missing}")
-    return missing
-
-
-def _paths(arguments: argparse.Namespace, files: Sequence[str]) -> list[list[Path]]:
+def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[Path]]:
     """The files to write for each image; the folder that they go to is made. Leaves with a usage error for none."""
     names = arguments.output_format
     if names is None and arguments.output_dir is None:
         if arguments.output_name is not None:
             arguments.parser.error("--output-name is about files; write some with -f or -o")
-        return [[] for _ in files]
+        return [[] for _ in inputs]
     folder = Path(arguments.output_dir or ".")
     try:
         paths = result_files(
-            [Recording(file) for file in files],
+            [Recording(each.named) for each in inputs],
             names or FORMATS,
             folder=folder,
             template=arguments.output_name,
@@ -169,13 +153,9 @@ def _paths(arguments: argparse.Namespace, files: Sequence[str]) -> list[list[Pat
     return paths
 
 
-def _images(files: Sequence[str]) -> Iterator[Any]:
-    yield from (sys.stdin.buffer if file == STDIN else file for file in files)
-
-
-def _write(file: str, result: ImageText, paths: Sequence[Path]) -> bool:
+def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:
     """Write an image's files. Returns whether they are written; what fails is told."""
-    row = json.dumps(_row(file, result), ensure_ascii=False, indent=2)
+    row = json.dumps(_row(read_from, result), ensure_ascii=False, indent=2)
 
     def write(path: Path) -> None:
         text = row if path.suffix == ".json" else result.text
@@ -185,27 +165,28 @@ def _write(file: str, result: ImageText, paths: Sequence[Path]) -> bool:
         try:
             write_whole(path, write)
         except OSError as error:
-            tell(f"transept: {printable_name(file)}: cannot write {printable_name(path)}: {error.strerror}")
+            tell(f"transept: {read_from.shown}: cannot write {printable_name(path)}: {error.strerror}")
             return False
     return True
 
 
-def _row(file: str, result: ImageText) -> dict[str, Any]:
-    return {"file": file, **result.to_dict()}
+def _row(read_from: Input, result: ImageText) -> dict[str, Any]:
+    page = {} if read_from.page is None else {"page": read_from.page.number}
+    return {"file": read_from.file, **page, **result.to_dict()}
 
 
-def _print(arguments: argparse.Namespace, file: str, result: ImageText) -> None:
+def _print(arguments: argparse.Namespace, read_from: Input, result: ImageText, several: bool) -> None:
     """On standard output, unless the text goes to files and nothing else is asked for."""
     if arguments.json:
-        print(printable(json.dumps(_row(file, result), ensure_ascii=False)), flush=True)
+        print(printable(json.dumps(_row(read_from, result), ensure_ascii=False)), flush=True)
     elif arguments.output_format is None and arguments.output_dir is None:
-        name = f"{printable_name(file)}: " if len(arguments.files) > 1 else ""
+        name = f"{read_from.shown}: " if several else ""
         print(f"{name}{printable(result.text)}", flush=True)
 
 
-def _print_failure(arguments: argparse.Namespace, file: str, error: TranseptError | None) -> None:
+def _print_failure(arguments: argparse.Namespace, read_from: Input, error: TranseptError | None) -> None:
     """The line of --json of an image that was not read; without --json standard output has nothing of it."""
     if arguments.json and error is not None:
         from transept.vision.image_text import ImageText
 
-        _print(arguments, file, ImageText.failed(error))
+        _print(arguments, read_from, ImageText.failed(error), several=False)

@@ -297,6 +297,8 @@ def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> 
     fp16, device = getattr(arguments, "fp16", None), arguments.device
     if fp16 is not None:
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        if arguments.dtype != "auto":
+            raise ParameterError("--fp16 and --dtype say the same: give one of them")
         found["dtype"] = "float32" if not fp16 else "float16" if on_gpu else "auto"
     if (batch_size := getattr(arguments, "batch_size", None)) is not None:
         checked = TranscriptionOptions(**options)

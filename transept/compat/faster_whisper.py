@@ -219,6 +219,8 @@ def _transcribe(
     progress = bool(given.pop("log_progress", False))
     if given.get("length_penalty") == 1:
         given["length_penalty"] = None  # the mean, of which that is CTranslate2's name
+    if given.get("task") == "transcribe":
+        given["task"] = None  # the default, which a target_language is no contradiction to
     vad_options = given.pop("vad_options", None)
     if vad_options is not None:
         given["vad_options"] = _vad_options(vad_options)

@@ -81,6 +81,7 @@ class EngineConfig:
     model_dir: folder that models are looked up in and downloaded to; None: the hub's cache.
     offline: never ask the hub; a model that is not on this machine is an error.
     device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
+        On a CPU bfloat16 is what weights and their factors are rounded to, see docs/models.md.
     attention_backend: ``"torch"``, ``"triton"`` or ``"xformers"``; ``"auto"``: torch on a CPU, on a GPU triton, or
         torch where that cannot serve.
     quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
@@ -228,6 +229,20 @@ class EngineConfig:
             if size is not None and size > memory:
                 raise ParameterError(f"{name}={size} is more than this machine's memory of {memory} bytes")
         return dataclasses.replace(self, device=device, dtype=dtype, kv_cache_bytes=kv_cache_bytes)
+
+    @property
+    def activation_dtype(self) -> str:
+        """Of what layers hand on. On a CPU it is float32 where dtype is bfloat16: kernels round what they multiply."""
+        return "float32" if self._multiplies_bfloat16 else self.dtype
+
+    @property
+    def weight_rounding(self) -> str | None:
+        """What weights are rounded to as kernels pack them: the quantization, or bfloat16 on a CPU."""
+        return "bfloat16" if self._multiplies_bfloat16 else self.quantization
+
+    @property
+    def _multiplies_bfloat16(self) -> bool:
+        return self.device == "cpu" and self.dtype == "bfloat16"
 
     def scheduler_config(self, max_source_positions: int | None, max_target_positions: int | None) -> SchedulerConfig:
         """Budgets of one step, those left None sized by the model's longest encoder and decoder sequence."""

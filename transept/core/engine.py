@@ -33,6 +33,8 @@ from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, TranseptError
 from transept.option_names import shows_options
+from transept.registry.spec import tokenizers_of
+from transept.registry.special_tokens import config_token
 
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
 
@@ -47,7 +49,8 @@ class Engine:
     unfinished, every other thread gets a ParameterError. Transcriber and TextGenerator may be called from several
     threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
 
-    spec, model_config, generation_config, tokenizer: what the checkpoint and its plugin declare. Those of a Hugging
+    source_tokenizer, tokenizer: of the encoder's text and of the decoder's, most often one.
+    spec, model_config, generation_config, tokenizers: what the checkpoint and its plugin declare. Those of a Hugging
         Face checkpoint are transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format,
         PlainConfig and PlainTokenizer, which have the same names but no other methods than Transept calls.
     view: all of these, and the folder and its other settings, as the plugin's functions are given them.
@@ -62,7 +65,8 @@ class Engine:
             described = describe_model(path, config.model, config.plugin)
             check_default_prompt(described)
             self.view = described.view
-            self.tokenizer, self.generation_config = self.view.tokenizer, self.view.generation_config
+            self.source_tokenizer, self.tokenizer = tokenizers_of(described.spec, self.view)
+            self.generation_config = self.view.generation_config
         checkpoint, shape = described.checkpoint, described.shape
         config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)
         self.config = config = config.on_this_machine()
@@ -76,9 +80,11 @@ class Engine:
         self.preprocess = InputPreprocessor(
             self.spec,
             self.view,
+            tokenizers=(self.source_tokenizer, self.tokenizer),
             max_source_positions=shape.max_source_positions,
             max_target_positions=shape.max_target_positions,
             encoder_takes_text=shape.encoder_takes_text,
+            source_vocab_size=shape.source_vocab_size,
             vocab_size=shape.vocab_size,
             limits=config.limits,
         )
@@ -234,7 +240,7 @@ def _output_of(request: Request) -> Job:
 def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
     """What ends a sequence by the checkpoint's settings; ids beyond the vocabulary never come."""
     eos = getattr(generation_config, "eos_token_id", None)
-    eos = getattr(model_config, "eos_token_id", None) if eos is None else eos
+    eos = config_token(model_config, "eos_token_id") if eos is None else eos
     eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
     return tuple(token for token in eos if 0 <= token < vocab_size)
 

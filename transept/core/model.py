@@ -42,6 +42,8 @@ class ForConditionalGeneration(nn.Module):
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
         """Features of the longest input, as the input mapper would make them, of any content; empty for text.
 
+        For an encoder that reads text beside them also ``encoder_input_ids``, int64 [max_source_positions].
+
         The engine measures with them how much of a GPU's memory a step takes. Raises PluginError where an encoder takes
         no text and this method is not overridden.
         """
@@ -62,7 +64,8 @@ class ForConditionalGeneration(nn.Module):
     ) -> Tensor:
         """Run the encoder over a step's prefills.
 
-        encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input.
+        encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input without text. With text
+            beside it, an id is there for every token, a placeholder where the data stand.
         multimodal_kwargs: what the input mapper returned, a list with one tensor a prefill for each keyword, those of
             floating dtypes in compute_dtype.
         Returns hidden states [encoder_tokens, hidden], prefills one after the other, as many rows of each as its

@@ -16,6 +16,7 @@ class ModelShape:
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     num_heads: of the queries; None: as many as num_kv_heads.
+    source_vocab_size: of the encoder's tokens; None: the config's vocab_size, or where it has none, the one above.
 
     Raises CheckpointError for a number that is no integer of at least 1.
     """
@@ -28,9 +29,10 @@ class ModelShape:
     max_target_positions: int | None
     encoder_takes_text: bool = True
     num_heads: int | None = None
+    source_vocab_size: int | None = None
 
     def __post_init__(self) -> None:
-        optional = ("max_source_positions", "max_target_positions", "num_heads")
+        optional = ("max_source_positions", "max_target_positions", "num_heads", "source_vocab_size")
         for name in ("num_decoder_layers", "num_kv_heads", "head_dim", "vocab_size", *optional):
             value = getattr(self, name)
             if value is None and name in optional:

@@ -37,7 +37,7 @@ class CompletionOutput:
 class RequestOutput:
     """One request: both prompts as the model saw them, and its outputs so far.
 
-    encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for audio.
+    encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for data alone.
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
     prompt_probe: what the request's PromptProbe read, once its first step is done; else None.
     outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).

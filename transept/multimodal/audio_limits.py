@@ -36,6 +36,15 @@ def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> Non
         raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
 
 
+def check_window(seconds: float, longest: float) -> None:
+    """Raise MediaError where audio is longer than one request carries, for an input mapper to call; both in seconds."""
+    if seconds > longest:
+        raise MediaError(
+            f"the audio is {seconds:.2f} s long, and one request carries at most {longest:g} s. Use "
+            "transept.transcribe, which takes audio of any length, or split it"
+        )
+
+
 class AudioTooLongError(MediaError):
     """A recording has more than max_audio_seconds."""
 

@@ -305,6 +305,8 @@ def _from_array(image: Any, limits: ImageLimits) -> Pixels:
             image = image.detach().cpu()
             image = (image.float() if image.is_floating_point() else image).numpy()  # numpy has no bfloat16
         values = np.asarray(image)
+    except MediaError:  # of a PdfPage, which tells of itself
+        raise
     except Exception as error:  # whatever a tensor without numbers raises, or an array's own conversion
         kind = type(image).__name__
         raise MediaError(f"the image of type {kind} is no array of numbers ({message_of(error)}): {EXPECTED}") from None

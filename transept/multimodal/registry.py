@@ -7,7 +7,7 @@ mapper's business: nothing here decodes, and nothing here knows a model family.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,27 +23,47 @@ class MappedInput:
     kwargs: the encoder's keyword arguments for one item, without a batch dimension, such as
         ``{"input_features": Tensor}`` with [num_mels, num_frames] float32.
     num_tokens: the length of the encoder's output in tokens, at least 1: the slots of the cross cache.
+    token_ids: for an encoder that reads text beside the data, the ids of all num_tokens tokens, with a placeholder
+        wherever the data stand; else empty.
     """
 
     kwargs: dict[str, Any]
     num_tokens: int
+    token_ids: Sequence[int] = ()
 
 
-InputMapper = Callable[[Any, CheckpointView], MappedInput]
-"""(raw data, view) -> MappedInput. Raises MediaError when the data cannot be read or does not fit the model."""
+@dataclass(frozen=True)
+class EncoderPrompt:
+    """What a user has written beside an item of multimodal data, for an encoder that reads both.
+
+    text: None where token_ids were given, or nothing. token_ids: in the vocabulary; None where text was given.
+    """
+
+    text: str | None = None
+    token_ids: Sequence[int] | None = None
 
 
-def map_input(spec: ModelSpec, view: CheckpointView, modality: str, data: Any) -> MappedInput:
+InputMapper = Callable[..., MappedInput]
+"""(raw data, view) -> MappedInput, or (raw data, view, EncoderPrompt) -> MappedInput of prompted modalities.
+
+Raises MediaError when the data cannot be read or does not fit the model.
+"""
+
+
+def map_input(
+    spec: ModelSpec, view: CheckpointView, modality: str, data: Any, prompt: EncoderPrompt | None = None
+) -> MappedInput:
     """Turn one item of multimodal data into the encoder's input.
 
     spec: the model family, whose ``input_mappers`` has the mapper. view: of the checkpoint, handed to the mapper.
-    modality: such as ``"audio"``. data: whatever the mapper takes.
+    modality: such as ``"audio"``. data: whatever the mapper takes. prompt: for the mapper of a prompted modality.
     Raises MediaError when the family has no mapper for this modality, and what the mapper raises on bad data;
     PluginError when the mapper breaks its contract.
     """
     if modality not in spec.input_mappers:
         raise MediaError(_no_mapper(spec, modality))
-    mapped = resolve(spec.input_mappers[modality])(data, view)
+    prompts = [prompt or EncoderPrompt()] if modality in spec.prompted_modalities else []
+    mapped = resolve(spec.input_mappers[modality])(data, view, *prompts)
     mapper = f'the "{modality}" mapper of plugin family "{spec.name}"'
     if not isinstance(mapped, MappedInput):
         raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")
@@ -51,6 +71,11 @@ def map_input(spec: ModelSpec, view: CheckpointView, modality: str, data: Any) -
         raise PluginError(f"{mapper} returned kwargs that are no dict of the encoder's keyword arguments")
     if isinstance(mapped.num_tokens, bool) or not isinstance(mapped.num_tokens, int) or mapped.num_tokens < 1:
         raise PluginError(f"{mapper} returned num_tokens={mapped.num_tokens!r}; it must be an int, 1 or more")
+    if len(mapped.token_ids) not in (0, mapped.num_tokens):
+        raise PluginError(
+            f"{mapper} returned {len(mapped.token_ids)} token_ids and num_tokens={mapped.num_tokens}; give an id to "
+            "every token, a placeholder where the data stand"
+        )
     return mapped
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from transept.errors import PluginError
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.requirements import requires_problem
+from transept.registry.special_tokens import special_token
 
 Reference = str  # "package.module:attribute", imported on first use
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
@@ -39,13 +40,23 @@ def resolve(reference: Any) -> Any:
 
 def dec_bos_prompt(view: CheckpointView) -> list[int]:
     """The usual default decoder prompt, ``<DEC><BOS>`` (BART's ``[2, 0]``)."""
-    return [view.config.decoder_start_token_id, view.config.bos_token_id]
+    return [special_token(view, "decoder_start_token_id"), special_token(view, "bos_token_id")]
+
+
+def dec_prompt(view: CheckpointView) -> list[int]:
+    """The other usual one, ``<DEC>`` alone."""
+    return [special_token(view, "decoder_start_token_id")]
 
 
 def prepend_dec(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """The usual DEC-token rule: a decoder prompt starts with the decoder start token, added unless it is there."""
-    dec = view.config.decoder_start_token_id
+    dec = special_token(view, "decoder_start_token_id")
     return list(token_ids) if token_ids and token_ids[0] == dec else [dec, *token_ids]
+
+
+def one_tokenizer(view: CheckpointView) -> tuple[Any, Any]:
+    """The usual tokenizers of encoder and decoder: one for both."""
+    return view.tokenizer, view.tokenizer
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,7 @@ class TextTask:
     decoder_prompt: token ids that open the output, such as a language code; the family's DEC-token rule applies. None:
         the family's default decoder prompt.
     settings: generation settings of the task, such as ``{"forced_bos_token_id": 250020}``, over those of `name`.
+    encoder_inputs: what a prompt of the task holds under this name, for a family that has ModelSpec.encoder_inputs.
     """
 
     name: str | None = None
@@ -150,6 +162,7 @@ class TextTask:
     special_tokens: tuple[Sequence[int], Sequence[int]] | None = None
     decoder_prompt: Sequence[int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,11 +188,13 @@ class VisionTask:
 
     decoder_prompt: token ids that open the output; the family's DEC-token rule applies. None: the family's default
         decoder prompt.
+    encoder_prompt: text beside the image, for a family whose encoder reads both (ModelSpec.prompted_modalities).
     settings: generation settings of the task, such as ``{"max_length": 128}``, over the checkpoint's own.
     """
 
     decoder_prompt: Sequence[int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder_prompt: str | None = None
 
 
 def reads_text(view: CheckpointView) -> dict[str, VisionTask]:
@@ -229,6 +244,12 @@ class ModelSpec:
         ``<DEC>`` unless it is already first.
     input_mappers: modality (``"audio"``) -> mapper, (data, view) -> `transept.multimodal.MappedInput`, or a reference
         to one.
+    prompted_modalities: those of input_mappers beside which the encoder reads text. Their mappers are called with
+        (data, view, `transept.multimodal.EncoderPrompt`), and text beside such data goes to the encoder.
+    encoder_inputs: further inputs of an encoder that reads text: name -> function, or a reference to one,
+        (value, token ids, view) -> tensor of one request, which `encode` gets by that name. value: what the prompt's
+        ``encoder_inputs`` hold under the name; None: nothing.
+    tokenizers: view -> the tokenizers of the encoder's text and of the decoder's; by default one is both.
     weight_maps: checkpoint format (``"huggingface"``, ``"ctranslate2"``) -> WeightMap, or a reference to one.
     speech: how the family talks, for speech families.
     text: how the family is asked to summarize and to translate, for text families.
@@ -248,6 +269,9 @@ class ModelSpec:
     vision: VisionSpec | None = None
     published: Mapping[str, PublishedCheckpoint] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
+    prompted_modalities: tuple[str, ...] = ()
+    encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
+    tokenizers: Callable[[CheckpointView], tuple[Any, Any]] = one_tokenizer
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -262,16 +286,25 @@ class ModelSpec:
             )
         if problem := requires_problem(self.requires):
             raise PluginError(f'ModelSpec "{self.name}": requires {problem}')
-        for name in ("default_decoder_prompt", "prepare_decoder_prompt"):
+        for name in ("default_decoder_prompt", "prepare_decoder_prompt", "tokenizers"):
             if not callable(getattr(self, name)):
                 raise PluginError(f'ModelSpec "{self.name}": {name} is {getattr(self, name)!r}; it must be a function')
-        for name in ("input_mappers", "weight_maps", "published"):
+        for name in ("input_mappers", "encoder_inputs", "weight_maps", "published"):
             if not isinstance(getattr(self, name), Mapping):
                 kind = type(getattr(self, name)).__name__
                 raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')
+        prompted = self.prompted_modalities
+        if not isinstance(prompted, tuple) or not all(modality in self.input_mappers for modality in prompted):
+            raise PluginError(
+                f'ModelSpec "{self.name}": prompted_modalities is {prompted!r}; it must be a tuple of keys of '
+                "input_mappers"
+            )
+        for name, function in self.encoder_inputs.items():
+            if not (callable(function) or isinstance(function, str)):
+                raise PluginError(f'ModelSpec "{self.name}": encoder_inputs[{name!r}] is {function!r}, no function')
         if not isinstance(self.speech, SpeechSpec | None):
             raise PluginError(f'ModelSpec "{self.name}": speech must be a SpeechSpec or None, not {self.speech!r}')
         if not isinstance(self.text, TextSpec | None):
@@ -285,3 +318,14 @@ class ModelSpec:
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')
             if not isinstance(published, PublishedCheckpoint):
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} must be a PublishedCheckpoint')
+
+
+def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
+    """The tokenizers of the encoder's text and of the decoder's, each None where there is none.
+
+    Raises PluginError for what is no pair, and whatever reading the tokenizer raises.
+    """
+    made: Any = spec.tokenizers(view)
+    if not (isinstance(made, tuple) and len(made) == 2):
+        raise PluginError(f'tokenizers of plugin family "{spec.name}" returned {made!r}; it must return a pair')
+    return made[0], made[1]

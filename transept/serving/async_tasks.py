@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -86,6 +86,11 @@ class AsyncTranscriber:
         rate = self.transcriber.model.spec.sample_rate
         noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
         return self.job((noise, rate), temperature=0.0, max_new_tokens=1, **self._languages())
+
+    @cached_property
+    def transcribes(self) -> bool:
+        """Whether it writes the language that is spoken, where that is said; a few models do nothing but translate."""
+        return self._languages()["target_language"] is None
 
     def _languages(self) -> dict[str, str | None]:
         """Some language, and some target language if the model needs one."""

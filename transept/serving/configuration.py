@@ -75,6 +75,7 @@ SETTINGS = (
 ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file they stand, with others, under [engine]
     Setting("plugin", str, "NAME", "see `transept serve --help`"),
     Setting("device", str, "NAME", "see `transept serve --help`"),
+    Setting("dtype", str, "NAME", "see `transept serve --help`"),
     Setting("quantization", str, "NAME", "see `transept serve --help`"),
     Setting("threads", int, "N", "see `transept serve --help`"),
     Setting("tensor_parallel_size", int, "N", "processes, or GPUs, that share each of the model's layers"),

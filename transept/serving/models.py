@@ -83,6 +83,7 @@ class ServedModel:
             described["word_timestamps"] = bool(model.alignment_heads)
             described["target_languages"] = [{"code": each, "name": names.get(each, each)} for each in targets]
             described["translates"] = TRANSLATES_TO in targets
+            described["transcribes"], described["detects_language"] = self.speech.transcribes, model.detects
             described["diarizes"] = model.diarizes
         if self.text is not None:
             described["tasks"] = self.text.tasks

@@ -80,7 +80,8 @@ class TranscriptionOptions:
         window where it changes.
     target_language: code or name, likewise, of the language that is to be written, where the model translates to it;
         None: the one that is spoken. Whisper translates to English.
-    task: ``"transcribe"``, or ``"translate"``: to target_language, and to English where that is None.
+    task: ``"transcribe"``: in the language that is spoken; or ``"translate"``: to target_language, and to English where
+        that is None. None: translate to a target_language, and transcribe without one.
     initial_prompt: text (or token ids) that the recording is taken to follow: names, spelling, style.
         carry_initial_prompt: before every window instead of the first alone.
     hotwords: words to look out for, as a prompt before every window. prefix: how the first window's text begins.
@@ -137,7 +138,7 @@ class TranscriptionOptions:
 
     language: str | None = None
     target_language: str | None = None
-    task: str = "transcribe"
+    task: str | None = None
     temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
     temperature_increment_on_fallback: float | None = None
     beam_size: int | None = None
@@ -222,7 +223,7 @@ class TranscriptionOptions:
             freeze(self, "vad_options", made_of(VadOptions, "VadOptions has no", self.vad_options))
         if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
             freeze(self, "initial_prompt", token_ids("initial_prompt", self.initial_prompt, lowest=0))
-        if self.task not in TASKS:
+        if self.task not in (None, *TASKS):
             raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
         if self.channel not in CHANNELS:
             raise ParameterError(f"channel must be one of {', '.join(CHANNELS)}, not {shown(self.channel)}")

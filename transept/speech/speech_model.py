@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transept.core.engine import Engine
 from transept.core.input_processor import Request
 from transept.core.request.preprocess import content_key
-from transept.core.request.prompts import TokensPrompt
+from transept.core.request.prompts import MultiModalPrompt, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
 from transept.names_elsewhere import LANGUAGES
@@ -143,18 +143,19 @@ class SpeechModel:
         spoken = None if language == UNKNOWN_LANGUAGE else language
         target = self._target_language(spoken, options)
         if not self.target_languages:
-            return self.tokenizer.opening_tokens(spoken, options.task, timestamps=timestamps)
+            return self.tokenizer.opening_tokens(spoken, options.task or "transcribe", timestamps=timestamps)
         task = "transcribe" if target is None else "translate"
         return self.tokenizer.opening_tokens(spoken, task, timestamps=timestamps, target_language=target)
 
     def task(self, spoken: str, options: TranscriptionOptions) -> str:
         """``"translate"`` where the text is in another language than what is spoken, else as the options say."""
-        return "translate" if self._target_language(spoken, options) else options.task
+        return "translate" if self._target_language(spoken, options) else options.task or "transcribe"
 
     def _target_language(self, spoken: str | None, options: TranscriptionOptions) -> str | None:
         """The code of the language to translate to; None: the text is in the language that is spoken.
 
-        Raises ParameterError, with all that there are, for one that the model does not write.
+        Raises ParameterError, with all that there are, for one that the model does not write, and for one that the task
+        "transcribe" contradicts.
         """
         asked, is_translation = options.target_language, options.task == "translate"
         if asked is None and not (is_translation and self.target_languages):
@@ -162,10 +163,16 @@ class SpeechModel:
         target = self._code(asked or TRANSLATES_TO, self.target_languages)
         heard = spoken if spoken is not None or self.detects else self.undetected_language
         if target in self.target_languages and (target != heard or is_translation):
+            if options.task == "transcribe":
+                raise ParameterError(
+                    f"task='transcribe' writes the language that is spoken, and target_language={asked!r} asks for "
+                    "another one; leave one of them out"
+                )
             return target
         if target == heard and not is_translation:
             return None
         if not self.target_languages:
+            self.tokenizer.opening_tokens(spoken, "transcribe", timestamps=False)  # may not hear that language either
             raise ParameterError(f"this model has no target languages, and so not {asked!r}; leave target_language out")
         known = ", ".join(self.target_languages)
         raise ParameterError(
@@ -235,10 +242,8 @@ class SpeechModel:
 
     def request(self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams) -> Request:
         """A request about one window; features: [channels, up to window_frames]."""
-        prompt: TokensPrompt = {
-            "prompt_tokens": list(decoder_prompt),
-            "multi_modal_data": {self.spec.features_modality: features},
-        }
+        sound: MultiModalPrompt = {"multi_modal_data": {self.spec.features_modality: features}}
         if features in self._names:
-            prompt["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
-        return Request(prompt, params)
+            sound["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
+        tokens: TokensPrompt = {"prompt_tokens": list(decoder_prompt)}
+        return Request({"encoder_prompt": sound, "decoder_prompt": tokens if decoder_prompt else None}, params)

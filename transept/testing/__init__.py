@@ -5,5 +5,6 @@ serves. Needs what Transept needs and nothing more: torch and transformers, load
 """
 
 from transept.testing.parity import Parity
+from transept.testing.reference import step_by_step
 
-__all__ = ["Parity"]
+__all__ = ["Parity", "step_by_step"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,11 @@ BATCH = (
 PREEMPTION = (
     "If check_decode passes, the same decode with room enough is right. A recomputed request runs its decoder prompt "
     "and all its tokens in one step: look for what holds for short decoder prompts only, or is kept between steps."
+)
+NOT_CAUSAL = (
+    "The reference's own logits after these tokens change when it sees later ones, as those of experts with a capacity "
+    "do, which drop tokens beyond it. Raise the capacity in its config until nothing is dropped, or give Parity "
+    "run_reference=transept.testing.step_by_step, which runs it token by token."
 )
 BEAMS = (
     "If check_decode passes, the logits are right: compare what the two sides start with (the decoder prompt, "
@@ -80,6 +85,16 @@ def of_hypotheses(ours: Sequence[Hypothesis], theirs: Sequence[Hypothesis], tole
     return None
 
 
+def unseen(keywords: Mapping[str, object]) -> str:
+    """For a reference whose logits are the same whatever the encoder is given, under these keywords."""
+    return (
+        f"the reference gives the same logits for every input, so it did not see them: it was given "
+        f"{', '.join(keywords)}, and may know what the encoder takes under another name, or run its encoder elsewhere "
+        "than in get_encoder().\n  Look at inputs=, or give Parity run_reference=function(model, keywords, "
+        "decoder_input_ids)."
+    )
+
+
 def rounding_cause(rounding: float) -> str:
     """For a reference whose own logits are that far from what they are in float64."""
     return (
@@ -88,12 +103,18 @@ def rounding_cause(rounding: float) -> str:
     )
 
 
-def prefill_cause(encoder_hidden: Tensor, encoded: Tensor, ours: Tensor, theirs: Tensor) -> str:
+def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, theirs: Tensor) -> str:
     """Where a difference that is there before the first new token may come from.
 
-    encoder_hidden, encoded: our encoder's output and transformers', [encoder tokens, hidden]. ours, theirs: logits.
+    encoder_hidden, encoded: our encoder's output and transformers', [encoder tokens, hidden]; encoded: None where it is
+        not known. ours, theirs: logits.
     """
-    if encoder_hidden.shape != encoded.shape:
+    if encoded is None:
+        cause = (
+            "The reference is run by run_reference, so the encoders' outputs were not compared: look at the encoder "
+            "first, then at the decoder and the head, and at their names in the weight map."
+        )
+    elif encoder_hidden.shape != encoded.shape:
         shapes = f"{list(encoder_hidden.shape)}, the reference's {list(encoded.shape)}"
         cause = f"The encoder's output is {shapes}: look at its layers."
     elif _differ(encoder_hidden, encoded):

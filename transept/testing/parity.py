@@ -9,22 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.errors import ParameterError
+from transept.registry.special_tokens import config_token, decoder_configs
 from transept.testing import differences
-from transept.testing.reference import Hypothesis, Reference
+from transept.testing.precision import Precision
+from transept.testing.reference import Hypothesis, Reference, RunReference
 from transept.testing.subject import EncoderInput, Recording, Request, Subject
+from transept.testing.tokenizer import save_word_tokenizer
 
 if TYPE_CHECKING:
     from transept.core.engine import Engine
     from transept.core.outputs import RequestOutput
 
-PROMPT_LENGTHS = (33, 7, 1, 64, 150)  # encoder tokens; those beyond the model's positions are cut to them
+# Encoder tokens; those beyond the model's positions are cut to them. The last has more keys than the kernels take into
+# one piece, on a CPU 128 and on a GPU 512.
+ENCODER_LENGTHS = (33, 7, 1, 64, 150)
+GPU_ENCODER_LENGTHS = (*ENCODER_LENGTHS[:-1], 600)
 LONGER_BY = 12  # tokens after the decoder prompt in the second one of check_prefill
 NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
-LONG_DECODE = 140  # of check_decode's last prompt: more keys than the CPU's kernel takes into one piece (128)
+LONG_DECODE = 140  # of check_decode's last prompt: more keys than a piece of the CPU's kernel
 NUM_BEAMS = 4
 JOIN_EVERY = 3  # steps between two requests that join a batch
 SHORTAGES = ((8, False), (8, True), (16, False), (16, True))  # slots of a block, and swapped or else recomputed
@@ -37,16 +44,25 @@ class Parity:
     reference: a small transformers encoder/decoder of the family, with random weights; it is put into float32 and
         evaluation mode. Seed it and draw its weights wide, with ``init_std=0.3`` or so in its config: with the usual
         0.02 all logits are nearly tied, so that rounding decides ids and a fault changes little. (Where embeddings are
-        scaled, or attention is not, 0.15 is wide.) Norms and biases that are all ones or zeros, as a new model's are,
-        are drawn for you: else a norm in another's place or a missing bias would change nothing.
+        scaled, or attention is not, 0.15 is wide.)
+    draw_constants: whether weights of `reference` whose numbers are all the same, as norms and biases of a new model
+        are, get seeded noise of width 0.3, in place and before it is saved: else a norm in another's place or a missing
+        bias would change nothing. Buffers of that kind get it, too, but for variances.
+    run_reference: function ``(model, keywords, decoder_input_ids)`` that returns logits [1, tokens, vocabulary], for a
+        reference that is not run by ``get_encoder()(**keywords)`` and ``model(encoder_outputs=...,
+        decoder_input_ids=...)``, which it is by default. `step_by_step` is one.
     directory: where its checkpoint is saved, at once. The engine opens it at the first check, so a test may edit the
         files before: name another architecture in config.json, rename weights, add a tokenizer.
     device: where Transept runs; the reference runs on the CPU.
     plugin: the one to take where several run the checkpoint, by its name or by its distribution's.
     inputs: for an encoder that takes no text, several inputs of different lengths: pairs of what a prompt holds as
         multi_modal_data, such as ``{"audio": (waveform, 16000)}``, and of the same as keywords of the reference, a
-        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`.
+        batch of one, such as ``{"input_values": [1, samples]}``. Default: `prompts`. Where the encoder reads text
+        beside the data, the former is a whole prompt: ``{"multi_modal_data": {...}, "prompt_tokens": [...]}``.
+    encoder_lengths: of `prompts`, in tokens. Default: ENCODER_LENGTHS.
     decoder_prompt: token ids, the decoder start token first. Default: the family's own, from its ModelSpec.
+    prompt_lengths: of further decoder prompts, which continue that one with seeded ids: check_prefill tries all of them
+        on every input, other checks give each input another. Default: one for check_prefill alone.
     tolerance: on logits and scores, absolute. The two sides add the same float32 products in different orders: that
         makes about 1e-5 where logits are some tens, while a fault seldom makes less than 1e-2.
     """
@@ -59,16 +75,23 @@ class Parity:
         device: str = "cpu",
         plugin: str | None = None,
         inputs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] | None = None,
+        encoder_lengths: Sequence[int] | None = None,
         decoder_prompt: Sequence[int] | None = None,
+        prompt_lengths: Sequence[int] = (),
+        run_reference: RunReference | None = None,
+        draw_constants: bool = True,
         tolerance: float = 1e-4,
     ) -> None:
-        self.reference = Reference(reference)
+        self.reference = Reference(reference, run_reference, draw_constants)
         self.subject = Subject(Path(directory), device, plugin)
         self.tolerance = tolerance
-        if inputs is not None and len(inputs) < 2:
+        given = encoder_lengths if inputs is None else inputs
+        if given is not None and len(given) < 2:
             raise ParameterError("one input does not show whether outputs depend on it; give Parity several inputs")
         self._given_inputs = inputs
         self._given_decoder_prompt = decoder_prompt
+        self._encoder_lengths = encoder_lengths or (ENCODER_LENGTHS if device == "cpu" else GPU_ENCODER_LENGTHS)
+        self._prompt_lengths = prompt_lengths
         reference.save_pretrained(directory)
 
     @property
@@ -84,7 +107,7 @@ class Parity:
 
     @cached_property
     def prompts(self) -> list[list[int]]:
-        """For an encoder that takes text: seeded token ids of PROMPT_LENGTHS, none of which has a role in the config.
+        """For an encoder that takes text: seeded token ids of encoder_lengths, none of which has a role in the config.
 
         Raises ParameterError where it takes none.
         """
@@ -94,8 +117,23 @@ class Parity:
                 f'the encoder of "{self.engine.spec.name}" takes no text; give Parity inputs=[(data, keywords), ...] '
                 "of what it takes"
             )
-        bound = shape.max_source_positions or max(PROMPT_LENGTHS)
-        return self._draw([min(length, bound) for length in PROMPT_LENGTHS])
+        bound = shape.max_source_positions or max(self._encoder_lengths)
+        return self._draw([min(length, bound) for length in self._encoder_lengths])
+
+    @cached_property
+    def decoder_prompts(self) -> list[list[int]]:
+        """`decoder_prompt`, and those of prompt_lengths.
+
+        Raises ParameterError for one that is no longer than `decoder_prompt`, or leaves the decoder no position.
+        """
+        first, bound = self.decoder_prompt, self.engine.shape.max_target_positions
+        for length in self._prompt_lengths:
+            if length <= len(first) or (bound is not None and length >= bound):
+                raise ParameterError(
+                    f"prompt_lengths holds {length}; decoder prompts may have more than {len(first)} tokens, those of "
+                    f"decoder_prompt{f', and less than {bound}' if bound else ''}"
+                )
+        return [first, *(first + ids for ids in self._draw([n - len(first) for n in self._prompt_lengths]))]
 
     @cached_property
     def inputs(self) -> list[EncoderInput]:
@@ -104,25 +142,31 @@ class Parity:
 
         if self._given_inputs is None:
             return [EncoderInput({"prompt_tokens": ids}, {"input_ids": torch.tensor([ids])}) for ids in self.prompts]
-        return [EncoderInput({"multi_modal_data": data}, dict(keywords)) for data, keywords in self._given_inputs]
+        return [EncoderInput(_encoder_prompt(data), dict(keywords)) for data, keywords in self._given_inputs]
 
     def check_prefill(self) -> None:
         """Logits after the decoder prompt, and after a longer one, of every prompt alone."""
-        start = self.reference.model.generation_config.decoder_start_token_id
+        start = config_token(getattr(self.reference.model, "generation_config", None), "decoder_start_token_id")
         if start is not None and self.decoder_prompt[:1] != [start]:
             raise AssertionError(
                 f"check_prefill: the decoder prompt {self.decoder_prompt} does not start with {start}, the reference's "
                 "decoder_start_token_id.\n  Look at default_decoder_prompt in the ModelSpec."
             )
-        (more,) = self._draw([LONGER_BY])
+        prompts = self.decoder_prompts
+        if len(prompts) == 1:
+            (more,) = self._draw([LONGER_BY])
+            prompts = [*prompts, self.decoder_prompt + more]
+        if not self._reference_sees():
+            raise AssertionError(f"check_prefill: {differences.unseen(self.inputs[0].keywords)}")
         for each in self.inputs:
-            for decoder_prompt in (self.decoder_prompt, self.decoder_prompt + more):
+            for decoder_prompt in prompts:
                 self._check_alone("check_prefill", Request(each, decoder_prompt, max_tokens=1))
 
     def check_decode(self) -> None:
         """Greedy ids, and logits at every step of NEW_TOKENS, of every prompt alone; of the last one LONG_DECODE."""
         requests = self._requests()
-        requests[-1] = replace(requests[-1], max_tokens=self._fitting(LONG_DECODE))
+        last = requests[-1]
+        requests[-1] = replace(last, max_tokens=self._fitting(LONG_DECODE, last.decoder_prompt))
         outputs = [self._check_alone("check_decode", request) for request in requests]
         if len({tuple(ids[:NEW_TOKENS]) for ids in outputs}) == 1:
             raise AssertionError(f"check_decode: {differences.INDIFFERENT}")
@@ -154,24 +198,61 @@ class Parity:
         self._check_outputs("check_beam_search, batched with greedy requests", requests, outputs, differences.BATCH)
         self._check_preempted("check_beam_search", requests, SHORTAGES[1:3])
 
-    def _requests(self, num_beams: int = 1) -> list[Request]:
-        max_tokens = self._fitting(NEW_TOKENS)
-        return [Request(each, self.decoder_prompt, max_tokens, num_beams) for each in self.inputs]
+    def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
+        """The most likely token of each step in lower precision, beside the reference in the same dtype.
 
-    def _fitting(self, num_tokens: int) -> int:
+        Both see the same tokens before each step: those of a greedy decode in float32, NEW_TOKENS of every input.
+        share: how many of all steps have to agree, from 0 to 1. Rounding makes some of them near ties, in any model.
+        """
+        requests = self._requests()
+        decoded = zip(requests, self.subject.run(requests), strict=True)
+        forced = [replace(request, forced=tuple(output.outputs[0].token_ids)) for request, output in decoded]
+        for dtype in dtypes:
+            subject = Subject(self.subject.directory, self.subject.device, self.subject.plugin, dtype)
+            precision = Precision(dtype)
+            for request in forced:
+                _, recording = subject.run_recorded(request)
+                exact, theirs = (self._reference_logits(request, request.forced, each) for each in ("float32", dtype))
+                precision.add(self._where(request), [each[0] for each in recording.logits], theirs, exact)
+            if precision.share < share:
+                raise AssertionError(f"check_low_precision: {precision.problem(share)}")
+
+    def save_tokenizer(self) -> Path:
+        """Add a tokenizer in which every token is a word of its own, "word5" for 5. Returns the checkpoint's folder.
+
+        So a command can be run with the checkpoint, such as ``transept transcribe``.
+        """
+        eos = config_token(self.engine.view.generation_config, "eos_token_id")
+        end = eos[0] if isinstance(eos, list) else eos
+        save_word_tokenizer(self.subject.directory, self.engine.shape.vocab_size, end)
+        return self.subject.directory
+
+    def _requests(self, num_beams: int = 1) -> list[Request]:
+        """One an input, with the decoder prompts in turn."""
+        prompts = [prompt for prompt, _ in zip(cycle(self.decoder_prompts), self.inputs, strict=False)]
+        return [
+            Request(each, prompt, self._fitting(NEW_TOKENS, prompt), num_beams)
+            for each, prompt in zip(self.inputs, prompts, strict=True)
+        ]
+
+    def _fitting(self, num_tokens: int, decoder_prompt: Sequence[int]) -> int:
         """So many new tokens, or as many as the model has positions for after the decoder prompt."""
         bound = self.engine.shape.max_target_positions
-        return num_tokens if bound is None else min(num_tokens, bound - len(self.decoder_prompt))
+        return num_tokens if bound is None else min(num_tokens, bound - len(decoder_prompt))
+
+    def _reference_sees(self) -> bool:
+        return self.reference.sees_inputs(self.inputs, self.decoder_prompt)
 
     def _draw(self, lengths: Sequence[int]) -> list[list[int]]:
         """Seeded token ids that both sides have and that have no role."""
         import torch
 
         config = self.engine.model_config
-        of_decoder = getattr(config, "decoder", None)  # where both sides have a config of their own
-        roles = {getattr(side, f"{role}_token_id", None) for side in (config, of_decoder) for role in ROLES}
-        vocab_size = self.engine.shape.vocab_size
-        num_tokens = min(getattr(config, "vocab_size", vocab_size), vocab_size)
+        configs = [*decoder_configs(config), getattr(config, "encoder", None), self.engine.view.generation_config]
+        roles = {getattr(each, f"{role}_token_id", None) for each in configs for role in ROLES}
+        shape = self.engine.shape
+        sizes = [shape.vocab_size, shape.source_vocab_size, *(getattr(each, "vocab_size", None) for each in configs)]
+        num_tokens = min(size for size in sizes if isinstance(size, int))
         ordinary = torch.tensor([token for token in range(num_tokens) if token not in roles])
         generator = torch.Generator().manual_seed(0)
         return [ordinary[torch.randint(len(ordinary), (n,), generator=generator)].tolist() for n in lengths]
@@ -195,20 +276,27 @@ class Parity:
             before = request.decoder_prompt + ids[:step]
             problem = differences.of_logits(ours, theirs, before, ids[step], self.tolerance)
             if problem:
-                cause = self._cause(request, recording, ids[:step])
+                cause = self._cause(request, recording, ids[:step], theirs)
                 raise AssertionError(f"{where}, step {step} of {len(ids)}: {problem}\n  {cause}")
         return ids
 
-    def _cause(self, request: Request, recording: Recording, ids: list[int]) -> str:
-        """Where a difference in the logits after these new ids may come from."""
+    def _cause(self, request: Request, recording: Recording, ids: list[int], later: Any) -> str:
+        """Where a difference in the logits after these new ids may come from.
+
+        later: the reference's logits [vocabulary], computed with the tokens after these in sight.
+        """
+        if not self._reference_sees():
+            return differences.unseen(request.encoder.keywords)
         decoder_tokens = request.decoder_prompt + ids
         ours, theirs = recording.logits[len(ids)][0], self.reference.logits(request.encoder, decoder_tokens)[-1]
         rounding = self.reference.rounding(request.encoder, decoder_tokens)
+        if float((theirs - later).abs().max()) > max(self.tolerance, 10 * rounding):
+            return differences.NOT_CAUSAL
         if ours.shape == theirs.shape and float((ours - theirs).abs().max()) < 10 * rounding:
             return differences.rounding_cause(rounding)
         if ids:
             return differences.DECODE
-        encoded = self.reference.encode(request.encoder).last_hidden_state[0]
+        encoded = self.reference.encoder_hidden(request.encoder)
         return differences.prefill_cause(recording.encoder_hidden[0], encoded, ours, theirs)
 
     def _check_preempted(self, check: str, requests: list[Request], shortages: Sequence[tuple[int, bool]]) -> None:
@@ -229,9 +317,9 @@ class Parity:
             if problem:
                 raise AssertionError(f"{how}: {self._where(request)}: {problem}\n  {cause}")
 
-    def _reference_logits(self, request: Request, ids: list[int]) -> Any:
-        """The reference's logits [ids, vocabulary] from which each id is chosen."""
-        logits = self.reference.logits(request.encoder, request.decoder_prompt + ids[:-1])
+    def _reference_logits(self, request: Request, ids: Sequence[int], dtype: str = "float32") -> Any:
+        """The reference's logits [ids, vocabulary] from which each id is chosen, in a dtype."""
+        logits = self.reference.logits(request.encoder, [*request.decoder_prompt, *ids[:-1]], dtype)
         return logits[len(request.decoder_prompt) - 1 :]
 
     def _where(self, request: Request) -> str:
@@ -239,3 +327,8 @@ class Parity:
         num_tokens = self.subject.num_tokens(request.encoder)
         sizes = f"{num_tokens} encoder tokens, decoder prompt of {len(request.decoder_prompt)}"
         return f"prompt {index} ({sizes}{f', {request.num_beams} beams' if request.num_beams > 1 else ''})"
+
+
+def _encoder_prompt(data: Mapping[str, Any]) -> Any:
+    """A whole prompt as it is; else multimodal data in one."""
+    return data if {"multi_modal_data", "prompt_tokens"} & data.keys() else {"multi_modal_data": data}

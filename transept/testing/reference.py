@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CONSTANTS_WIDTH = 0.3  # standard deviation around 1 or 0
+
+RunReference = Callable[[Any, dict[str, Any], "Tensor"], "Tensor"]
 
 
 @dataclass(frozen=True)
@@ -24,52 +27,95 @@ class Hypothesis:
 
 
 class Reference:
-    """A transformers encoder/decoder model in float32. What it computes is kept, for checks ask for it again.
+    """A transformers encoder/decoder model in float32, and copies of it in other dtypes, whose results are kept.
 
-    Logits come from one run of the decoder over a whole sequence, without its cache. Weights that are constant, as
-    norms and biases are at first, are drawn when it is made.
+    Logits come from one run of the decoder over a whole sequence, without its cache, or from `run`. Weights that are
+    constant, as norms and biases are at first, are drawn when it is made, if draw_constants.
+    Whatever the model raises becomes an AssertionError, which says on what.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, run: RunReference | None = None, draw_constants: bool = True) -> None:
         self.model = model.eval().float()
-        _draw_constants(model)
-        self._encoded: dict[EncoderInput, Any] = {}
-        self._logits: dict[tuple[EncoderInput, tuple[int, ...]], Tensor] = {}  # by the decoder's tokens, too
+        if draw_constants:
+            _draw_constants(model)
+        self._run = run
+        self._copies: dict[str, Any] = {"float32": self.model}
+        self._encoded: dict[tuple[str, EncoderInput], Any] = {}
+        self._logits: dict[tuple[str, EncoderInput, tuple[int, ...]], Tensor] = {}  # by the decoder's tokens, too
         self._beams: dict[EncoderInput, list[Hypothesis]] = {}
 
-    def encode(self, given: EncoderInput) -> Any:
-        """The encoder's BaseModelOutput; last_hidden_state is [1, tokens, hidden]."""
+    def encoder_hidden(self, given: EncoderInput) -> Tensor | None:
+        """The encoder's output, [tokens, hidden]; None where only `run` knows how it is called."""
+        if self._run is not None:
+            return None
+        with self._telling("float32", given):
+            return self._encode("float32", given).last_hidden_state[0]
+
+    def logits(self, given: EncoderInput, decoder_tokens: Sequence[int], dtype: str = "float32") -> Tensor:
+        """Logits [decoder tokens, vocabulary], each row from the decoder's tokens up to its own, in a dtype."""
         import torch
 
-        if given not in self._encoded:
-            with torch.inference_mode():
-                self._encoded[given] = self.model.get_encoder()(**given.keywords)
-        return self._encoded[given]
-
-    def logits(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> Tensor:
-        """Logits [decoder tokens, vocabulary], each row from the decoder's tokens up to its own."""
-        import torch
-
-        key = given, tuple(decoder_tokens)
+        key = dtype, given, tuple(decoder_tokens)
         if key not in self._logits:
-            encoded = self.encode(given)
-            with torch.inference_mode():
-                output = self.model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([key[1]]), use_cache=False)
-            self._logits[key] = output.logits[0]
+            ids = torch.tensor([key[2]])
+            with self._telling(dtype, given), torch.inference_mode():
+                if self._run is not None:
+                    self._logits[key] = self._run(self._in(dtype), _in_dtype(given, dtype), ids)[0]
+                else:
+                    encoder = {"encoder_outputs": self._encode(dtype, given)}
+                    if "attention_mask" in given.keywords:  # hides from the decoder, too, what became of padding
+                        encoder["attention_mask"] = given.keywords["attention_mask"]
+                    output = self._in(dtype)(**encoder, decoder_input_ids=ids, use_cache=False)
+                    self._logits[key] = output.logits[0]
         return self._logits[key]
 
+    def sees_inputs(self, inputs: Sequence[EncoderInput], decoder_tokens: Sequence[int]) -> bool:
+        """Whether the logits after these tokens depend on what the encoder is given."""
+        first, *others = (self.logits(given, decoder_tokens)[-1] for given in inputs)
+        return any(bool(((row - first).abs() > 1e-6 * first.abs().max()).any()) for row in others)
+
     def rounding(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> float:
-        """How far the last of the logits are from those of the same model in float64, at most."""
+        """How far the last of the logits are from those of the same model in float64, at most; NaN if it has none."""
+        try:
+            exact = self.logits(given, decoder_tokens, "float64")[-1]
+        except AssertionError:  # a model may insist on its dtype
+            return float("nan")
+        return float((exact - self.logits(given, decoder_tokens)[-1]).abs().max())
+
+    def _in(self, dtype: str) -> Any:
+        """The model in a dtype."""
         import torch
 
-        exact = copy.deepcopy(self.model).double()
-        keywords = {
-            name: value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-            for name, value in given.keywords.items()
-        }
-        with torch.inference_mode():
-            output = exact(**keywords, decoder_input_ids=torch.tensor([list(decoder_tokens)]), use_cache=False)
-        return float((output.logits[0, -1] - self.logits(given, decoder_tokens)[-1]).abs().max())
+        if dtype not in self._copies:
+            self._copies[dtype] = copy.deepcopy(self.model).to(getattr(torch, dtype))
+        return self._copies[dtype]
+
+    def _encode(self, dtype: str, given: EncoderInput) -> Any:
+        """The encoder's BaseModelOutput."""
+        import torch
+
+        if (dtype, given) not in self._encoded:
+            model, keywords = self._in(dtype), _in_dtype(given, dtype)
+            with torch.inference_mode():
+                if {"input_ids"} < keywords.keys():  # text and data meet before what get_encoder returns
+                    self._encoded[dtype, given] = _encode_both(model, keywords)
+                else:
+                    self._encoded[dtype, given] = model.get_encoder()(**keywords)
+        return self._encoded[dtype, given]
+
+    @contextmanager
+    def _telling(self, dtype: str, given: EncoderInput) -> Iterator[None]:
+        """Raise what the model raises as an AssertionError that says how it was called."""
+        try:
+            yield
+        except Exception as error:
+            how = "run_reference" if self._run else "get_encoder()(**keywords), then forward(encoder_outputs=...)"
+            raise AssertionError(
+                f"the reference, {type(self.model).__name__} in {dtype}, raised {type(error).__name__}: {error}\n"
+                f"  It was run by {how}, with the keywords {', '.join(given.keywords)}. Where it is to be called "
+                "otherwise, give Parity run_reference=function(model, keywords, decoder_input_ids), which returns "
+                "logits [1, tokens, vocabulary]."
+            ) from error
 
     def beam_search(self, request: Request) -> list[Hypothesis]:
         """All hypotheses of transformers' ``generate``, best first, by the model's own generation settings."""
@@ -87,7 +133,7 @@ class Reference:
         keywords = dict(request.encoder.keywords)
         if "input_ids" in keywords:  # of which else none would be the padding token
             keywords["attention_mask"] = torch.ones_like(keywords["input_ids"])
-        with torch.inference_mode():
+        with self._telling("float32", request.encoder), torch.inference_mode():
             output = self.model.generate(
                 **keywords,
                 decoder_input_ids=torch.tensor([given]),
@@ -95,7 +141,7 @@ class Reference:
                 num_return_sequences=request.num_beams,
                 max_new_tokens=request.max_tokens + len(request.decoder_prompt) - len(given),
                 do_sample=False,
-                use_cache=False,
+                use_cache=self._run is step_by_step,
                 output_scores=True,
                 return_dict_in_generate=True,
             )
@@ -107,14 +153,54 @@ class Reference:
         ]
 
 
+def step_by_step(model: Any, keywords: dict[str, Any], decoder_input_ids: Tensor) -> Tensor:
+    """A way to run a reference: token by token with its cache, as it decodes.
+
+    For a reference whose logits of a token depend on later tokens where it sees both, as those of experts with a
+    capacity do. keywords: a batch of one. decoder_input_ids: [1, tokens]. Returns logits [1, tokens, vocabulary].
+    """
+    import torch
+
+    rows, cache, encoded = [], None, model.get_encoder()(**keywords)
+    for token in decoder_input_ids.split(1, dim=1):
+        output = model(encoder_outputs=encoded, decoder_input_ids=token, past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        rows.append(output.logits)
+    return torch.cat(rows, dim=1)
+
+
+def _in_dtype(given: EncoderInput, dtype: str) -> dict[str, Any]:
+    """The keywords of the reference, numbers that are no integers in a dtype."""
+    import torch
+
+    return {
+        name: value.to(getattr(torch, dtype))
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        else value
+        for name, value in given.keywords.items()
+    }
+
+
+def _encode_both(model: Any, keywords: dict[str, Any]) -> Any:
+    """The encoder's BaseModelOutput of text and data together."""
+    import torch
+    from transformers.modeling_outputs import BaseModelOutput
+
+    start = torch.tensor([[model.generation_config.decoder_start_token_id]])
+    output = model(**keywords, decoder_input_ids=start, use_cache=False)
+    return BaseModelOutput(last_hidden_state=output.encoder_last_hidden_state)
+
+
 def _draw_constants(model: Any) -> None:
-    """Add seeded noise to every weight whose numbers are all the same."""
+    """Add seeded noise, in place, to every weight and buffer whose numbers are all the same; not to variances."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weight in model.state_dict().values():
-            if weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all()):
+        for name, weight in model.state_dict().items():
+            if name.endswith("running_var") or not weight.is_floating_point() or weight.numel() < 2:
+                continue
+            if bool((weight == weight.flatten()[0]).all()):
                 weight += CONSTANTS_WIDTH * torch.randn(weight.shape, generator=generator)
 
 

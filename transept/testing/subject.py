@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ class EncoderInput:
 class Request:
     """One prompt of each side, and how to decode after them.
 
+    forced: the new tokens, whatever the logits say; empty where these choose them.
     num_beams: 1 is greedy by the logits alone, without the checkpoint's settings and without an end; but no pair of
         tokens comes twice, since random models else write one token for ever, and ids then tell little.
         Several are a beam search by the checkpoint's settings, which returns every hypothesis.
@@ -46,6 +47,21 @@ class Request:
     decoder_prompt: list[int]
     max_tokens: int
     num_beams: int = 1
+    forced: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A logits processor that leaves one token at each step."""
+
+    token_ids: tuple[int, ...]
+
+    def __call__(self, logits: Tensor, rows: Sequence[Any]) -> None:
+        """logits: [rows, vocabulary], changed in place."""
+        for row, sequence in zip(logits, rows, strict=True):
+            token = self.token_ids[len(sequence.output_token_ids)]
+            row.fill_(float("-inf"))
+            row[token] = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,9 +76,10 @@ class Recording:
 
 
 class Subject:
-    """A checkpoint directory, on a device in float32. plugin: the one to take where several can."""
+    """A checkpoint directory, on a device in a dtype. plugin: the one to take where several can."""
 
-    def __init__(self, directory: Path, device: str, plugin: str | None = None) -> None:
+    def __init__(self, directory: Path, device: str, plugin: str | None = None, dtype: str = "float32") -> None:
+        self.dtype = dtype
         self.directory = directory
         self.device = device
         self.plugin = plugin
@@ -90,7 +107,9 @@ class Subject:
         return outputs
 
     def run_preempted(self, requests: Sequence[Request], block_size: int, swap: bool) -> list[RequestOutput]:
-        """All requests in one batch, with cache for the largest alone; preempted ones are swapped or recomputed.
+        """All requests in one batch, with cache for the largest alone, or for two to begin; others are preempted.
+
+        swap: preempted ones are swapped, else recomputed.
 
         Raises AssertionError when nothing was preempted.
         """
@@ -98,7 +117,10 @@ class Subject:
 
         from transept.core.execution.kv_cache import block_bytes
 
-        num_blocks = max(self._num_blocks(request, block_size) for request in requests)
+        in_the_end = max(self._num_blocks(request, block_size) for request in requests)
+        first, second, *_ = (self._num_blocks(replace(each, max_tokens=1), block_size) for each in requests)
+        to_begin = first + second + requests[0].num_beams  # the scheduler leaves running sequences a block each
+        num_blocks = max(in_the_end, to_begin)
         num_bytes = num_blocks * block_bytes(self.engine.shape, block_size, torch.float32)
         engine = self._engine(block_size=block_size, kv_cache_bytes=num_bytes, swap_bytes=8 * num_bytes * swap)
         outputs, preempted = _run(engine, requests, join_every=0)
@@ -117,7 +139,7 @@ class Subject:
     def _engine(self, **options: Any) -> Engine:
         from transept.core.engine import Engine
 
-        return Engine(self.directory, device=self.device, dtype="float32", plugin=self.plugin, **options)
+        return Engine(self.directory, device=self.device, dtype=self.dtype, plugin=self.plugin, **options)
 
 
 def _run(engine: Engine, requests: Sequence[Request], join_every: int) -> tuple[list[RequestOutput], bool]:
@@ -157,7 +179,8 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
         "decoder_prompt": {"prompt_tokens": request.decoder_prompt},
     }
     if request.num_beams == 1:
-        greedy = SamplingParams(temperature=0.0, no_repeat_ngram_size=2, max_tokens=request.max_tokens, ignore_eos=True)
+        choice = {"logits_processors": (Forced(request.forced),)} if request.forced else {"no_repeat_ngram_size": 2}
+        greedy = SamplingParams(temperature=0.0, max_tokens=request.max_tokens, ignore_eos=True, **choice)
         engine.add_request(request_id, prompt, greedy, generation_config=GenerationConfig())
         return
     beams = request.num_beams

@@ -44,7 +44,8 @@ def _request(tokens: list[int], job: TextJob) -> Request:
     decoder_prompt: TokensPrompt | None = None
     if job.decoder_prompt is not None:
         decoder_prompt = {"prompt_tokens": job.decoder_prompt}
-    prompt: Prompt = {"encoder_prompt": {"prompt_tokens": tokens}, "decoder_prompt": decoder_prompt}
+    encoder_prompt: TokensPrompt = {"prompt_tokens": tokens, "encoder_inputs": job.encoder_inputs}
+    prompt: Prompt = {"encoder_prompt": encoder_prompt, "decoder_prompt": decoder_prompt}
     return Request(prompt, job.sampling_params, job.generation_config)
 
 

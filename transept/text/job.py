@@ -28,11 +28,13 @@ OPTIONS = (*OWN_OPTIONS, *(field.name for field in dataclasses.fields(SamplingPa
 class TextJob:
     """How every document of one call is encoded and decoded.
 
+    encoder_inputs: what every document's prompt holds beside its tokens.
     decoder_prompt: token ids; None: the family's default. generation_config: transformers' class, what sampling_params
     leaves open for this task; None: as the checkpoint has it.
     """
 
     encoder: DocumentEncoder
+    encoder_inputs: Mapping[str, Any]
     decoder_prompt: list[int] | None
     sampling_params: SamplingParams
     generation_config: Any | None
@@ -69,8 +71,9 @@ def make_job(
     limit = _source_limit(engine, max_source_tokens)
     return TextJob(
         encoder=DocumentEncoder(
-            engine.tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
+            engine.source_tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
         ),
+        encoder_inputs=text_task.encoder_inputs,
         decoder_prompt=None if text_task.decoder_prompt is None else list(text_task.decoder_prompt),
         sampling_params=params,
         generation_config=_generation_config(engine, text_task, settings) if settings else None,

@@ -27,12 +27,14 @@ OPTIONS = ("task", *(field.name for field in dataclasses.fields(SamplingParams))
 class ReadingJob:
     """How every image of one call is read.
 
-    inputs: the engine's. modality: under which an image is given to it. decoder_prompt: token ids; None: the family's
-    default. generation_config: what sampling_params leaves open for this task; None: as the checkpoint has it.
+    inputs: the engine's. modality: under which an image is given to it. encoder_prompt: text beside it, or None.
+    decoder_prompt: token ids; None: the family's default. generation_config: what sampling_params leaves open for this
+    task; None: as the checkpoint has it.
     """
 
     inputs: InputProcessor
     modality: str
+    encoder_prompt: str | None
     decoder_prompt: list[int] | None
     sampling_params: SamplingParams
     generation_config: Any | None
@@ -57,6 +59,7 @@ def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> Rea
     return ReadingJob(
         inputs=engine.inputs,
         modality=spec.modality,
+        encoder_prompt=chosen.encoder_prompt,
         decoder_prompt=None if chosen.decoder_prompt is None else list(chosen.decoder_prompt),
         sampling_params=params,
         generation_config=_generation_config(engine, name, chosen.settings) if chosen.settings else None,
@@ -86,8 +89,11 @@ def read_image(image: Any, job: ReadingJob) -> Generator[Any, Any, ImageText]:
 
 def prepare(image: Any, job: ReadingJob) -> Any:
     """What the engine is given. Raises MediaError for what is no image, CheckpointError for settings that are wrong."""
+    encoder_prompt: Any = {"multi_modal_data": {job.modality: image}}
+    if job.encoder_prompt is not None:
+        encoder_prompt["prompt"] = job.encoder_prompt
     prompt: Prompt = {
-        "encoder_prompt": {"multi_modal_data": {job.modality: image}},
+        "encoder_prompt": encoder_prompt,
         "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
     }
     return job.inputs.inputs(prompt)

@@ -88,6 +88,7 @@ class MarianMTModel(ForConditionalGeneration):
             vocab_size=config.vocab_size if shared else config.decoder_vocab_size,
             max_source_positions=config.max_position_embeddings,
             max_target_positions=config.max_position_embeddings,
+            source_vocab_size=config.vocab_size,
         )
 
     def encode(

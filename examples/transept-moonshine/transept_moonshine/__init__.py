@@ -17,8 +17,10 @@ def decoder_prompt(
     view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
 ) -> list[int]:
     """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
-    if language not in (None, "en") or task != "transcribe":
-        raise ParameterError(f"Moonshine writes down what it hears; it cannot {task} {language or 'it'} on demand")
+    if language not in (None, "en"):
+        raise ParameterError(f"Moonshine hears English only, not {language!r}; leave language out if English is spoken")
+    if task != "transcribe":
+        raise ParameterError(f"Moonshine writes down what it hears and cannot {task}; leave task out")
     return default_decoder_prompt(view)
 
 

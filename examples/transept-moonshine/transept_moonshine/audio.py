@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from transept.authoring import CheckpointView
-from transept.multimodal import MappedInput, MediaError
+from transept.multimodal import MappedInput
 from transept.multimodal.audio import load_audio
+from transept.multimodal.audio_limits import check_window
 from transept_moonshine import SAMPLE_RATE, WINDOW_SECONDS
 
 CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))  # kernel and stride of each; together 384 samples, 24 ms, a token
@@ -35,11 +36,7 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
     Returns input_values, float32 [samples]. Raises MediaError for what is longer than WINDOW_SECONDS.
     """
     samples = torch.as_tensor(data)[0]
-    if len(samples) > LONGEST:
-        raise MediaError(
-            f"the audio is {len(samples) / SAMPLE_RATE:.2f} s long, and one request carries at most "
-            f"{WINDOW_SECONDS:g} s. Use transept.transcribe, which takes audio of any length, or split it"
-        )
+    check_window(len(samples) / SAMPLE_RATE, WINDOW_SECONDS)
     missing = 0
     while not num_tokens(len(samples) + missing):
         missing += CONVOLUTIONS[0][1]

@@ -32,14 +32,6 @@ def test_features_are_transformers(settings: dict[str, bool], num_samples: int, 
     assert mapped.num_tokens == (len(expected) + 3) // 4
 
 
-def test_long_recordings_are_computed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same numbers, up to the order in which products are summed."""
-    sound = np.random.default_rng(0).normal(0, 0.1, 50_000).astype(np.float32)
-    whole = audio.filter_banks(sound, 80)
-    monkeypatch.setattr(audio, "CHUNK_FRAMES", 100)
-    np.testing.assert_allclose(audio.filter_banks(sound, 80), whole, rtol=0, atol=1e-5)
-
-
 def test_silence_and_less_than_a_frame_are_zeros(tmp_path: Path) -> None:
     """Where transformers divides by zero, or has no frame."""
     for num_samples, num_frames in ((16_000, 98), (399, 1)):

@@ -45,7 +45,9 @@ def decoder_prompt(
             raise ParameterError("this checkpoint writes the one language that it was trained for; leave task out")
         return start
     if language not in (None, "en"):
-        raise ParameterError(f"this checkpoint hears English only, not {language!r}; leave language out")
+        raise ParameterError(
+            f"this checkpoint hears English only, not {language!r}; leave language out if it is spoken"
+        )
     if target_language is None:
         raise ParameterError(f"this checkpoint translates; say to which target_language: {', '.join(sorted(targets))}")
     return [*start, targets[target_language]]

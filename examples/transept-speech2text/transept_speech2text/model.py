@@ -18,24 +18,11 @@ from transept.authoring import (
     ModelShape,
     VocabParallelEmbedding,
     VocabParallelHead,
+    fairseq_sinusoids,
 )
 from transept_speech2text.audio import num_bins, num_tokens
 
 STRIDE = 2  # of every convolution
-
-
-def sinusoids(num_positions: int, width: int, padding: int) -> Tensor:
-    """The positions of fairseq: all sines before all cosines, row padding + 1 for position 0, and zeros in row padding.
-
-    Returns [padding + 1 + num_positions, width].
-    """
-    half = width // 2
-    step = torch.log(torch.tensor(10000.0)) / (half - 1)
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -step)
-    angles = torch.arange(padding + 1 + num_positions, dtype=torch.float32)[:, None] * frequencies
-    table = F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, width % 2))
-    table[padding] = 0
-    return table.to(torch.get_default_dtype())
 
 
 class Side(nn.Module):
@@ -47,7 +34,7 @@ class Side(nn.Module):
         super().__init__()
         self.padding = config.pad_token_id
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        table = sinusoids(num_positions, config.d_model, self.padding)
+        table = fairseq_sinusoids(num_positions, config.d_model, self.padding)
         self.register_buffer("positions", table, persistent=False)
         self.layers = nn.ModuleList(layers)
         self.layer_norm = nn.LayerNorm(config.d_model)

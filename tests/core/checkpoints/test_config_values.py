@@ -133,6 +133,7 @@ GENERATION = rows(
     early_stopping=["soon", [], 2],
     repetition_penalty=["1", 0, -1.0, 10**400],
     no_repeat_ngram_size=["3", -1, 1.5],
+    encoder_no_repeat_ngram_size=["3", -1],
     eos_token_id=["</s>", 2.5, [[2]], {}],
     forced_bos_token_id=["0", 1.5],
     forced_eos_token_id=["2", {}],

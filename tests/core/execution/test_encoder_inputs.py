@@ -94,3 +94,36 @@ def test_features_come_in_the_models_dtype(directory: Path, dtype: str, features
     (output,) = engine.generate(prompt(100), GREEDY, progress=False)
     assert len(output.outputs[0].token_ids) == 6
     assert [each.dtype for each in seen] == [getattr(torch, dtype)]
+
+
+def test_requests_of_other_keywords_or_without_ids_are_encoded_apart(directory: Path) -> None:
+    """Whatever a mapper leaves out for one request, encode gets of all requests of a call the same."""
+
+    def some_of_it(frames: Tensor, view: Any) -> MappedInput:
+        kind, mapped = frames.shape[1] // 30 - 1, map_frames(frames, view)
+        more = {"rate": torch.tensor([kind])} if kind == 1 else {}
+        ids = [*range(7, 7 + mapped.num_tokens)] if kind == 2 else ()
+        return MappedInput({**mapped.kwargs, **more}, mapped.num_tokens, ids)
+
+    engine = ragged_engine(directory, some_of_it, max_num_seqs=8)
+    encode, calls = engine.executor.worker.runner.model.encode, []
+
+    def recording(input_ids: Any, positions: Any, metadata: Any, **features: list[Tensor]) -> Tensor:
+        calls.append((input_ids, positions, {name: len(values) for name, values in features.items()}))
+        return encode(input_ids, positions, metadata, **features)
+
+    engine.executor.worker.runner.model.encode = recording
+    counts = (32, 34, 60, 62, 90, 92, 36)
+    together = [output.outputs[0].token_ids for output in engine.generate(prompt(*counts), GREEDY, progress=False)]
+    assert [features for _, _, features in calls] == [
+        {"input_features": 2},
+        {"input_features": 2, "rate": 2},
+        {"input_features": 2},
+        {"input_features": 1},
+    ]
+    assert [input_ids is not None for input_ids, _, _ in calls] == [False, False, True, False]
+    assert calls[2][0].tolist() == [*range(7, 52), *range(7, 53)]
+    assert calls[2][1].tolist() == [*range(45), *range(46)]
+    engine.block_manager.reset()
+    alone = [engine.generate([each], GREEDY, progress=False)[0].outputs[0].token_ids for each in prompt(*counts)]
+    assert together == alone

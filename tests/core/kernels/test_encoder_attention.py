@@ -1,4 +1,6 @@
-"""The encoder's attention, in float32 and in 16 bits, against PyTorch's in float64."""
+"""The encoder's attention, in float32, int16 and bfloat16, against PyTorch's in float64."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -7,18 +9,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from transept.core.kernels.cpu.attention import encoder_attention
 from transept.core.kernels.cpu.attention.encoder_attention import (
     FEWEST_TOKENS,
     FEWEST_TOKENS_ROUNDED,
     MOST_TOKENS_ROUNDED,
+    attend_in_bfloat16,
+    attend_rounded,
+    attend_sequence,
 )
 from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
+Kernel = Callable[[Tensor, Tensor, Tensor, float, Tensor], None]
+each_kernel = pytest.mark.parametrize("kernel", [attend_sequence, attend_rounded, attend_in_bfloat16])
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, rounded: bool = False) -> Tensor:
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, kernel: Kernel = attend_sequence) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    kernel = encoder_attention.attend_rounded if rounded else encoder_attention.attend_sequence
     kernel(query, key, value, scale, out)
     return out
 
@@ -51,45 +57,45 @@ def test_scores_that_exp_cannot_hold() -> None:
     torch.testing.assert_close(out.double(), expected(query, key, value, 1.0), rtol=2e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize("rounded", [False, True])
-def test_a_row_is_the_same_wherever_it_stands(rounded: bool) -> None:
+@each_kernel
+def test_a_row_is_the_same_wherever_it_stands(kernel: Kernel) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 131, 2, 32)
-    turned = attend(query.roll(7, dims=0), key, value, 0.2, rounded).roll(-7, dims=0)
-    assert torch.equal(turned, attend(query, key, value, 0.2, rounded))
+    turned = attend(query.roll(7, dims=0), key, value, 0.2, kernel).roll(-7, dims=0)
+    assert torch.equal(turned, attend(query, key, value, 0.2, kernel))
 
 
-@pytest.mark.parametrize("rounded", [False, True])
-def test_what_is_not_a_number_stays_with_its_query(rounded: bool) -> None:
+@each_kernel
+def test_what_is_not_a_number_stays_with_its_query(kernel: Kernel) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 100, 2, 32)
     query[70, 1, 3] = float("nan")
-    out = attend(query, key, value, 0.2, rounded)
+    out = attend(query, key, value, 0.2, kernel)
     assert out[70, 1].isnan().all()
     assert out.isnan().sum() == 32
 
 
-@pytest.mark.parametrize("rounded", [False, True])
-def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing(rounded: bool) -> None:
+@each_kernel
+def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing(kernel: Kernel) -> None:
     torch.manual_seed(0)
     query, key, value = torch.rand(3, 300, 2, 32)
     query[70, 1] *= -1e36
     key[:, 1] *= 1e5
-    out = attend(query, key, value, 1.0, rounded)
+    out = attend(query, key, value, 1.0, kernel)
     assert (out[70, 1] == 0).all()
     assert out.isfinite().all()
 
 
-@pytest.mark.parametrize("rounded", [False, True])
+@each_kernel
 @pytest.mark.parametrize(
     ("keys", "values"), [((99, 2, 16), (100, 2, 16)), ((100, 2, 16), (100, 3, 16)), ((100, 3, 16), (100, 3, 16))]
 )
 def test_shapes_that_do_not_belong_together_are_refused(
-    rounded: bool, keys: tuple[int, ...], values: tuple[int, ...]
+    kernel: Kernel, keys: tuple[int, ...], values: tuple[int, ...]
 ) -> None:
     query = torch.zeros(100, 4, 16)
     with pytest.raises(IndexError, match=r"do not belong together: \[100, 4, 16\]"):
-        attend(query, torch.zeros(keys), torch.zeros(values), 1.0, rounded)
+        attend(query, torch.zeros(keys), torch.zeros(values), 1.0, kernel)
 
 
 def error(out: Tensor, right: Tensor) -> float:
@@ -109,17 +115,21 @@ def test_it_is_attention_in_16_bits(tokens: int, kv_heads: int, shared: int, dim
     heads = kv_heads * shared
     projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
     query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
-    out = attend(query, key, value, sharpness, True)
+    out = attend(query, key, value, sharpness, attend_rounded)
     # A step of a number of some 3 is 3 / 4096 where a head has 128: a score in which that many are summed is rounded by
     # some 0.003 times its scale, and so is its weight.
-    assert error(out, expected(query, key, value, sharpness)) < 4e-3 * max(sharpness, 0.25)
+    right = expected(query, key, value, sharpness)
+    assert error(out, right) < 4e-3 * max(sharpness, 0.25)
+    # In bfloat16 a number is off by a 512th at most, a score by some 0.02 times its scale.
+    out = attend(query, key, value, sharpness, attend_in_bfloat16)
+    assert error(out, right) < 0.04 * max(sharpness, 0.25)
 
 
 def test_sums_of_numbers_as_large_as_they_get_have_room() -> None:
     """All queries, keys and values at their largest, and all tokens alike: no sum of integers overflows."""
     for tokens, dim in ((1, 64), (1500, 64), (1500, 5), (4000, 256)):
         ones = torch.ones(tokens, 1, dim)
-        torch.testing.assert_close(attend(ones, ones, -ones, 1.0, True), -ones, rtol=1e-3, atol=0)
+        torch.testing.assert_close(attend(ones, ones, -ones, 1.0, attend_rounded), -ones, rtol=1e-3, atol=0)
 
 
 def test_one_token_among_many_that_weigh_little() -> None:
@@ -130,18 +140,18 @@ def test_one_token_among_many_that_weigh_little() -> None:
     right = expected(query, key, value, 1.0)
     assert 0.45 < right[0, 0, 0] < 0.55
     # 32,767 steps for the highest weight are 22 for each of the others, which are rounded by half a step at most.
-    torch.testing.assert_close(attend(query, key, value, 1.0, True).double(), right, rtol=0.5 / 22, atol=0)
+    torch.testing.assert_close(attend(query, key, value, 1.0, attend_rounded).double(), right, rtol=0.5 / 22, atol=0)
 
 
 def test_large_and_small_numbers() -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 300, 2, 64)
     for factor in (1e-30, 1e30):
-        out = attend(query / factor, key * factor, value * factor, 0.125, True)
+        out = attend(query / factor, key * factor, value * factor, 0.125, attend_rounded)
         assert error(out / factor, expected(query, key, value, 0.125)) < 1e-3
-    assert torch.equal(attend(query, key, torch.zeros_like(value), 0.125, True), torch.zeros_like(value))
+    assert torch.equal(attend(query, key, torch.zeros_like(value), 0.125, attend_rounded), torch.zeros_like(value))
     torch.testing.assert_close(
-        attend(0 * query, key, value, 0.125, True), value.mean(0).expand_as(value), rtol=0, atol=1e-4
+        attend(0 * query, key, value, 0.125, attend_rounded), value.mean(0).expand_as(value), rtol=0, atol=1e-4
     )
 
 
@@ -149,7 +159,7 @@ def test_a_value_that_is_not_a_number_is_seen() -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 100, 2, 32)
     value[50, 0, 3] = float("nan")
-    out = attend(query, key, value, 0.2, True)
+    out = attend(query, key, value, 0.2, attend_rounded)
     assert out[:, 0, 3].isnan().all()
     assert not out[:, 1].isnan().any()
 
@@ -158,17 +168,18 @@ def test_which_sequences_it_serves() -> None:
     def serving(tokens: int, quantization: str | None = None, dtype: torch.dtype = torch.float32) -> object:
         return ENCODER_ATTENTION.serving(torch.empty(1, 2, 64, dtype=dtype), rows=tokens, quantization=quantization)
 
-    attend, rounded = encoder_attention.attend_sequence, encoder_attention.attend_rounded
-    assert serving(FEWEST_TOKENS) is serving(MOST_TOKENS_ROUNDED + 1) is attend
+    assert serving(FEWEST_TOKENS) is serving(MOST_TOKENS_ROUNDED + 1) is attend_sequence
     assert serving(FEWEST_TOKENS - 1) is serving(FEWEST_TOKENS - 1, "int8") is None
     assert serving(100, dtype=torch.bfloat16) is None
-    assert serving(FEWEST_TOKENS_ROUNDED, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is rounded
-    assert serving(FEWEST_TOKENS_ROUNDED - 1, "int8") is serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend
+    assert serving(FEWEST_TOKENS_ROUNDED, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_rounded
+    assert serving(FEWEST_TOKENS_ROUNDED - 1, "int8") is serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
+    assert serving(FEWEST_TOKENS, "bfloat16") is attend_in_bfloat16
+    assert serving(FEWEST_TOKENS - 1, "bfloat16") is None
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:
     query, key, value = torch.randn(3, 100, 2, 16)
     with pytest.raises(IndexError, match="do not belong together"):
-        encoder_attention.attend_sequence(query, key, value, 1.0, torch.empty(100, 2, 32)[..., ::2])
+        attend_sequence(query, key, value, 1.0, torch.empty(100, 2, 32)[..., ::2])
     empty = torch.empty(0, 2, 16)
-    encoder_attention.attend_sequence(empty, empty, empty, 1.0, empty)
+    attend_sequence(empty, empty, empty, 1.0, empty)

@@ -11,6 +11,8 @@ IN_THE_MODEL = (
     "ForgetsAfter128",
     "MixedBatch",
     "ShortPrefill",
+    "CoarseInHalf",
+    "OverflowsInHalf",
 )
 
 

@@ -75,3 +75,19 @@ class ShortPrefill(Right):
         if encoder_hidden_states is not None and len(input_ids) > 20:
             positions = positions.clamp(max=15)
         return super().decode(input_ids, positions, encoder_hidden_states, *others)
+
+
+class CoarseInHalf(Right):
+    """Loses digits that the reference keeps in the same dtype."""
+
+    def compute_logits(self, hidden):
+        logits = super().compute_logits(hidden)
+        return logits if logits.dtype == torch.float32 else 2 * (logits / 2).round()
+
+
+class OverflowsInHalf(Right):
+    """Sums up more than float16 holds."""
+
+    def encode(self, *inputs, **features):
+        hidden = super().encode(*inputs, **features)
+        return hidden * 1e4 * 10 / 1e5 if hidden.dtype == torch.float16 else hidden

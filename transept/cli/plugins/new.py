@@ -1,7 +1,7 @@
 """``transept plugins new NAME``: write a plugin distribution that works, for its author to change.
 
-The folder ``skeleton`` beside this file is such a distribution, ``transept-skeleton``. A new one is a copy of it under
-another name.
+The folder ``skeleton`` beside this file has such distributions, ``transept-skeleton``, one a kind: the files in the
+kind's folder and those in ``shared``. A new one is a copy of them under another name.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from transept.cli.printable import printable
 from transept.errors import PluginError
 
 SKELETON = Path(__file__).parent / "skeleton"
+EXTRAS = {"text": "", "speech": "", "image": "[image]"}  # kind of encoder -> what of Transept the plugin needs
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # in the normal form of PEP 503, and an identifier but for the "-"
 
 
@@ -25,6 +26,7 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser.add_argument(
         "name", type=_name, metavar="NAME", help='name of the model family, such as "blenderbot" or "blenderbot-small"'
     )
+    parser.add_argument("--kind", choices=EXTRAS, default="text", help="what its encoder takes (default: text)")
     parser.add_argument(
         "--directory", type=Path, default=Path(), metavar="DIR", help="where transept-NAME goes (default: here)"
     )
@@ -35,23 +37,26 @@ def new_plugin(arguments: argparse.Namespace) -> int:
     """``transept plugins new``. Raises PluginError when the name is taken or the files cannot be written."""
     target: Path = arguments.directory / f"transept-{arguments.name}"
     _check_architecture(arguments.name)
-    written = write_plugin(arguments.name, target)
+    written = write_plugin(arguments.name, target, arguments.kind)
     print(printable("\n  ".join(["Wrote", *map(str, written)])))
     print(printable(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
     print(printable(f"Then make it yours: {target / 'README.md'} says where to start."))
     return 0
 
 
-def write_plugin(name: str, target: Path) -> list[Path]:
-    """Copy the skeleton to the new folder `target` under a name in the form of `NAME`. Returns the files.
+def write_plugin(name: str, target: Path, kind: str) -> list[Path]:
+    """Copy a skeleton to the new folder `target` under a name in the form of `NAME`. kind: one of EXTRAS.
 
-    Raises PluginError when `target` exists or cannot be written.
+    Returns the files. Raises PluginError when `target` exists or cannot be written.
     """
     files = {
-        target / _renamed(str(source.relative_to(SKELETON)), name): _renamed(source.read_text(encoding="utf-8"), name)
-        for source in sorted(SKELETON.rglob("*"))
+        target / _renamed(str(source.relative_to(folder)), name): _renamed(source.read_text(encoding="utf-8"), name)
+        for folder in (SKELETON / "shared", SKELETON / kind)
+        for source in sorted(folder.rglob("*"))
         if source.is_file() and source.suffix != ".pyc"
     }
+    project = target / "pyproject.toml"
+    files[project] = files[project].replace('"transept>=', f'"transept{EXTRAS[kind]}>=')
     try:
         target.mkdir(parents=True)
         for path, text in files.items():
@@ -63,7 +68,7 @@ def write_plugin(name: str, target: Path) -> list[Path]:
         ) from None
     except OSError as error:
         raise PluginError(f'cannot write "{error.filename}": {error.strerror}') from None
-    return list(files)
+    return sorted(files)
 
 
 def _renamed(text: str, name: str) -> str:

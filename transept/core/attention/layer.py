@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.relative_keys import RelativeKeys, attend_relative_keys
 from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
 from transept.errors import CheckpointError, PluginError
@@ -64,7 +65,7 @@ class Attention(nn.Module):
         kv_cache: Tensor | None,
         attn_metadata: AttentionMetadata,
         attn_type: AttentionType,
-        bias: AttentionBias | None = None,
+        bias: AttentionBias | RelativeKeys | None = None,
     ) -> Tensor:
         """Write new keys and values into the cache, then attend.
 
@@ -72,10 +73,18 @@ class Attention(nn.Module):
         key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
         bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
+            Of an ENCODER also RelativeKeys.
         Returns [num_tokens, num_heads * head_dim].
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
+        if isinstance(bias, RelativeKeys):
+            if attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None:
+                raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
+            assert key is not None
+            assert value is not None
+            starts = attn_metadata.encoder_start_loc
+            return attend_relative_keys(query, key, value, starts, self.scale, bias).flatten(1)
         if bias is not None and self._group.size > 1:
             bias = self._of_own_heads(bias, query.shape[1])
         given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from torch import Tensor
@@ -69,6 +69,11 @@ class AttentionMetadata:
     prefills: list[int] = field(default_factory=list)
     capture: CrossAttentionCapture | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
+
+    @property
+    def encoder_lens(self) -> list[int]:
+        """Tokens of each new request, for an encoder that takes one at a time."""
+        return [end - start for start, end in pairwise(self.encoder_start_loc)]
 
     @classmethod
     def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:

@@ -20,6 +20,7 @@ OF_EVERY_REQUEST = (
     "early_stopping",
     "repetition_penalty",
     "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size",
 )
 LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 CONTROL_TOKENS = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "forced_bos_token_id", "pad_token_id")

@@ -5,7 +5,7 @@ Called by `transept.core.execution.worker` when the cache's size is not given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -53,17 +53,25 @@ def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilizat
 
 
 def largest_step(
-    shape: ModelShape, limits: SchedulerConfig, block_size: int, features: Mapping[str, Tensor]
+    shape: ModelShape,
+    limits: SchedulerConfig,
+    block_size: int,
+    features: Mapping[str, Tensor],
+    beside_text: Callable[[list[int]], Mapping[str, Tensor]] = lambda token_ids: {},
 ) -> list[SequenceGroupMetadata]:
     """Prefills that use up a step's budgets. They share one cache block, so what they compute means nothing.
 
-    features: those of the longest input, for an encoder that takes no text.
+    features: those of the longest input, for an encoder that takes no text alone; with ``encoder_input_ids`` where it
+        reads text beside them. beside_text: token ids -> what an encoder of text is given besides.
     """
+    ids = features.get("encoder_input_ids")
+    features = {name: value for name, value in features.items() if name != "encoder_input_ids"}
     source = min(shape.max_source_positions or UNBOUNDED_SOURCE, limits.max_encoder_tokens)
     target = limits.max_decoder_tokens // limits.max_num_seqs
     if shape.max_target_positions is not None:
         target = min(target, shape.max_target_positions)
-    encoder = EncoderInputs(None, [] if features else [0] * source, source, features)
+    token_ids = [0] * source if not features else [] if ids is None else ids.tolist()
+    encoder = EncoderInputs(None, token_ids, source, features or beside_text(token_ids))
     return [
         SequenceGroupMetadata(
             request_id=str(index),

@@ -218,14 +218,12 @@ class ModelRunner:
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
-        if batch[0].features:
-            features = {name: self._features([inputs.features[name] for inputs in batch]) for name in batch[0].features}
-            hidden = self.model.encode(None, None, metadata, **features)
-            _check_encoded(self.model, batch, hidden)
-            return hidden
-        token_ids = [token for inputs in batch for token in inputs.token_ids]
-        positions = [position for inputs in batch for position in range(len(inputs.token_ids))]
-        hidden = self.model.encode(self._tensor(token_ids), self._tensor(positions), metadata)
+        features = {name: self._features([inputs.features[name] for inputs in batch]) for name in batch[0].features}
+        input_ids = positions = None
+        if batch[0].token_ids:
+            input_ids = self._tensor([token for inputs in batch for token in inputs.token_ids])
+            positions = self._tensor([position for inputs in batch for position in range(len(inputs.token_ids))])
+        hidden = self.model.encode(input_ids, positions, metadata, **features)
         _check_encoded(self.model, batch, hidden)
         return hidden
 
@@ -349,11 +347,11 @@ def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> No
 
 
 def _chunks(batch: list[EncoderInputs], limit: int | None) -> list[list[EncoderInputs]]:
-    """Neighbours that the encoder takes together: of one kind (text or features) and at most `limit` tokens."""
+    """Neighbours that the encoder takes together: of one kind (the same features, text or none) and `limit` tokens."""
     chunks: list[list[EncoderInputs]] = []
     size = 0
     for inputs in batch:
-        alike = chunks and bool(chunks[-1][0].features) == bool(inputs.features)
+        alike = chunks and _kind(chunks[-1][0]) == _kind(inputs)
         if alike and (limit is None or size + inputs.num_tokens <= limit):
             chunks[-1].append(inputs)
             size += inputs.num_tokens
@@ -361,3 +359,8 @@ def _chunks(batch: list[EncoderInputs], limit: int | None) -> list[list[EncoderI
             chunks.append([inputs])
             size = inputs.num_tokens
     return chunks
+
+
+def _kind(inputs: EncoderInputs) -> tuple[set[str], bool]:
+    """What `encode` is given of it: keywords, and whether token ids."""
+    return {*inputs.features}, bool(inputs.token_ids)

@@ -144,7 +144,7 @@ class Sampler:
         if params.logit_bias:
             tokens, values = zip(*params.logit_bias, strict=True)
             logits[:, self._index(tokens)] += upload(values, self.device, torch.float32)
-        if params.no_repeat_ngram_size or params.bad_words_ids:
+        if params.forbids_runs:
             _forbid_runs(logits, params, rows)
         if params.allowed_token_ids is not None:
             allowed = self._index(tuple(params.allowed_token_ids))
@@ -248,19 +248,24 @@ def _forces_bos(row: SamplingRow) -> bool:
 
 def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
     """Forbid the tokens that would complete a repeated n-gram (Paulus et al. 2017) or one of bad_words_ids."""
-    size = params.no_repeat_ngram_size or 0
     forbidden: dict[int, set[int]] = {}
     for i, row in enumerate(rows):
         tokens = row.data.token_ids
-        own = forbidden[i] = set()
-        if 0 < size <= len(tokens):
-            start = tokens[len(tokens) + 1 - size :]
-            windows = zip(*(tokens[offset:] for offset in range(size)), strict=False)
-            own.update(window[-1] for window in windows if list(window[:-1]) == start)
+        own = forbidden[i] = _repeating(tokens, tokens, params.no_repeat_ngram_size or 0)
+        own |= _repeating(tokens, row.data.encoder_token_ids, params.encoder_no_repeat_ngram_size or 0)
         for *begin, last in params.bad_words_ids or ():
             if tokens[len(tokens) - len(begin) :] == begin:
                 own.add(last)
     logits[upload(_places(forbidden), logits.device).unbind()] = float("-inf")
+
+
+def _repeating(tokens: Seq[int], earlier: Seq[int], size: int) -> set[int]:
+    """What would make the last `size` of `tokens` a run that is in `earlier`; nothing where size is 0."""
+    if not 0 < size <= len(tokens) + 1:
+        return set()
+    start = (*tokens[len(tokens) + 1 - size :],)
+    windows = zip(*(earlier[offset:] for offset in range(size)), strict=False)
+    return {window[-1] for window in windows if window[:-1] == start}
 
 
 def _draw(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
+from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
 
 ALONE = ParallelGroup()
@@ -62,7 +64,8 @@ class Worker:
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
             features = described.model_class.longest_features(described.config)
-            step = largest_step(self._shape, worker_config.limits, config.block_size, features)
+            beside_text = partial(map_encoder_inputs, described.spec, described.view, {})
+            step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
             runner = ModelRunner(model, self._cache(1, 0), config.block_size, sampler)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
@@ -110,11 +113,11 @@ def _current(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _cache_dtype(config: EngineConfig) -> torch.dtype:
-    """Of keys and values in the cache. Beside int8 weights a CPU rounds them, too: reading them is most of a step."""
+    """Of keys and values in the cache. Beside rounded weights a CPU rounds them, too: reading them takes long."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
-    narrow = config.device == "cpu" and config.quantization and reads_float16()
-    return torch.float16 if narrow else getattr(torch, config.dtype)
+    narrow = config.device == "cpu" and config.weight_rounding and reads_float16()
+    return torch.float16 if narrow else getattr(torch, config.activation_dtype)
 
 
 def _load(
@@ -126,7 +129,7 @@ def _load(
     stage: PipelineStage,
 ) -> ForConditionalGeneration:
     """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
-    dtype: torch.dtype = getattr(torch, config.dtype)
+    dtype: torch.dtype = getattr(torch, config.activation_dtype)
     backend = select_backend(
         config.attention_backend,
         device,
@@ -134,7 +137,7 @@ def _load(
         described.shape.head_dim,
         config.block_size,
         cache_dtype,
-        config.quantization,
+        config.weight_rounding,
     )
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
@@ -143,7 +146,7 @@ def _load(
     if stage.count > 1:
         model.to(device)
     long_inputs = not described.shape.encoder_takes_text
-    packer = WeightPacker(model, device.type, config.quantization, long_inputs=long_inputs)
+    packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere)
     return model
 

@@ -51,6 +51,7 @@ FunctionT = TypeVar("FunctionT", covariant=True)
 
 FLOAT32 = (torch.float32,)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
 ANY_NUMBER = range(1, 1 << 62)
 HUNDREDS = 256  # rows or tokens at least, of what reads sound: for a choice that is made before they are known
 
@@ -145,6 +146,7 @@ class Panels(Protocol):
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
+    Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel"), quantization="bfloat16"),
     Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
     Kernel(
         rounded_weights.round_to_int8,
@@ -174,7 +176,7 @@ PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
         inputs=32,
         level="amx",
     ),
-    Kernel(product.product, ("transept_product",), weights=(torch.float32, torch.float16, torch.int8)),
+    Kernel(product.product, ("transept_product",), weights=CPU_WEIGHTS),
     Kernel(rounded_weights.int8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
     Kernel(rounded_weights.fp8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
 )
@@ -183,7 +185,7 @@ PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
 
 DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
     "a decoder layer whose sequences have a token each",
-    Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=(torch.float32, torch.float16, torch.int8)),
+    Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=CPU_WEIGHTS),
 )
 PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
@@ -204,9 +206,15 @@ ENCODER_ATTENTION = Operation(
     "attention of a sequence over itself, without a bias",
     Kernel(
         encoder_attention.attend_rounded,
-        ("transept_attend_sequence",),
+        ("transept_attend_sequence_in_int16",),
         rows=range(encoder_attention.FEWEST_TOKENS_ROUNDED, encoder_attention.MOST_TOKENS_ROUNDED + 1),
         quantization="int8",
+    ),
+    Kernel(
+        encoder_attention.attend_in_bfloat16,
+        ("transept_attend_sequence_in_bfloat16",),
+        rows=range(encoder_attention.FEWEST_TOKENS, ANY_NUMBER.stop),
+        quantization="bfloat16",
     ),
     Kernel(
         encoder_attention.attend_sequence,

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.layers.linear import (
     ColumnParallelLinear,
     EncoderDecoderQKVParallelLinear,
@@ -59,7 +60,7 @@ class SelfAttention(nn.Module):
         x: Tensor,
         kv_cache: Tensor | None,
         metadata: AttentionMetadata,
-        attention_bias: AttentionBias | None = None,
+        attention_bias: AttentionBias | RelativeKeys | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """x: [tokens, hidden]. kv_cache: this layer's, None in an encoder. positions: [tokens], where they are rotary.

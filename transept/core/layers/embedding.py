@@ -29,19 +29,20 @@ class VocabParallelEmbedding(nn.Module):
         self._embedding_dim, self._dtype = embedding_dim, self.weight.dtype
 
     def forward(self, token_ids: Tensor) -> Tensor:
-        """token_ids: [tokens] int64. Returns [tokens, hidden], the same on every rank."""
+        """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank."""
         if self.elsewhere:
-            return torch.zeros(len(token_ids), self._embedding_dim, dtype=self._dtype, device=token_ids.device)
+            return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
         if self._group.size == 1:
             return self._rows(token_ids)
         own = token_ids - self._shard.first
         of_others = (own < 0) | (token_ids >= self._shard.stop)
-        rows = self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[:, None], 0)
+        rows = self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[..., None], 0)
         return self._group.all_reduce(rows)  # of each token one rank has the vector, and the others zeros
 
     def _rows(self, indices: Tensor) -> Tensor:
         if self.packed is not None:
-            return self.packed.rows(indices)
+            rows = self.packed.rows(indices.flatten())
+            return rows if indices.dim() == 1 else rows.view(*indices.shape, -1)
         return F.embedding(indices, self.weight)
 
 

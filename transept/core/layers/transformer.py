@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.kernels.dispatch import (
     DECODER_LAYER,
     DecoderLayerKernel,
@@ -127,7 +128,7 @@ class EncoderLayer(nn.Module):
         self,
         x: Tensor,
         metadata: AttentionMetadata,
-        attention_bias: AttentionBias | None = None,
+        attention_bias: AttentionBias | RelativeKeys | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """x: [encoder_tokens, hidden]. positions: see SelfAttention. Returns x's shape."""

@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 UNSUPPORTED = {
     "constraints": None,
     "diversity_penalty": 0.0,
-    "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0,
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
@@ -83,6 +82,7 @@ def complete(
         early_stopping=given("early_stopping", False),
         repetition_penalty=given("repetition_penalty", 1.0),
         no_repeat_ngram_size=given("no_repeat_ngram_size", 0),
+        encoder_no_repeat_ngram_size=given("encoder_no_repeat_ngram_size", 0),
         suppress_tokens=known("suppress_tokens"),
         begin_suppress_tokens=known("begin_suppress_tokens"),
         bad_words_ids=_bad_words_ids(given("bad_words_ids", ()), eos_token_ids),

@@ -13,7 +13,8 @@ class EncoderInputs:
 
     num_tokens: length of the encoder's output, which is the number of cross-attention slots.
     features: the encoder's keyword arguments for multimodal input; empty for text.
-    content_key: equal for equal token ids or features, so that they are encoded once; None: never shared.
+    token_ids: all tokens of text; beside features all tokens, too, where the encoder reads text beside them, else none.
+    content_key: equal for equal token ids and features, so that they are encoded once; None: never shared.
     mapper: what made the features and declared num_tokens, for messages; None for text.
     """
 

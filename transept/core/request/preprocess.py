@@ -15,26 +15,35 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
+from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
 from transept.errors import PromptError, suggest
-from transept.multimodal.registry import MappedInput, map_input
+from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec
+from transept.registry.spec import ModelSpec, tokenizers_of
 
-_SINGLE_KEYS = ("prompt", "prompt_tokens", "prompt_token_ids", "multi_modal_data", "multi_modal_uuids")
+_SINGLE_KEYS = (
+    *("prompt", "prompt_tokens", "prompt_token_ids", "encoder_inputs"),
+    *("multi_modal_data", "multi_modal_uuids"),
+)
 _EXPLICIT_KEYS = ("encoder_prompt", "decoder_prompt")
+NO_TOKENIZER = "this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])"
 
 
 @dataclass(frozen=True)
 class _Single:
-    """A single prompt, taken apart: text or token ids or neither, and multimodal data, with names for it, or none."""
+    """A single prompt, taken apart: text or token ids or neither, and multimodal data, with names for it, or none.
+
+    inputs: what the encoder is given beside text.
+    """
 
     text: str | None
     token_ids: list[int] | None
     data: Mapping[str, Any] | None
     uuids: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -47,7 +56,9 @@ class InputPreprocessor:
 
     max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    vocab_size: where the config has none at its top, as those of an encoder's and a decoder's config.
+    vocab_size: of the decoder's tokens; None: the config's. source_vocab_size: of the encoder's; None: the config's, or
+        where that has none at its top, that of its encoder's config, or else the decoder's.
+    tokenizers: of the encoder's text and of the decoder's, each None where there is none; None: the spec's.
     limits: on a prompt's text.
     """
 
@@ -56,16 +67,21 @@ class InputPreprocessor:
         spec: ModelSpec,
         view: CheckpointView,
         *,
+        vocab_size: int | None = None,
+        source_vocab_size: int | None = None,
+        tokenizers: tuple[Any, Any] | None = None,
         max_source_positions: int | None = None,
         max_target_positions: int | None = None,
         encoder_takes_text: bool = True,
-        vocab_size: int = 0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.spec = spec
         self.view = view
-        self.vocab_size: int = getattr(view.config, "vocab_size", vocab_size)
-        self.tokenizer = view.tokenizer
+        self.vocab_size: int = vocab_size or view.config.vocab_size
+        configs = (view.config, getattr(view.config, "encoder", None))
+        of_configs = [getattr(config, "vocab_size", None) for config in configs]
+        self.source_vocab_size: int = source_vocab_size or of_configs[0] or of_configs[1] or self.vocab_size
+        self.source_tokenizer, self.tokenizer = tokenizers or tokenizers_of(spec, view)
         self.max_source_positions = max_source_positions
         self.max_target_positions = max_target_positions
         self.encoder_takes_text = encoder_takes_text
@@ -80,7 +96,7 @@ class InputPreprocessor:
             encoder, decoder = self._take_explicit_apart(prompt)
         else:
             single = _take_apart(prompt)
-            if single.data is None:
+            if single.data is None or self._is_prompted(single.data):
                 encoder, decoder = single, None
             else:  # the data goes to the encoder and pushes text and tokens to the decoder
                 encoder = _Single(None, None, single.data, single.uuids)
@@ -96,34 +112,67 @@ class InputPreprocessor:
         if prompt.get("encoder_prompt") is None:
             raise PromptError("encoder_prompt is missing; only decoder_prompt may be None")
         encoder = _take_apart(prompt["encoder_prompt"])
-        if encoder.data is not None and not encoder.empty:
-            raise PromptError("encoder_prompt holds text beside multimodal data; put the text into decoder_prompt")
+        if encoder.data is not None and not encoder.empty and not self._is_prompted(encoder.data):
+            raise PromptError(
+                f'encoder_prompt holds text beside multimodal data, and the encoder of "{self.spec.name}" models reads '
+                "no text beside it; put the text into decoder_prompt"
+            )
         given = prompt.get("decoder_prompt")
         decoder = None if given is None else _take_apart(given)
         if decoder is not None and decoder.data is not None:
             raise PromptError("decoder_prompt holds multi_modal_data, which the encoder takes: move it there")
+        if decoder is not None and decoder.inputs:
+            raise PromptError("decoder_prompt holds encoder_inputs: move them to encoder_prompt")
         return encoder, decoder
+
+    def _is_prompted(self, data: Mapping[str, Any]) -> bool:
+        """Whether the encoder reads text beside this data."""
+        return any(modality in self.spec.prompted_modalities for modality in data)
 
     def _encoder_inputs(self, single: _Single) -> EncoderInputs:
         if single.data is not None:
-            if len(single.data) != 1:
-                raise PromptError(f"multi_modal_data holds {sorted(single.data)}; give exactly one modality")
-            ((modality, data),) = single.data.items()
-            mapped = map_input(self.spec, self.view, modality, data)
-            self._check_source_length(mapped.num_tokens)
-            name = single.uuids.get(modality)
-            known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
-            mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
-            return EncoderInputs(None, [], mapped.num_tokens, mapped.kwargs, content_key(known_by), mapper)
+            return self._multimodal_inputs(single, single.data)
         if not self.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
-        token_ids = self._token_ids(single, add_special_tokens=True)
+        token_ids = self._token_ids(single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=True)
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         self._check_source_length(len(token_ids))
-        text, key = self._text(single.text, token_ids), content_key({"token_ids": token_ids})
-        return EncoderInputs(text, token_ids, len(token_ids), content_key=key)
+        features = map_encoder_inputs(self.spec, self.view, single.inputs, token_ids)
+        text, key = _text(single.text, token_ids, self.source_tokenizer), content_key({"": token_ids, **features})
+        return EncoderInputs(text, token_ids, len(token_ids), features, content_key=key)
+
+    def _multimodal_inputs(self, single: _Single, given: Mapping[str, Any]) -> EncoderInputs:
+        """Of data, and of the text beside it where the encoder reads that."""
+        if len(given) != 1:
+            raise PromptError(f"multi_modal_data holds {sorted(given)}; give exactly one modality")
+        ((modality, data),) = given.items()
+        mapped = map_input(self.spec, self.view, modality, data, self._encoder_prompt(single))
+        mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
+        token_ids = [operator.index(token) for token in mapped.token_ids]
+        if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
+            last = self.source_vocab_size - 1
+            raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}")
+        self._check_source_length(mapped.num_tokens)
+        name = single.uuids.get(modality)
+        known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
+        if token_ids:
+            known_by = {**known_by, "token_ids": token_ids}
+        key = content_key(known_by)
+        return EncoderInputs(single.text or None, token_ids, mapped.num_tokens, mapped.kwargs, key, mapper)
+
+    def _encoder_prompt(self, single: _Single) -> EncoderPrompt:
+        """Raises PromptError for a text beyond the limits or without a tokenizer, and ids outside the vocabulary."""
+        if single.empty:
+            return EncoderPrompt()
+        if single.token_ids is not None:
+            token_ids = self._token_ids(single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=False)
+            return EncoderPrompt(token_ids=token_ids)
+        if self.source_tokenizer is None:
+            raise PromptError(NO_TOKENIZER)
+        self.limits.check_text(single.text or "", "the prompt")
+        return EncoderPrompt(single.text)
 
     def _check_source_length(self, num_tokens: int) -> None:
         limit = self.max_source_positions
@@ -135,7 +184,7 @@ class InputPreprocessor:
         if single is None:
             token_ids = list(self.spec.default_decoder_prompt(self.view))
         else:
-            given = self._token_ids(single, add_special_tokens=False)
+            given = self._token_ids(single, self.tokenizer, self.vocab_size, add_special_tokens=False)
             token_ids = list(self.spec.prepare_decoder_prompt(given, self.view))
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
             vocab_size = self.vocab_size
@@ -159,27 +208,27 @@ class InputPreprocessor:
                 f"the decoder's prompt has {len(token_ids)} tokens; this model has {limit} positions for prompt and "
                 "output together: shorten it"
             )
-        return DecoderInputs(self._text(text, token_ids), token_ids)
+        return DecoderInputs(_text(text, token_ids, self.tokenizer), token_ids)
 
-    def _token_ids(self, single: _Single, add_special_tokens: bool) -> list[int]:
+    def _token_ids(self, single: _Single, tokenizer: Any, vocab_size: int, *, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
         if single.token_ids is not None:
             token_ids = single.token_ids
-        elif self.tokenizer is None:
-            raise PromptError("this checkpoint has no tokenizer; pass token ids: TokensPrompt(prompt_tokens=[...])")
+        elif tokenizer is None:
+            raise PromptError(NO_TOKENIZER)
         else:
             self.limits.check_text(single.text or "", "the prompt")
-            token_ids = list(self.tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
-        vocab_size = self.vocab_size
+            token_ids = list(tokenizer(single.text, add_special_tokens=add_special_tokens).input_ids)
         for token in token_ids:
             if not 0 <= token < vocab_size:
                 raise PromptError(f"token id {token} is outside of the vocabulary, 0 to {vocab_size - 1}")
         return token_ids
 
-    def _text(self, text: str | None, token_ids: Sequence[int]) -> str | None:
-        if text is not None or self.tokenizer is None:
-            return text
-        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False))
+
+def _text(text: str | None, token_ids: Sequence[int], tokenizer: Any) -> str | None:
+    if text is not None or tokenizer is None:
+        return text
+    return str(tokenizer.decode(token_ids, skip_special_tokens=False))
 
 
 def _take_apart(prompt: Any) -> _Single:
@@ -200,6 +249,7 @@ def _take_apart(prompt: Any) -> _Single:
             raise PromptError(f'multi_modal_data names modalities, such as "audio"; {modality!r} is no name')
     data = data or None
     uuids = _uuids(prompt.get("multi_modal_uuids"), data)
+    inputs = _inputs(prompt.get("encoder_inputs"), data)
     if len(given) > 1:
         raise PromptError(f"a prompt holds both {given[0]!r} and {given[1]!r}; give one of them")
     if not given and data is None:
@@ -210,11 +260,21 @@ def _take_apart(prompt: Any) -> _Single:
     if given[0] == "prompt":
         if not isinstance(value, str):
             raise PromptError(f"prompt must be a string, not {type(value).__name__}; token ids go into prompt_tokens")
-        return _Single(value, None, data, uuids)
+        return _Single(value, None, data, uuids, inputs)
     try:
-        return _Single(None, [operator.index(token) for token in value], data, uuids)
+        return _Single(None, [operator.index(token) for token in value], data, uuids, inputs)
     except TypeError:
         raise PromptError(f"{given[0]} must be a list of token ids, not {reprlib.repr(value)}") from None
+
+
+def _inputs(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise PromptError(f"encoder_inputs is {{name: value}}, by the names of the family, not {reprlib.repr(given)}")
+    if given and data is not None:
+        raise PromptError("encoder_inputs go with text that the encoder reads; this prompt holds multi_modal_data")
+    return given
 
 
 def _uuids(given: Any, data: Mapping[str, Any] | None) -> Mapping[str, str]:

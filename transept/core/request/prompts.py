@@ -1,7 +1,8 @@
 """The prompt types that a user may pass, all TypedDicts, so plain dicts serve as well (design: prompts).
 
 An encoder/decoder model takes two prompts. A lone prompt belongs to the encoder, unless it carries multimodal data:
-the data then goes to the encoder and the text or the tokens to the decoder.
+the data then goes to the encoder and the text or the tokens to the decoder. Where a family's encoder reads text beside
+the data (`ModelSpec.prompted_modalities`) both go to the encoder.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ class TextPrompt(TypedDict):
     """A prompt given as text."""
 
     prompt: str
+    encoder_inputs: NotRequired[Mapping[str, Any]]  # what the family's encoder takes beside text, by its names
     multi_modal_data: NotRequired[Mapping[str, Any]]  # modality -> data, such as {"audio": "talk.flac"}
     multi_modal_uuids: NotRequired[Mapping[str, str]]  # modality -> a name of yours; data of one name is encoded once
 
@@ -23,6 +25,7 @@ class TokensPrompt(TypedDict):
 
     prompt_tokens: NotRequired[Sequence[int]]
     prompt_token_ids: NotRequired[Sequence[int]]
+    encoder_inputs: NotRequired[Mapping[str, Any]]
     multi_modal_data: NotRequired[Mapping[str, Any]]
     multi_modal_uuids: NotRequired[Mapping[str, str]]
 

@@ -51,6 +51,7 @@ class SamplingParams:
         (Keskar et al. 2019, as in transformers). presence_penalty, frequency_penalty: subtracted once, and once an
         occurrence, from logits of tokens in the output (OpenAI's definitions).
     no_repeat_ngram_size: no run of so many tokens comes twice in decoder prompt and output; 0: any may.
+        encoder_no_repeat_ngram_size: none comes that is in the encoder's prompt, special tokens included.
     logit_bias: token id -> value added to its logit.
     allowed_token_ids: only these tokens may be drawn.
     suppress_tokens: never drawn; begin_suppress_tokens: never drawn as the first new token.
@@ -94,6 +95,7 @@ class SamplingParams:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     no_repeat_ngram_size: int | None = None
+    encoder_no_repeat_ngram_size: int | None = None
     logit_bias: Mapping[int, float] | tuple[tuple[int, float], ...] = ()
     allowed_token_ids: Sequence[int] | None = None
     suppress_tokens: Sequence[int] | None = None
@@ -151,7 +153,12 @@ class SamplingParams:
     def reads_tokens(self) -> bool:
         """Whether what may be chosen depends on which tokens were chosen before, beyond how many."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
-        return bool(penalized or self.no_repeat_ngram_size or self.bad_words_ids or self.logits_processors)
+        return bool(penalized or self.forbids_runs or self.logits_processors)
+
+    @property
+    def forbids_runs(self) -> bool:
+        """Whether runs of tokens are forbidden. Meaningful once these parameters are known."""
+        return bool(self.no_repeat_ngram_size or self.encoder_no_repeat_ngram_size or self.bad_words_ids)
 
     def _check_types(self) -> None:
         for name in ("ignore_eos", "detokenize", "skip_special_tokens"):
@@ -166,7 +173,8 @@ class SamplingParams:
         ]  # None waits for `complete`
         unset = {name for name in open_names if getattr(self, name) is None}
         at_least_one = ("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences")
-        from_zero = ("min_tokens", "top_k", "seed", "no_repeat_ngram_size", "forced_bos_token_id")
+        ngram_sizes = ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size")
+        from_zero = ("min_tokens", "top_k", "seed", *ngram_sizes, "forced_bos_token_id")
         for name in (*at_least_one, *from_zero):
             value = getattr(self, name)
             low = 1 if name in at_least_one else 0

@@ -282,13 +282,14 @@ class Scheduler:
         metadata = group.metadata
         if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
             encoder_inputs = group.encoder_seq.inputs.encoder
+            read_again = encoder_inputs.token_ids if group.sampling_params.encoder_no_repeat_ngram_size else ()
             metadata = SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_prefill=is_prefill,
                 encoder_inputs=encoder_inputs if runs_encoder else None,
                 num_encoder_tokens=encoder_inputs.num_tokens,
                 seq_data={
-                    seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index)
+                    seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, read_again)
                     for seq in seqs
                 },
                 sampling_params=group.sampling_params,

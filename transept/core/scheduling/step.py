@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,11 +19,15 @@ PENDING = -1  # in place of a token that the device has drawn, or will, and the 
 
 @dataclass(frozen=True)
 class SequenceData:
-    """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it."""
+    """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it.
+
+    encoder_token_ids: the encoder's prompt, where its request forbids to repeat it; else empty.
+    """
 
     prompt_token_ids: list[int]
     output_token_ids: list[int]
     sample_index: int
+    encoder_token_ids: Sequence[int] = ()
 
     @property
     def num_tokens(self) -> int:

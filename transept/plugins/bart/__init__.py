@@ -1,6 +1,6 @@
 """BART (Lewis et al. 2020) and its kin: mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020).
 
-NLLB (NLLB team 2022) is M2M100 with a vocabulary of its own.
+NLLB (NLLB team 2022) is M2M100 with a vocabulary of its own. BlenderbotSmall (Roller et al. 2020) is BART nearly.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView)
     return prepend_dec(token_ids, view)
 
 
-def pegasus_default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone, which is the padding token: Pegasus has no beginning-of-sequence token."""
+def dec_prompt(view: CheckpointView) -> list[int]:
+    """``<DEC>`` alone, which is Pegasus' padding token and BlenderbotSmall's beginning-of-sequence token."""
     return [view.config.decoder_start_token_id]
 
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Four families of one shape, read from Hugging Face checkpoints."""
+    """Five families of one shape, read from Hugging Face checkpoints."""
     summarizes = TextSpec(summarize=tasks.summarize, translate=tasks.refuse_to_translate)
     return [
         ModelSpec(
@@ -61,9 +61,16 @@ def register_models() -> list[ModelSpec]:
             name="pegasus",
             architectures=("PegasusForConditionalGeneration",),
             model_class="transept.plugins.bart.model:PegasusForConditionalGeneration",
-            default_decoder_prompt=pegasus_default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             weight_maps=_SINUSOIDAL,
             text=summarizes,
+        ),
+        ModelSpec(
+            name="blenderbot-small",
+            architectures=("BlenderbotSmallForConditionalGeneration",),
+            model_class="transept.plugins.bart.model:BlenderbotSmallForConditionalGeneration",
+            default_decoder_prompt=dec_prompt,
+            weight_maps=_WEIGHT_MAPS,
         ),
         ModelSpec(
             name="m2m100",

@@ -1,7 +1,7 @@
 """BART (Lewis et al. 2020), mBART (Liu et al. 2020), Pegasus (Zhang et al. 2020), M2M100 (Fan et al. 2020): one kin.
 
-BART has learned positions and post-norm layers. mBART's layers are pre-norm, and so are those of Pegasus and M2M100,
-whose positions are sinusoidal.
+BART has learned positions and post-norm layers, and so has BlenderbotSmall (Roller et al. 2020). mBART's layers are
+pre-norm, and so are those of Pegasus and M2M100, whose positions are sinusoidal.
 """
 
 from __future__ import annotations
@@ -30,18 +30,35 @@ POSITION_OFFSET = 2  # the first two rows of the position tables belong to paddi
 class BartEmbedding(nn.Module):
     """Tokens and learned positions to normalised vectors. The token table is shared by both sides."""
 
+    padding_rows: ClassVar[int] = POSITION_OFFSET
+
     def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding) -> None:
         super().__init__()
         self.embed_tokens = embed_tokens
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        rows = config.max_position_embeddings + POSITION_OFFSET
+        rows = config.max_position_embeddings + self.padding_rows
         self.embed_positions = nn.Parameter(torch.empty(rows, config.d_model), requires_grad=False)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
 
     def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
-        x = self.embed_tokens(token_ids) * self.scale + self.embed_positions[positions + POSITION_OFFSET]
+        x = self.embed_tokens(token_ids) * self.scale + self.embed_positions[positions + self.padding_rows]
         return self.layernorm_embedding(x)
+
+
+class BlenderbotSmallEmbedding(BartEmbedding):
+    """The encoder's: position tables have no rows for padding."""
+
+    padding_rows = 0
+
+
+class BlenderbotSmallDecoderEmbedding(BlenderbotSmallEmbedding):
+    """The decoder's: positions are added to vectors that are normalised already."""
+
+    def forward(self, token_ids: Tensor, positions: Tensor) -> Tensor:
+        """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
+        x = self.embed_tokens(token_ids) * self.scale
+        return self.layernorm_embedding(x) + self.embed_positions[positions]
 
 
 class PegasusEmbedding(nn.Module):
@@ -144,6 +161,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
     """BART and its kin; a checkpoint of the bare model serves as well, its head being the embedding."""
 
     embedding_class: ClassVar[type[nn.Module]] = BartEmbedding
+    decoder_embedding_class: ClassVar[type[nn.Module] | None] = None  # where it is not the encoder's
     pre_norm: ClassVar[bool] = False
 
     def __init__(self, config: Any, context: LayerContext) -> None:
@@ -151,7 +169,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
         encoder_embedding = self.embedding_class(config, self.shared)
         self.encoder = BartEncoder(config, encoder_embedding, self.pre_norm, context)
-        decoder_embedding = self.embedding_class(config, self.shared)
+        decoder_embedding = (self.decoder_embedding_class or self.embedding_class)(config, self.shared)
         self.decoder = BartDecoder(config, decoder_embedding, self.pre_norm, context)
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
@@ -193,6 +211,13 @@ class BartForConditionalGeneration(ForConditionalGeneration):
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
         return self.head(hidden) + self.final_logits_bias
+
+
+class BlenderbotSmallForConditionalGeneration(BartForConditionalGeneration):
+    """BlenderbotSmall: BART's layers, and other embeddings."""
+
+    embedding_class = BlenderbotSmallEmbedding
+    decoder_embedding_class = BlenderbotSmallDecoderEmbedding
 
 
 class MBartForConditionalGeneration(BartForConditionalGeneration):

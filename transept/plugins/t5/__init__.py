@@ -1,11 +1,15 @@
-"""T5 (Raffel et al. 2020), with T5 1.1, Flan-T5 and MADLAD-400; mT5 (Xue et al. 2021); UMT5 (Chung et al. 2023)."""
+"""T5 (Raffel et al. 2020) and its kin.
+
+T5 1.1, Flan-T5 and MADLAD-400 are T5, too; mT5 (Xue et al. 2021); UMT5 (Chung et al. 2023); LongT5 (Guo et al. 2022).
+"""
 
 from __future__ import annotations
 
 from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl
 from transept.plugins.t5 import tasks
 
-_WEIGHT_MAPS = {"huggingface": "transept.plugins.t5.weights:HUGGINGFACE"}
+_HUGGINGFACE = "transept.plugins.t5.weights:HUGGINGFACE"
+_LONG = "transept.plugins.t5.weights:LONG"
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
@@ -15,26 +19,34 @@ def default_decoder_prompt(view: CheckpointView) -> list[int]:
 
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Three families of one shape, read from Hugging Face checkpoints."""
+    """Four families of one shape, read from Hugging Face checkpoints."""
     return [
         ModelSpec(
             name=name,
             architectures=(model_class,),
             model_class=f"transept.plugins.t5.model:{model_class}",
             default_decoder_prompt=default_decoder_prompt,
-            weight_maps=_WEIGHT_MAPS,
+            weight_maps={"huggingface": weights},
             text=text,
         )
-        for name, model_class, text in (
-            ("t5", "T5ForConditionalGeneration", TextSpec(tasks.summarize, tasks.translate, tasks.languages)),
+        for name, model_class, weights, text in (
+            (
+                "t5",
+                "T5ForConditionalGeneration",
+                _HUGGINGFACE,
+                TextSpec(tasks.summarize, tasks.translate, tasks.languages),
+            ),
+            ("longt5", "LongT5ForConditionalGeneration", _LONG, TextSpec()),
             (
                 "mt5",
                 "MT5ForConditionalGeneration",
+                _HUGGINGFACE,
                 TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
             ),
             (
                 "umt5",
                 "UMT5ForConditionalGeneration",
+                _HUGGINGFACE,
                 TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
             ),
         )

@@ -1,6 +1,7 @@
 """T5 (Raffel et al. 2020): pre-norm transformers whose self-attention knows positions by a learned relative bias alone.
 
-mT5 and UMT5 differ in the scale before the head; UMT5 has a table of biases in every layer.
+mT5 and UMT5 differ in the scale before the head; UMT5 has a table of biases in every layer. The attention of LongT5's
+encoder (Guo et al. 2022) is local; transformers computes it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from transept.authoring import (
     RMSNorm,
     VocabParallelEmbedding,
     VocabParallelHead,
+    transformers_encoder,
 )
 
 ATTENTION_SCALE = 1.0  # not 1/√d_kv: the initialisation of the query projection makes up for it
@@ -118,11 +120,15 @@ class T5ForConditionalGeneration(ForConditionalGeneration):
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__(config, context)
         self.shared = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
-        self.encoder = T5Encoder(config, self.bias_in_every_layer, context)
+        self.encoder = self.make_encoder(config, context)
         self.decoder = T5Decoder(config, self.bias_in_every_layer, context)
         tied = self.shared.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
         self.head_scale = config.d_model**-0.5 if self.scales_outputs(config) else 1.0
+
+    def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
+        """The encoder, behind the embedding."""
+        return T5Encoder(config, self.bias_in_every_layer, context)
 
     @classmethod
     def scales_outputs(cls, config: Any) -> bool:
@@ -189,3 +195,26 @@ class UMT5ForConditionalGeneration(T5ForConditionalGeneration):
         """Where the head is the embedding, as in training; transformers 5 takes every UMT5 head for that."""
         tied: bool = config.tie_word_embeddings
         return tied
+
+
+class LongT5ForConditionalGeneration(T5ForConditionalGeneration):
+    """LongT5: T5 1.1's decoder after an encoder with local attention, or local and transient-global attention."""
+
+    def make_encoder(self, config: Any, context: LayerContext) -> nn.Module:
+        """Transformers' LongT5Stack, which pads a text to whole blocks."""
+        model: Any = transformers_encoder(config, model_class="transformers:LongT5EncoderModel")
+        stack: nn.Module = model.encoder
+        model.set_input_embeddings(self.shared)
+        return stack
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """See ForConditionalGeneration.encode; one text after the other."""
+        assert encoder_input_ids is not None
+        texts = encoder_input_ids.split(attn_metadata.encoder_lens)
+        return torch.cat([self.encoder(input_ids=ids[None]).last_hidden_state[0] for ids in texts])

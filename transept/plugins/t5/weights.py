@@ -1,7 +1,8 @@
-"""The weight names of T5, mT5 and UMT5 in Hugging Face checkpoints, and what their configs leave to the weights."""
+"""The weight names of T5 and its kin in Hugging Face checkpoints, and what their configs leave to the weights."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import torch
@@ -62,4 +63,9 @@ HUGGINGFACE = WeightMap(
     ),
     ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),  # never used
     config=t5_config,
+)
+
+# The encoder has transformers' names.
+LONG = dataclasses.replace(
+    HUGGINGFACE, rules=((r"(encoder\.(?:block|final_layer_norm)\..*)", r"\1"), *HUGGINGFACE.rules)
 )

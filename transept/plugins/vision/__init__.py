@@ -1,6 +1,8 @@
-"""TrOCR (Li et al. 2021), which reads lines of text, and Donut (Kim et al. 2022), which reads documents.
+"""Images to text: TrOCR (Li et al. 2021) reads lines, Donut (Kim et al. 2022) and Nougat (Blecher et al. 2023) pages.
 
-Checkpoints of both are transformers' VisionEncoderDecoderModel; the types of encoder and decoder tell them apart.
+Checkpoints of these are transformers' VisionEncoderDecoderModel; the types of encoder and decoder tell them apart, but
+Nougat from Donut, from which it differs in how images are made ready, and its preprocessor_config.json says that.
+Florence-2 (Xiao et al. 2023) is asked what to do, Pix2Struct (Lee et al. 2023) does what it was tuned for.
 """
 
 from __future__ import annotations
@@ -8,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transept.authoring import CheckpointView, ModelSpec, VisionSpec, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, VisionSpec, VisionTask, hookimpl
+from transept.plugins.vision import florence_tasks
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>`` alone: of the generation settings, or else of the config or the decoder's."""
-    sides = (view.generation_config, view.config, view.config.decoder)
+    config = view.config
+    sides = (view.generation_config, config, getattr(config, "decoder", None) or config.text_config)
     starts = [getattr(side, "decoder_start_token_id", None) for side in sides]
     prompt: list[Any] = [start for start in starts if start is not None]
     return prompt[:1] or [None]  # of which the engine tells
@@ -30,9 +34,14 @@ def as_given(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     return list(token_ids)
 
 
+def reads_or_captions(view: CheckpointView) -> dict[str, VisionTask]:
+    """Two names for the one thing that a Pix2Struct was tuned for, of which its checkpoint says nothing."""
+    return {"read": VisionTask(), "caption": VisionTask()}
+
+
 @hookimpl
 def register_models() -> list[ModelSpec]:
-    """Two families, read from Hugging Face checkpoints."""
+    """Four families, read from Hugging Face checkpoints."""
     return [
         ModelSpec(
             name="trocr",
@@ -55,5 +64,27 @@ def register_models() -> list[ModelSpec]:
             weight_maps={"huggingface": "transept.plugins.vision.weights:DONUT"},
             vision=VisionSpec(),
             requires={"encoder.model_type": "donut-swin", "decoder.model_type": "mbart"},
+        ),
+        ModelSpec(
+            name="florence2",
+            architectures=("Florence2ForConditionalGeneration",),
+            model_class="transept.plugins.vision.florence:Florence2",
+            default_decoder_prompt=default_decoder_prompt,
+            prepare_decoder_prompt=prepare_decoder_prompt,
+            input_mappers={"image": "transept.plugins.vision.florence:map_image"},
+            prompted_modalities=("image",),
+            weight_maps={"huggingface": "transept.plugins.vision.weights:FLORENCE2"},
+            vision=VisionSpec(florence_tasks.tasks),
+            requires={"text_config.model_type": "bart"},
+        ),
+        ModelSpec(
+            name="pix2struct",
+            architectures=("Pix2StructForConditionalGeneration",),
+            model_class="transept.plugins.vision.pix2struct:Pix2Struct",
+            default_decoder_prompt=default_decoder_prompt,
+            prepare_decoder_prompt=prepare_decoder_prompt,
+            input_mappers={"image": "transept.plugins.vision.pix2struct:map_image"},
+            weight_maps={"huggingface": "transept.plugins.vision.weights:PIX2STRUCT"},
+            vision=VisionSpec(reads_or_captions),
         ),
     ]

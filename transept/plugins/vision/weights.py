@@ -1,4 +1,4 @@
-"""Weight names of TrOCR and Donut, as transformers 4 and 5 save them and as transformers 5 has them in its modules."""
+"""Weight names of image families; of TrOCR and Donut as transformers 4 and 5 save them, and as 5 has its modules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from transept.authoring import Checkpoint, WeightMap, huggingface_config
+from transept.plugins.bart.weights import HUGGINGFACE as BART
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -76,4 +77,54 @@ DONUT = WeightMap(
     ),
     tied=((_HEAD, "head.weight"),),
     config=nested_config,
+)
+
+
+def within(prefix: str, rules: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """BART's rules for a BART inside another model. prefix: of its names, a regular expression."""
+    return tuple((name.replace(r"(?:model\.)?", prefix), target) for name, target in rules)
+
+
+_LANGUAGE_MODEL, _PROJECTOR = r"model\.language_model\.", r"model\.multi_modal_projector"
+
+FLORENCE2 = WeightMap(
+    rules=(
+        *within(_LANGUAGE_MODEL, BART.rules),
+        (rf"{_PROJECTOR}\.image_position_embed\.(row|column)_embeddings\.weight", r"projection.\1_embeddings"),
+        (rf"{_PROJECTOR}\.(image_proj\w+\.\w+)", r"projection.\1"),
+        (r"model\.(vision_tower\..*)", r"\1"),
+    ),
+    tied=within(_LANGUAGE_MODEL, BART.tied),
+    ignored=(rf"{_PROJECTOR}\.visual_temporal_embed\.pos_idx_to_embed",),  # sinusoids
+)
+
+_PATCHES, _STACK = r"encoder\.encoder\.layer\.(\d+)", r"decoder\.layer\.(\d+)"
+_SELF, _CROSS = rf"{_STACK}\.self_attention", rf"{_STACK}\.encoder_decoder_attention"
+
+PIX2STRUCT = WeightMap(
+    rules=(
+        (r"encoder\.embeddings\.(\w+)\.(\w+)", r"encoder.\1.\2"),
+        (rf"{_PATCHES}\.attention\.([qkv])\w+\.weight", r"encoder.layers.\1.self_attn.qkv_proj.weight#\2"),
+        (rf"{_PATCHES}\.attention\.output\.weight", r"encoder.layers.\1.self_attn.out_proj.weight"),
+        (rf"{_PATCHES}\.pre_attention_layer_norm\.weight", r"encoder.layers.\1.self_attn_norm.weight"),
+        (rf"{_PATCHES}\.mlp\.wi_0\.weight", r"encoder.layers.\1.ffn.fc1.weight"),
+        (rf"{_PATCHES}\.mlp\.wi_1\.weight", r"encoder.layers.\1.ffn.gate.weight"),
+        (rf"{_PATCHES}\.mlp\.wo\.weight", r"encoder.layers.\1.ffn.fc2.weight"),
+        (rf"{_PATCHES}\.pre_mlp_layer_norm\.weight", r"encoder.layers.\1.ffn_norm.weight"),
+        (r"encoder\.layernorm\.weight", "encoder.norm.weight"),
+        (r"decoder\.embed_tokens\.weight", "shared.weight"),
+        (rf"{_SELF}\.attention\.relative_attention_bias\.weight", r"decoder.relative_attention_biases.\1"),
+        (rf"{_SELF}\.attention\.([qkv])\w+\.weight", r"decoder.layers.\1.self_attn.qkv_proj.weight#\2"),
+        (rf"{_SELF}\.attention\.output\.weight", r"decoder.layers.\1.self_attn.out_proj.weight"),
+        (rf"{_SELF}\.layer_norm\.weight", r"decoder.layers.\1.self_attn_norm.weight"),
+        (rf"{_CROSS}\.attention\.([qkv])\w+\.weight", r"decoder.layers.\1.cross_attn.qkv_proj.weight#\2"),
+        (rf"{_CROSS}\.attention\.output\.weight", r"decoder.layers.\1.cross_attn.out_proj.weight"),
+        (rf"{_CROSS}\.layer_norm\.weight", r"decoder.layers.\1.cross_attn_norm.weight"),
+        (rf"{_STACK}\.mlp\.DenseReluDense\.wi_0\.weight", r"decoder.layers.\1.ffn.fc1.weight"),
+        (rf"{_STACK}\.mlp\.DenseReluDense\.wi_1\.weight", r"decoder.layers.\1.ffn.gate.weight"),
+        (rf"{_STACK}\.mlp\.DenseReluDense\.wo\.weight", r"decoder.layers.\1.ffn.fc2.weight"),
+        (rf"{_STACK}\.mlp\.layer_norm\.weight", r"decoder.layers.\1.ffn_norm.weight"),
+        (r"decoder\.final_layer_norm\.weight", "decoder.final_norm.weight"),
+    ),
+    tied=((r"decoder\.lm_head\.weight", "head.weight"),),
 )

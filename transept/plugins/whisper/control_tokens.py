@@ -85,9 +85,13 @@ def decoder_prompt(
         if code not in tokens.languages:
             raise ParameterError(f"this checkpoint has no language {code!r}.{suggest(code, list(tokens.languages))}")
         prompt += [tokens.languages[code], tokens.translate if task == "translate" else tokens.transcribe]
-    elif language not in (None, "en") or task == "translate":
-        asked = "translate" if task == "translate" else f"transcribe {language!r}"
-        raise ParameterError(f"this checkpoint knows English only and cannot {asked}; use a multilingual one")
+    elif language not in (None, "en"):
+        use = "use a multilingual one, or " if language in LANGUAGES else ""
+        raise ParameterError(
+            f"this checkpoint knows English only, not {language!r}; {use}leave language out if English is spoken"
+        )
+    elif task == "translate":
+        raise ParameterError("this checkpoint knows English only and cannot translate; use a multilingual one")
     return prompt if timestamps else [*prompt, tokens.no_timestamps]
 
 

@@ -134,7 +134,8 @@ def _asked(form: FormData, task: str) -> Asked:
                 message = f"{name} may hold {' and '.join(known)}, not {value[:100]!r}"
                 raise ApiError(400, message, param=name, code="invalid_value")
     options = forms.options(form, TranscriptionOptions)
-    options["task"] = options.get("task", task) if task == "transcribe" else task
+    if task == "translate":
+        options["task"] = task
     options |= _openai_options(form, options)
     if "word" in granularities:
         options["word_timestamps"] = True

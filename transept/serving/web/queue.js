@@ -318,12 +318,13 @@ function pathOf(options) {
 }
 
 function formOf(item, blob) {
-  const { model, language, channel, diarize, words, batched, prompt, hotwords } = item.options;
+  const { model, language, target, channel, diarize, words, batched, prompt, hotwords } = item.options;
   const form = new FormData();
   form.append("model", model);
   form.append("stream", "true");
   form.append("progress", "true");
   if (language) form.append("language", language);
+  if (target) form.append("target_language", target);
   if (channel) form.append("channel", channel);
   if (diarize) form.append("diarize", "true");
   if (words) form.append("word_timestamps", "true");

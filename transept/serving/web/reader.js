@@ -10,7 +10,7 @@ import { ACTIVE, RETRIABLE } from "./queue.js";
 import { Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { computePeaks } from "./waveform.js";
-import { channelName, languageName, stateText } from "./words.js";
+import { channelName, languageName, stateText, writtenIn } from "./words.js";
 
 export class Reader {
   item = null;
@@ -106,7 +106,7 @@ export class Reader {
       item.state === "done" || !said ? "" : stateText(item, this.#server.state),
       item.duration === null ? "" : clockText(item.duration),
       languageName(item.language),
-      item.options.task === "translate" ? "translated to English" : "",
+      writtenIn(item) ? `translated to ${languageName(writtenIn(item))}` : "",
       channelName(item.options.channel),
       item.options.model,
     ];
@@ -136,7 +136,7 @@ export class Reader {
     this.#segments = item.segments;
     this.#transcript = this.#transcripts.get(item.segments) ?? new Transcript(item);
     this.#transcripts.set(item.segments, this.#transcript);
-    this.#view.show(this.#transcript, item.options.task === "translate" ? "en" : item.language ?? item.options.language);
+    this.#view.show(this.#transcript, writtenIn(item) || (item.language ?? item.options.language));
     this.#find.show(this.#transcript);
   }
 

@@ -3,7 +3,13 @@
 
 import { byId, fillSelect } from "./dom.js";
 
-const FIELDS = ["model", "language", "translate", "channel", "diarize", "words", "batched", "prompt", "hotwords"];
+const FIELDS = ["model", "language", "translate", "target-language", "channel", "diarize", "words", "batched", "prompt", "hotwords"];
+
+/** Codes and names of languages, by name. */
+function byName(languages) {
+  const sorted = [...languages].sort((one, other) => one.name.localeCompare(other.name));
+  return sorted.map(({ code, name }) => [code, name[0].toUpperCase() + name.slice(1)]);
+}
 
 export class Settings {
   #store;
@@ -38,7 +44,8 @@ export class Settings {
     return {
       model: model?.id ?? "whisper-1",
       language: model?.languages?.length ? byId("language").value : "",
-      task: model?.translates && byId("translate").checked ? "translate" : "transcribe",
+      task: this.#onlyEnglish && byId("translate").checked ? "translate" : "transcribe",
+      target: this.#targets.length ? byId("target-language").value : "",
       channel: byId("channel").value,
       diarize: this.#mayDiarize && byId("diarize").checked,
       words: (model?.word_timestamps ?? true) && byId("words").checked,
@@ -51,6 +58,17 @@ export class Settings {
   get #model() {
     const models = this.#server.speechModels;
     return models.find((model) => model.id === byId("model").value) ?? models[0];
+  }
+
+  /** Whether all that it translates to is English, which takes a tick rather than a list. */
+  get #onlyEnglish() {
+    const model = this.#model;
+    return Boolean(model?.translates) && model.transcribes && model.target_languages.length === 1;
+  }
+
+  /** The languages to choose from for the text, beside the one that is spoken. */
+  get #targets() {
+    return this.#onlyEnglish ? [] : this.#model?.target_languages ?? [];
   }
 
   /** Where each channel is a speaker, nobody has to be told apart. */
@@ -68,14 +86,20 @@ export class Settings {
     );
     byId("model-field").hidden = models.length < 2;
     const model = this.#model;
-    const languages = [...(model?.languages ?? [])].sort((one, other) => one.name.localeCompare(other.name));
+    const languages = byName(model?.languages ?? []);
     byId("language-field").hidden = languages.length < 2;
     fillSelect(
       byId("language"),
-      [["", "Detect"], ...languages.map(({ code, name }) => [code, name[0].toUpperCase() + name.slice(1)])],
+      [["", model?.detects_language === false ? "Not said" : "Detect"], ...languages],
       byId("language").value || this.#kept.language,
     );
-    byId("translate-field").hidden = !model?.translates;
+    byId("translate-field").hidden = !this.#onlyEnglish;
+    byId("target-language-field").hidden = !this.#targets.length;
+    fillSelect(
+      byId("target-language"),
+      [...(model?.transcribes === false ? [] : [["", "What is spoken"]]), ...byName(this.#targets)],
+      byId("target-language").value || this.#kept["target-language"],
+    );
     byId("diarize-field").hidden = !this.#mayDiarize;
     byId("words-field").hidden = model?.word_timestamps === false;
   }

@@ -53,6 +53,9 @@ const percent = (part) => `${Math.round(100 * Math.min(1, part))} %`;
 /** "left" -> "left channel"; of all that are heard there is nothing to say. */
 export const channelName = (channel) => (channel === "left" || channel === "right" ? `${channel} channel` : "");
 
+/** The code of the language that a recording is translated to; "" where that is not asked for. */
+export const writtenIn = ({ options }) => options.target || (options.task === "translate" ? "en" : "");
+
 /** "en" -> "English"; what the browser does not know stays as it is. */
 export function languageName(code) {
   if (!code) return "";

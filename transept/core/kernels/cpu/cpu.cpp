@@ -48,12 +48,13 @@ bool has_avx512() {
 
 bool has_vnni() { return has_bits(cpuid(7, 0).ecx, 1u << 11); }
 
-// AMX and AVX512-BF16, and the system's leave to use tiles, which a process asks for once.
+bool has_bf16() { return has_bits(cpuid(7, 1).eax, 1u << 5); }
+
+// AMX, and the system's leave to use tiles, which a process asks for once.
 bool has_amx() {
 #if defined(__linux__)
   const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25;
-  const unsigned avx512_bf16 = 1u << 5;
-  if (!has_bits(cpuid(7, 0).edx, bf16_tile_int8) || !has_bits(cpuid(7, 1).eax, avx512_bf16)) return false;
+  if (!has_bits(cpuid(7, 0).edx, bf16_tile_int8)) return false;
   const long request_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
@@ -70,7 +71,8 @@ EXPORT int64_t transept_highest_level() {
   if (!has_avx2()) return 0;
   if (!has_avx512()) return 1;
   if (!has_vnni()) return 2;
-  return has_amx() ? 4 : 3;
+  if (!has_bf16()) return 3;
+  return has_amx() ? 5 : 4;
 #else
   return 0;
 #endif

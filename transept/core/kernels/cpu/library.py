@@ -21,7 +21,7 @@ from torch import Tensor
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import ForkedProcessError, KernelsNotBuiltError
 
-LEVELS = ("portable", "avx2", "avx512", "avx512_vnni", "amx")  # lowest first; see setup.py
+LEVELS = ("portable", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx")  # lowest first; see setup.py
 LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float

@@ -33,6 +33,10 @@ typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef int16_t Shorts __attribute__((vector_size(4 * LANES)));  // pairs, as many as there are lanes
 typedef uint16_t Half;                                           // the bits of a float16
 
+struct BFloat16 {  // the upper bits of a float
+  uint16_t bits;
+};
+
 INLINE Floats broadcast(float number) { return number - Floats{}; }  // which no number is changed by
 INLINE Ints broadcast(int32_t number) { return Ints{} + number; }
 
@@ -166,8 +170,20 @@ INLINE void sums_of_two(Floats a, Floats b, float& sum_a, float& sum_b) {
 #endif
 }
 
+// Two vectors as bfloat16, in pairs: of each lane the first one's number, then the second one's. The nearest, or the even
+// one of two that are as near; NaN stays NaN.
+INLINE Shorts to_bfloat16_pairs(Floats first, Floats second) {
+  const auto rounded = [](Floats number) INLINE_LAMBDA {
+    const Ints bits = bits_as<Ints>(number), nan = number != number;
+    return (~nan & (bits + 0x7fff + ((bits >> 16) & 1))) | (nan & (bits | 0x400000));
+  };
+  const Ints low = bits_as<Ints>(bits_as<Words>(rounded(first)) >> 16);
+  return bits_as<Shorts>(low | (rounded(second) & ~0xffff));
+}
+
 // 2 * LANES numbers of 8 bits, or of 16, as numbers of 16 bits.
 INLINE Shorts load_shorts(const int16_t* from) { return load_as<Shorts>(from); }
+INLINE Shorts load_shorts(const BFloat16* from) { return load_as<Shorts>(from); }
 INLINE Shorts load_shorts(const int8_t* from) {
 #if defined(__AVX512BW__)
   return (Shorts)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)from));
@@ -191,6 +207,17 @@ INLINE Ints add_products_of_pairs(Ints total, Shorts a, Shorts b) {
 #else
   Ints x = bits_as<Ints>(a), y = bits_as<Ints>(b);
   return total + ((x << 16) >> 16) * ((y << 16) >> 16) + (x >> 16) * (y >> 16);
+#endif
+}
+
+// The same of two products of bfloat16, of which the processor takes tiny numbers for 0 where it has an instruction.
+INLINE Floats add_products_of_pairs(Floats total, Shorts a, Shorts b) {
+#if defined(__AVX512BF16__)
+  return (Floats)_mm512_dpbf16_ps((__m512)total, (__m512bh)a, (__m512bh)b);
+#else
+  const Ints x = bits_as<Ints>(a), y = bits_as<Ints>(b);
+  total += bits_as<Floats>(x & ~0xffff) * bits_as<Floats>(y & ~0xffff);
+  return total + bits_as<Floats>(x << 16) * bits_as<Floats>(y << 16);
 #endif
 }
 

@@ -59,6 +59,34 @@ INLINE void round_column_pairs(const float* weights, int64_t rows, const float* 
   store(totals + LANES, total[1]);
 }
 
+// Raise 2 to `factor` times each number less its column's top, write the results as bfloat16 to out, [rows / 2, PANEL, 2]
+// filled up with zeros, and add what is written to totals.
+INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* tops, float factor, float* totals,
+                              BFloat16* out) {
+  const Floats hidden = broadcast(-std::numeric_limits<float>::infinity());
+  Floats base[2], total[2];
+  UNROLL for (int half = 0; half < 2; half++) {
+    const Floats top = load(tops + half * LANES);
+    base[half] = select(top == hidden, Floats{}, top);
+    total[half] = load(totals + half * LANES);
+  }
+  const auto weight = [&](int64_t row, int half) INLINE_LAMBDA {
+    const Floats score = load(scores + row * PANEL + half * LANES);
+    return select(score == hidden, Floats{}, exp2((score - base[half]) * broadcast(factor)));
+  };
+  for (int64_t row = 0; row < rows; row += 2) {
+    UNROLL for (int half = 0; half < 2; half++) {
+      const Floats other = row + 1 < rows ? weight(row + 1, half) : Floats{};
+      const Shorts pairs = to_bfloat16_pairs(weight(row, half), other);
+      memcpy(out + row * PANEL + half * 2 * LANES, &pairs, sizeof pairs);
+      const Ints bits = bits_as<Ints>(pairs);
+      total[half] += bits_as<Floats>(bits << 16) + bits_as<Floats>(bits & ~0xffff);
+    }
+  }
+  store(totals, total[0]);
+  store(totals + LANES, total[1]);
+}
+
 INLINE void invert_totals(float* totals) {
   for (int i = 0; i < PANEL; i++) totals[i] = totals[i] != 0 ? 1.0f / totals[i] : 0.0f;
 }

@@ -4,12 +4,12 @@
 // as many of them at a time as a vector has numbers. In float32 products are of float_tile; with weights in int8 queries,
 // keys, values and weights are rounded to 16 bits, for integer_tile: each query and key to as many steps as a sum of 32
 // bits has room for (5792 either way where a head has 64 numbers), each number of a head's values to VALUE_STEPS for all
-// tokens, and a query's weights to as many as then have room.
+// tokens, and a query's weights to as many as then have room. With weights in bfloat16 all are rounded to that.
 #include <algorithm>
 #include <cmath>
 
 #include "../export.h"
-#include "../gemm/integer_tile.h"
+#include "../gemm/pair_tile.h"
 #include "../gemm/rounding.h"
 #include "../parallel.h"
 #include "../scratch.h"
@@ -162,6 +162,41 @@ void attend_rounded_block(const Sequence& of, const int16_t* keys, const float* 
   write_block(of, sums, head, first, count);
 }
 
+// keys: [tokens, dim], values: [dim, tokens], each filled up to pairs.
+void attend_bfloat16_block(const Sequence& of, const BFloat16* keys, const BFloat16* values, float factor, int64_t head,
+                           int64_t first) {
+  const int64_t tokens = of.tokens, dim = of.dim, count = std::min<int64_t>(PANEL, tokens - first);
+  const int64_t depth = dim + dim % 2, token_depth = tokens + tokens % 2;
+  BFloat16* queries = scratch<Use::QUERIES, BFloat16>((PANEL + 1) * depth);
+  BFloat16* row = queries + PANEL * depth;
+  std::fill_n(queries, PANEL * depth, BFloat16{0});
+  for (int64_t i = 0; i < count; i++) {
+    round_row_to_bfloat16(of.query + (first + i) * of.query_stride + head * dim, dim, row, depth);
+    for (int64_t d = 0; d < depth; d += 2) memcpy(queries + d * PANEL + 2 * i, row + d, 4);
+  }
+  float* scores = scratch<Use::SCORES, float>(token_depth * PANEL);
+  for (int64_t token = 0; token < tokens; token += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, tokens - token), [&](auto rows) {
+      bfloat16_tile<rows, 1>(keys + token * depth, depth, queries, scores + token * PANEL, PANEL);
+    });
+  }
+  float tops[PANEL], totals[PANEL] = {};
+  column_highest(scores, tokens, tops);
+  BFloat16* weights = scratch<Use::WEIGHTS, BFloat16>(token_depth * PANEL);
+  column_exp2_pairs(scores, tokens, tops, factor, totals, weights);
+  invert_totals(totals);
+  float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
+  for (int64_t d = 0; d < dim; d += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, dim - d), [&](auto rows) {
+      bfloat16_tile<rows, 1>(values + d * token_depth, token_depth, weights, sums + d * PANEL, PANEL);
+    });
+  }
+  for (int64_t d = 0; d < dim; d++) {
+    for (int i = 0; i < PANEL; i++) sums[d * PANEL + i] *= totals[i];
+  }
+  write_block(of, sums, head, first, count);
+}
+
 // Call block(head, kv_head, first) for all blocks of PANEL queries.
 template <class Block>
 void for_blocks(const Sequence& of, const Block& block) {
@@ -205,10 +240,43 @@ void attend_rounded(const Sequence& of, float scale) {
   });
 }
 
+void attend_bfloat16(const Sequence& of, float scale) {
+  const int64_t tokens = of.tokens, dim = of.dim, depth = dim + dim % 2, token_depth = tokens + tokens % 2;
+  BFloat16* keys = scratch<Use::KEYS, BFloat16>(of.kv_heads * tokens * depth);
+  BFloat16* values = scratch<Use::VALUES, BFloat16>(of.kv_heads * dim * token_depth);
+  const int64_t parts = (tokens + TOKENS_TRANSPOSED - 1) / TOKENS_TRANSPOSED;
+  parallel_for(of.kv_heads * parts, [&](int64_t index) {
+    const int64_t head = index / parts, first = index % parts * TOKENS_TRANSPOSED;
+    const int64_t stop = std::min(first + TOKENS_TRANSPOSED, tokens);
+    BFloat16* row = scratch<Use::OUTPUTS, BFloat16>(TOKENS_TRANSPOSED * dim);
+    for (int64_t token = first; token < stop; token++) {
+      round_row_to_bfloat16(of.key + token * of.key_stride + head * dim, dim, keys + (head * tokens + token) * depth, depth);
+      round_row_to_bfloat16(of.value + token * of.value_stride + head * dim, dim, row + (token - first) * dim, dim);
+    }
+    BFloat16* to = values + head * dim * token_depth + first;
+    const int64_t count = stop - first;
+    for (int64_t d = 0; d < dim; d++, to += token_depth) {
+      for (int64_t token = 0; token < count; token++) to[token] = row[token * dim + d];
+      if (count % 2) to[count] = BFloat16{0};
+    }
+  });
+  for_blocks(of, [&](int64_t head, int64_t kv, int64_t first) {
+    attend_bfloat16_block(of, keys + kv * tokens * depth, values + kv * dim * token_depth, scale * LOG2_E, head, first);
+  });
+}
+
 }  // namespace
 }  // namespace transept
 
-// The same fields as transept::Sequence. rounded: whether to compute with 16 bits.
-EXPORT void transept_attend_sequence(const transept::Sequence* sequence, float scale, int64_t rounded) {
-  (rounded ? transept::attend_rounded : transept::attend)(*sequence, scale);
+// The same fields as transept::Sequence.
+EXPORT void transept_attend_sequence(const transept::Sequence* sequence, float scale) {
+  transept::attend(*sequence, scale);
+}
+
+EXPORT void transept_attend_sequence_in_int16(const transept::Sequence* sequence, float scale) {
+  transept::attend_rounded(*sequence, scale);
+}
+
+EXPORT void transept_attend_sequence_in_bfloat16(const transept::Sequence* sequence, float scale) {
+  transept::attend_bfloat16(*sequence, scale);
 }

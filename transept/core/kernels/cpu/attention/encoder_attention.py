@@ -2,13 +2,15 @@
 
 Called by the `torch` backend. PyTorch's own asks MKL for the products of small blocks, with which it does not reach
 the rate of large ones; here they are made of tiles, for which keys and values are packed once. docs/performance.md has
-the figures. For models in int8 queries, keys, values and weights may be rounded to 16 bits, which takes half the time.
+the figures. For models in int8 queries, keys, values and weights may be rounded to integers of 16 bits, and for those
+in bfloat16 to that, which takes half the time.
 What comes out is the same to the last bit whatever other sequences are in the batch.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -18,7 +20,9 @@ FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
 FEWEST_TOKENS_ROUNDED = 256
 MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few steps
 
-_attend = bind("transept_attend_sequence", Pointer, Float, Int)
+_attend = bind("transept_attend_sequence", Pointer, Float)
+_attend_in_int16 = bind("transept_attend_sequence_in_int16", Pointer, Float)
+_attend_in_bfloat16 = bind("transept_attend_sequence_in_bfloat16", Pointer, Float)
 
 
 class _Sequence(ctypes.Structure):
@@ -37,19 +41,26 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, out
     query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU. Raises IndexError
     for other shapes.
     """
-    _attend_sequence(query, key, value, scale, out, rounded=False)
+    _run(_attend, query, key, value, scale, out)
 
 
 def attend_rounded(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
-    """The same, with numbers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""
-    _attend_sequence(query, key, value, scale, out, rounded=True)
+    """The same, with integers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""
+    if len(query) > MOST_TOKENS_ROUNDED:
+        raise IndexError(f"a sequence of {len(query)} tokens is longer than {MOST_TOKENS_ROUNDED}")
+    _run(_attend_in_int16, query, key, value, scale, out)
 
 
-def _attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, *, rounded: bool) -> None:
+def attend_in_bfloat16(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+    """The same, with queries, keys, values and weights rounded to bfloat16."""
+    _run(_attend_in_bfloat16, query, key, value, scale, out)
+
+
+def _run(kernel: Callable[..., None], query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
     tokens, heads, dim = query.shape
     expected = (tokens, key.shape[1], dim)
     fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()
-    if not fits or heads % key.shape[1] or not dim or (rounded and tokens > MOST_TOKENS_ROUNDED):
+    if not fits or heads % key.shape[1] or not dim:
         shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
         raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
     if not tokens:
@@ -61,4 +72,4 @@ def _attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, ou
         *(part.stride(0) for part in parts),
         *(tokens, heads, key.shape[1], dim),
     )
-    _attend(ctypes.addressof(sequence), scale, rounded)
+    kernel(ctypes.addressof(sequence), scale)

@@ -15,6 +15,11 @@ constexpr int PIECE_ROWS = 2 * BLOCK_ROWS;   // of a piece of work
 constexpr int PIECE_OUTPUTS = 64;            // of a piece of work
 constexpr int PIECE_OUTPUTS_OF_MANY = 128;   // the same where rows are cut, too: they stay in the second cache
 constexpr int ROWS_OF_FEW = 8;               // for which reading the weight takes longer than multiplying
+#if defined(__AVX512BW__)
+constexpr int TILE_ROWS = 12, TILE_ROWS_OF_TWO = 6;  // by one panel and by two: 24 registers of 32 hold sums
+#else
+constexpr int TILE_ROWS = 6, TILE_ROWS_OF_TWO = 2;  // 12, or 8, registers of 16
+#endif
 
 // Call piece(first_row, stop_row, first_panel, stop_panel) for all pieces of a product.
 template <class Piece>
@@ -45,6 +50,41 @@ INLINE void with_constant(int64_t number, const Body& body) {
       body(std::integral_constant<int, MOST>{});
     } else {
       with_constant<MOST - 1>(number, body);
+    }
+  }
+}
+
+// Call tile(rows, panels, row, panel, out, out_stride) for all tiles of a piece whose sums are complete in one tile: `rows`
+// and `panels` are constants. out: [.., num_outputs].
+template <class Tile>
+void for_tiles(int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel, int64_t num_outputs,
+               float* out, const Tile& tile) {
+  const std::integral_constant<int, 1> one;
+  const std::integral_constant<int, 2> two;
+  const int64_t whole = std::min(stop_panel, num_outputs / PANEL);  // panels that are not filled up
+  for (int64_t block = first_row; block < stop_row; block += BLOCK_ROWS) {
+    const int64_t stop = std::min<int64_t>(block + BLOCK_ROWS, stop_row);
+    int64_t panel = first_panel;
+    if (stop - block <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
+      for (; panel + 2 <= whole; panel += 2) {
+        with_constant<TILE_ROWS_OF_TWO>(stop - block, [&](auto rows) {
+          tile(rows, two, block, panel, out + block * num_outputs + panel * PANEL, num_outputs);
+        });
+      }
+    }
+    for (; panel < whole; panel++) {
+      for (int64_t row = block; row < stop; row += TILE_ROWS) {
+        with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, stop - row), [&](auto rows) {
+          tile(rows, one, row, panel, out + row * num_outputs + panel * PANEL, num_outputs);
+        });
+      }
+    }
+  }
+  if (whole < stop_panel) {  // the last panel, which is filled up: its sums go to a row apart
+    float sums[PANEL];
+    for (int64_t row = first_row; row < stop_row; row++) {
+      tile(one, one, row, whole, sums, PANEL);
+      std::copy(sums, sums + (num_outputs - whole * PANEL), out + row * num_outputs + whole * PANEL);
     }
   }
 }

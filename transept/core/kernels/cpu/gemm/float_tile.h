@@ -7,11 +7,6 @@
 
 namespace transept {
 
-#if defined(__AVX512BW__)
-constexpr int TILE_ROWS = 12, TILE_ROWS_OF_TWO = 6;  // by one panel and by two: 24 registers of 32 hold sums
-#else
-constexpr int TILE_ROWS = 6, TILE_ROWS_OF_TWO = 2;  // 12, or 8, registers of 16
-#endif
 constexpr int PREFETCH_WEIGHTS = 8192;  // bytes ahead
 
 // out = a @ b, or out += a @ b.

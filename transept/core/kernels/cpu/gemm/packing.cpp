@@ -119,6 +119,32 @@ void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int8_t
   }
 }
 
+// Into [pairs, PANEL, 2], with zeros for what the panel or the last pair lacks.
+template <class From>
+void pack_bfloat16_panel(const From* weight, int64_t outputs, int64_t num_in, BFloat16* panel) {
+  float block[2 * PANEL] = {};
+  for (int64_t input = 0; input < num_in; input += 2, panel += 2 * PANEL) {
+    for (int64_t output = 0; output < outputs; output++) {
+      const From* from = weight + output * num_in + input;
+      block[output] = load_one(from);
+      block[PANEL + output] = input + 1 < num_in ? load_one(from + 1) : 0;
+    }
+    for (int half = 0; half < PANEL; half += LANES) {
+      const Shorts pairs = to_bfloat16_pairs(load(block + half), load(block + PANEL + half));
+      memcpy(panel + 2 * half, &pairs, sizeof pairs);
+    }
+  }
+}
+
+template <class From>
+void pack_bfloat16(const From* weight, int64_t num_out, int64_t num_in, BFloat16* values) {
+  const int64_t depth = num_in + num_in % 2;
+  parallel_for((num_out + PANEL - 1) / PANEL, [&](int64_t panel) {
+    const int64_t first = panel * PANEL, outputs = std::min<int64_t>(PANEL, num_out - first);
+    pack_bfloat16_panel(weight + first * num_in, outputs, num_in, values + panel * depth * PANEL);
+  });
+}
+
 template <class From>
 void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int8_t* values, float* scales) {
   const int64_t depth = num_in + num_in % 2;
@@ -158,5 +184,15 @@ EXPORT void transept_pack_int8(const void* weight, int64_t is_half, int64_t num_
     transept::pack_int8(static_cast<const Half*>(weight), num_out, num_in, values, scales);
   } else {
     transept::pack_int8(static_cast<const float*>(weight), num_out, num_in, values, scales);
+  }
+}
+
+// Round a weight to bfloat16.
+EXPORT void transept_pack_bfloat16(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in,
+                                   transept::BFloat16* values) {
+  if (is_half) {
+    transept::pack_bfloat16(static_cast<const Half*>(weight), num_out, num_in, values);
+  } else {
+    transept::pack_bfloat16(static_cast<const float*>(weight), num_out, num_in, values);
   }
 }

@@ -1,4 +1,4 @@
-"""Weights packed for the kernels' products: panels of outputs side by side, in float32, float16 or int8."""
+"""Weights packed for the kernels' products: panels of outputs side by side, in float32, float16, bfloat16 or int8."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
 
 PANEL: int = bind("transept_panel", returns=Int)()  # outputs
 
-_KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2}  # as in gemm/weight.h
+_KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3}  # as in gemm/weight.h
 _pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
 _pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Pointer, Pointer)
+_pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
 
 
 class _Weight(ctypes.Structure):
@@ -32,9 +33,9 @@ class _Weight(ctypes.Structure):
 class WeightPanels:
     """A weight [out, in] as products read it.
 
-    values: float32 or float16 [panels, in, PANEL], or int8 [panels, pairs, PANEL, 2], inputs two by two; the last panel
-    and pair are filled up with zeros. scales: for int8, float32 [panels * PANEL], of one step of an output's weights.
-    address: of what a kernel reads.
+    values: float32 or float16 [panels, in, PANEL], or int8 or bfloat16 [panels, pairs, PANEL, 2], inputs two by two;
+    the last panel and pair are filled up with zeros. scales: for int8, float32 [panels * PANEL], of one step of an
+    output's weights. address: of what a kernel reads.
     """
 
     device, alignment, x_dtype = "cpu", PANEL, torch.float32
@@ -75,10 +76,8 @@ class WeightPanels:
             lowest, highest = map(int, indices.aminmax())
             if lowest < 0 or highest >= self.num_outputs:
                 raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
-        rows = self.values[indices // PANEL, :, indices % PANEL]
-        if self.scales is None:
-            return rows.float()
-        return rows.flatten(1)[:, : self.num_inputs] * self.scales[indices][:, None]
+        rows = self.values[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
+        return rows.float() if self.scales is None else rows * self.scales[indices][:, None]
 
     def __reduce__(self) -> Any:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")
@@ -108,6 +107,15 @@ def pack_int8(weight: Tensor) -> WeightPanels:
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, values.data_ptr(), scales.data_ptr())
     return WeightPanels(values, scales, num_out, num_in)
+
+
+def pack_bfloat16(weight: Tensor) -> WeightPanels:
+    """Round a weight [out, in] of any floating dtype to bfloat16."""
+    weight = _readable(weight)
+    num_out, num_in = weight.shape
+    values = torch.empty(-(-num_out // PANEL), -(-num_in // 2), PANEL, 2, dtype=torch.bfloat16)
+    _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
+    return WeightPanels(values, None, num_out, num_in)
 
 
 def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:

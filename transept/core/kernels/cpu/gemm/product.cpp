@@ -7,9 +7,15 @@ namespace transept {
 
 void float_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);  // float_gemm.cpp
 void int8_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);    // int8_gemm.cpp
+void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const float* bias,
+                      float* out);  // bfloat16_gemm.cpp
 
 void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
-  (weight.kind == INT8 ? int8_product : float_product)(x, rows, weight, bias, out);
+  switch (weight.kind) {
+    case INT8: return int8_product(x, rows, weight, bias, out);
+    case BFLOAT16: return bfloat16_product(x, rows, weight, bias, out);
+    default: return float_product(x, rows, weight, bias, out);
+  }
 }
 
 }  // namespace transept

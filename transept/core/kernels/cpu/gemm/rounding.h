@@ -1,4 +1,4 @@
-// Rounding a row of float32 to integers of 16 bits.
+// Rounding a row of float32 to numbers of 16 bits: integers, or bfloat16.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +36,22 @@ inline float round_row(const float* row, int64_t size, int16_t* out, int64_t fil
   }
   std::fill(out + size, out + filled, 0);
   return highest / (float)most;
+}
+
+// Round `size` numbers to bfloat16; those up to `filled` become 0.
+inline void round_row_to_bfloat16(const float* row, int64_t size, BFloat16* out, int64_t filled) {
+  int64_t i = 0;
+#if defined(__AVX512BF16__)
+  for (; i + 2 * LANES <= size; i += 2 * LANES) {
+    const __m512bh numbers = _mm512_cvtne2ps_pbh((__m512)load(row + i + LANES), (__m512)load(row + i));
+    memcpy(out + i, &numbers, sizeof numbers);
+  }
+#endif
+  for (; i < size; i++) {
+    const Shorts pairs = to_bfloat16_pairs(broadcast(row[i]), Floats{});
+    out[i].bits = (uint16_t)pairs[0];
+  }
+  std::fill(out + size, out + filled, BFloat16{0});
 }
 
 }  // namespace transept

@@ -1,6 +1,6 @@
 """Declares the Skeleton family to Transept. Imported whenever plugins are listed, so nothing heavy belongs here."""
 
-from transept.authoring import ModelSpec, hookimpl
+from transept.authoring import ModelSpec, dec_bos_prompt, hookimpl
 
 
 @hookimpl
@@ -11,6 +11,7 @@ def register_models() -> list[ModelSpec]:
             name="skeleton",
             architectures=("SkeletonForConditionalGeneration",),  # as in config.json; there may be several
             model_class="transept_skeleton.model:SkeletonForConditionalGeneration",
+            default_decoder_prompt=dec_bos_prompt,
             weight_maps={"huggingface": "transept_skeleton.weights:HUGGINGFACE"},
         )
     ]

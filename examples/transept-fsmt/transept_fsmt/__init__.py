@@ -1,0 +1,55 @@
+"""FSMT (Ng et al. 2019): fairseq's translation models, facebook/wmt19-* and allenai/wmt16-*, allenai/wmt19-*."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, hookimpl
+
+
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``<DEC>`` alone, which is ``</s>``."""
+    return [view.config.decoder_start_token_id]
+
+
+def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
+    """One of the source's language and vocabulary, one of the target's.
+
+    transformers' FSMTTokenizer reads the one and writes the other; each of these does both.
+    """
+    given = view.tokenizer
+    if given is None:
+        return None, None
+    sides = ((given.src_lang, given.src_vocab_file), (given.tgt_lang, given.tgt_vocab_file))
+    source, target = (
+        type(given)(
+            **{**given.init_kwargs, "langs": [language] * 2, "src_vocab_file": vocabulary, "tgt_vocab_file": vocabulary}
+        )
+        for language, vocabulary in sides
+    )
+    return source, target
+
+
+def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
+    """What the checkpoint translates. Raises ParameterError for other languages than its own two."""
+    languages = dict(zip(("source", "target"), view.config.langs, strict=True))
+    for (name, own), asked in zip(languages.items(), (source, target), strict=True):
+        if asked not in (None, own):
+            raise ParameterError(f"{name} is {own!r} in this model, not {asked!r}; it may be left out")
+    return TextTask()
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="fsmt",
+            architectures=("FSMTForConditionalGeneration",),
+            model_class="transept_fsmt.model:FSMTForConditionalGeneration",
+            default_decoder_prompt=default_decoder_prompt,
+            tokenizers=tokenizers,
+            weight_maps={"huggingface": "transept_fsmt.weights:HUGGINGFACE"},
+            text=TextSpec(translate=translate),
+        )
+    ]

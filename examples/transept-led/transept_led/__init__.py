@@ -1,0 +1,52 @@
+"""LED (Beltagy et al. 2020): BART with an encoder for long documents, such as allenai/led-large-16384-arxiv."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, hookimpl
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``<DEC>`` alone, which is ``</s>``."""
+    return [view.config.decoder_start_token_id]
+
+
+def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], view: CheckpointView) -> Tensor:
+    """The mask of tokens that attend to all others, and all others to them: 1 at these positions, int64 [tokens].
+
+    positions: None for no token, as in transformers. Raises ParameterError for one that the text does not have.
+    """
+    import torch
+
+    mask = torch.zeros(len(token_ids), dtype=torch.int64)
+    for position in positions or ():
+        if not 0 <= position < len(token_ids):
+            raise ParameterError(f"global_attention has {position}; this text has tokens 0 to {len(token_ids) - 1}")
+        mask[position] = 1
+    return mask
+
+
+def summarize(view: CheckpointView) -> TextTask:
+    """The first token, ``<s>``, attends globally, as in training (section 7 of the paper)."""
+    return TextTask("summarization", encoder_inputs={"global_attention": [0]})
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="led",
+            architectures=("LEDForConditionalGeneration",),
+            model_class="transept_led.model:LEDForConditionalGeneration",
+            default_decoder_prompt=default_decoder_prompt,
+            encoder_inputs={"global_attention": global_attention},
+            weight_maps={"huggingface": "transept_led.weights:HUGGINGFACE"},
+            text=TextSpec(summarize=summarize),
+        )
+    ]

@@ -1,0 +1,100 @@
+"""SeamlessM4T (Barrault et al. 2023): speech to text in a hundred languages, without being told what is spoken."""
+
+from __future__ import annotations
+
+from transept.authoring import (
+    CheckpointError,
+    CheckpointView,
+    ModelSpec,
+    ParameterError,
+    SpeechSpec,
+    SpeechTokens,
+    hookimpl,
+)
+from transept_seamless.languages import LANGUAGE_NAMES
+
+SAMPLE_RATE = 16_000  # Hz
+WINDOW_SECONDS = 30.0  # the longest recording that one request carries
+FRAMES_PER_SECOND = 100
+
+
+def target_languages(view: CheckpointView) -> dict[str, int]:
+    """Code to token id, of the languages that the text decoder writes. Raises CheckpointError where none are named."""
+    codes = getattr(view.generation_config, "text_decoder_lang_to_code_id", None)
+    if not codes:
+        raise CheckpointError(f'"{view.path / "generation_config.json"}" lacks text_decoder_lang_to_code_id')
+    return dict(codes)
+
+
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``</s>``; a language token has to come after it, as in `decoder_prompt`."""
+    return [view.config.decoder_start_token_id]
+
+
+def decoder_prompt(
+    view: CheckpointView,
+    *,
+    language: str | None = None,
+    task: str = "transcribe",
+    timestamps: bool = False,
+    target_language: str | None = None,
+) -> list[int]:
+    """``</s>`` and the token of the language that is to be written: ``</s>__fra__``.
+
+    Raises ParameterError where nobody says which: the model does not ask what is spoken, and so cannot guess.
+    """
+    targets, written = target_languages(view), target_language or language
+    if written is None:
+        raise ParameterError(
+            "this model is told in which language to write; say target_language, or language where it is the one that "
+            f"is spoken: one of {', '.join(sorted(targets))}"
+        )
+    return [*default_decoder_prompt(view), targets[written]]
+
+
+def unspoken_tokens(view: CheckpointView) -> list[int]:
+    """``<pad>``, ``<unk>``, ``<s>``, the languages, and what else the vocabulary has beside text."""
+    special = {*view.tokenizer.all_special_ids, *target_languages(view).values()}
+    return sorted(special - {view.config.eos_token_id})
+
+
+def speech_tokens(view: CheckpointView) -> SpeechTokens:
+    """The vocabulary begins with ``<pad>``, ``<unk>``, ``<s>`` and ``</s>``; then comes text, and then languages."""
+    end = view.config.eos_token_id
+    return SpeechTokens(
+        end_of_text=end,
+        start_of_transcript=view.config.decoder_start_token_id,
+        prompt_only=tuple(target_languages(view).values()),
+        text=range(end + 1, min(token for token in unspoken_tokens(view) if token > end)),
+    )
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family of two generations, read from Hugging Face checkpoints of speech to text or of the whole model."""
+    generations = ("SeamlessM4T", "SeamlessM4Tv2")
+    return [
+        ModelSpec(
+            name="seamless",
+            architectures=tuple(f"{each}{part}" for each in generations for part in ("ForSpeechToText", "Model")),
+            model_class="transept_seamless.model:SeamlessForSpeechToText",
+            default_decoder_prompt=default_decoder_prompt,
+            input_mappers={
+                "audio": "transept_seamless.audio:map_audio",
+                "audio_features": "transept_seamless.audio:map_features",
+            },
+            weight_maps={"huggingface": "transept_seamless.weights:HUGGINGFACE"},
+            speech=SpeechSpec(
+                sample_rate=SAMPLE_RATE,
+                window_seconds=lambda view: WINDOW_SECONDS,
+                languages=lambda view: dict.fromkeys(target_languages(view)),
+                target_languages=target_languages,
+                decoder_prompt=decoder_prompt,
+                tokens=speech_tokens,
+                features="transept_seamless.audio:recording_features",
+                frames_per_second=FRAMES_PER_SECOND,
+                language_names=LANGUAGE_NAMES,
+                unspoken_tokens=unspoken_tokens,
+            ),
+        )
+    ]

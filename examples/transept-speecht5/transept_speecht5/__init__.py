@@ -1,0 +1,67 @@
+"""SpeechT5 (Ao et al. 2022): English speech from the waveform, microsoft/speecht5_asr."""
+
+from __future__ import annotations
+
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+
+SAMPLE_RATE = 16_000  # Hz
+WINDOW_SECONDS = 30.0  # about the longest of what it was trained on; the encoder has positions for 80 s
+
+
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``</s>`` alone, whatever is spoken."""
+    return [view.config.decoder_start_token_id]
+
+
+def decoder_prompt(
+    view: CheckpointView, *, language: str | None = None, task: str = "transcribe", timestamps: bool = False
+) -> list[int]:
+    """The same. Raises ParameterError for a language or a task: there is no token to ask for one."""
+    if language not in (None, "en"):
+        raise ParameterError(f"SpeechT5 hears English only, not {language!r}; leave language out if English is spoken")
+    if task != "transcribe":
+        raise ParameterError(f"SpeechT5 writes down what it hears and cannot {task}; leave task out")
+    return default_decoder_prompt(view)
+
+
+def speech_tokens(view: CheckpointView) -> SpeechTokens:
+    """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, a letter a token."""
+    return SpeechTokens(
+        end_of_text=view.config.eos_token_id,
+        start_of_transcript=view.config.decoder_start_token_id,
+        text=range(view.tokenizer.unk_token_id + 1, view.config.vocab_size),
+    )
+
+
+def unspoken_tokens(view: CheckpointView) -> list[int]:
+    """``<s>``, ``<pad>``, ``<unk>``, and ``<mask>`` and ``<ctc_blank>`` at the end of the vocabulary."""
+    return sorted({*view.tokenizer.all_special_ids, *view.tokenizer.added_tokens_decoder} - {view.config.eos_token_id})
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="speecht5",
+            architectures=("SpeechT5ForSpeechToText",),
+            model_class="transept_speecht5.model:SpeechT5ForSpeechToText",
+            default_decoder_prompt=default_decoder_prompt,
+            input_mappers={
+                "audio": "transept_speecht5.audio:map_audio",
+                "audio_features": "transept_speecht5.audio:map_features",
+            },
+            weight_maps={"huggingface": "transept_speecht5.weights:HUGGINGFACE"},
+            speech=SpeechSpec(
+                sample_rate=SAMPLE_RATE,
+                window_seconds=lambda view: WINDOW_SECONDS,
+                languages=lambda view: {},
+                decoder_prompt=decoder_prompt,
+                tokens=speech_tokens,
+                features="transept_speecht5.audio:recording_features",
+                frames_per_second=SAMPLE_RATE,
+                language_names={"english": "en"},
+                unspoken_tokens=unspoken_tokens,
+            ),
+        )
+    ]

@@ -1,0 +1,169 @@
+"""SpeechT5's model: convolutions over the waveform, an encoder that knows distances, a decoder of letters."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from transept.authoring import (
+    AttentionMetadata,
+    DecoderLayer,
+    EncoderLayer,
+    ForConditionalGeneration,
+    LayerConfig,
+    LayerContext,
+    ModelShape,
+    RelativeKeys,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+    fairseq_sinusoids,
+    get_activation,
+)
+from transept_speecht5.audio import LONGEST, num_tokens
+
+
+def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
+    """The layers of one side, with norms after each sublayer."""
+    norm = partial(nn.LayerNorm, eps=config.layer_norm_eps)
+    return LayerConfig(config.hidden_size, num_heads, d_ff, config.hidden_act, pre_norm=False, norm=norm)
+
+
+class Convolution(nn.Module):
+    """One convolution over the waveform, maybe with a norm: of each channel over time, or of all channels."""
+
+    def __init__(self, config: Any, index: int) -> None:
+        super().__init__()
+        channels, kernel, stride = config.conv_dim[index], config.conv_kernel[index], config.conv_stride[index]
+        self.conv = nn.Conv1d((1, *config.conv_dim)[index], channels, kernel, stride, bias=config.conv_bias)
+        self.over_time = config.feat_extract_norm == "group"
+        norm = nn.GroupNorm(channels, channels) if self.over_time else nn.LayerNorm(channels)
+        self.layer_norm = nn.Identity() if self.over_time and index else norm
+        self.activation = get_activation(config.feat_extract_activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [1, channels, frames]. Returns [1, channels, frames / stride]."""
+        x = self.conv(x)
+        return self.activation(self.layer_norm(x) if self.over_time else self.layer_norm(x.mT).mT)
+
+
+class Side(nn.Module):
+    """What encoder and decoder share: sinusoidal positions and a stack of layers."""
+
+    positions: Tensor  # [rows, hidden]; not a weight
+
+    def __init__(self, config: Any, num_positions: int, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.padding = config.pad_token_id
+        table = fairseq_sinusoids(num_positions, config.hidden_size, self.padding)
+        self.register_buffer("positions", table, persistent=False)
+        self.layers = nn.ModuleList(layers)
+
+
+class Encoder(Side):
+    """The speech prenet and the layers after it, which share embeddings of the distance between two tokens."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        size, heads = config.hidden_size, config.encoder_attention_heads
+        layer = layer_config(config, heads, config.encoder_ffn_dim)
+        layers: list[nn.Module] = [EncoderLayer(layer, context) for _ in range(config.encoder_layers)]
+        super().__init__(config, config.max_speech_positions, layers)
+        self.convolutions = nn.Sequential(*(Convolution(config, index) for index in range(len(config.conv_dim))))
+        width = config.conv_dim[-1]
+        self.projection = nn.Sequential(nn.LayerNorm(width, eps=config.layer_norm_eps), nn.Linear(width, size))
+        near, groups = config.num_conv_pos_embeddings, config.num_conv_pos_embedding_groups
+        self.near = weight_norm(nn.Conv1d(size, size, near, padding=near // 2, groups=groups), dim=2)
+        self.activation = get_activation(config.feat_extract_activation)
+        self.layer_norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        # Row 0 is that of a key so many tokens after its query: distances go from there downwards.
+        self.distances = nn.Parameter(torch.empty(2 * config.encoder_max_relative_position, size // heads))
+
+    def embed(self, waveform: Tensor) -> Tensor:
+        """One recording, [samples]. Returns [encoder_tokens, hidden]."""
+        x = self.projection(self.convolutions(waveform[None, None])[0].T)
+        near = self.activation(self.near(x.T[None])[0, :, : len(x)].T)
+        return x + near + self.positions[self.padding + 1 :][: len(x)]
+
+    def forward(self, waveforms: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+        """waveforms: [samples] of each prefill, of any lengths. Returns [encoder_tokens, hidden]."""
+        x: Tensor = self.layer_norm(torch.cat([self.embed(waveform) for waveform in waveforms]))
+        keys = RelativeKeys(self.distances.flip(0), before=len(self.distances) // 2 - 1)
+        for layer in self.layers:
+            x = layer(x, metadata, keys)
+        return x
+
+
+class Decoder(Side):
+    """The text prenet and the layers after it; the padding token has no position."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
+        layers: list[nn.Module] = [DecoderLayer(layer, context) for _ in range(config.decoder_layers)]
+        super().__init__(config, config.max_text_positions, layers)
+        self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
+
+    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+        """input_ids, positions: [tokens]. Returns [tokens, hidden]."""
+        rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
+        return self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+
+
+class SpeechT5ForSpeechToText(ForConditionalGeneration):
+    """The recogniser; SpeechT5's other models, which speak, are not run."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        self.encoder = Encoder(config, context)
+        self.decoder = Decoder(config, context)
+        tied = self.decoder.embed_tokens.weight if config.tie_word_embeddings else None
+        self.head = VocabParallelHead(config.vocab_size, config.hidden_size, group=context.group, weight=tied)
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """From a transformers SpeechT5Config."""
+        return ModelShape(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=config.hidden_size // config.decoder_attention_heads,
+            vocab_size=config.vocab_size,
+            max_source_positions=min(num_tokens(LONGEST, config), config.max_speech_positions),
+            max_target_positions=config.max_text_positions,
+            encoder_takes_text=False,
+        )
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """Silence."""
+        return {"input_values": torch.zeros(LONGEST)}
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """input_values: a list of [samples]. Returns [encoder_tokens, hidden]."""
+        return self.encoder(multimodal_kwargs["input_values"], attn_metadata)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """See ForConditionalGeneration."""
+        x = self.decoder.embed(input_ids, positions)
+        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
+        return x
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, hidden]. Returns [rows, vocab_size]."""
+        return self.head(hidden)

@@ -1,0 +1,19 @@
+"""Declares the Skeleton family to Transept. Imported whenever plugins are listed, so nothing heavy belongs here."""
+
+from transept.authoring import ModelSpec, VisionSpec, dec_prompt, hookimpl
+
+
+@hookimpl
+def register_models() -> list[ModelSpec]:
+    """One family, read from Hugging Face checkpoints."""
+    return [
+        ModelSpec(
+            name="skeleton",
+            architectures=("SkeletonForConditionalGeneration",),  # as in config.json; there may be several
+            model_class="transept_skeleton.model:SkeletonForConditionalGeneration",
+            default_decoder_prompt=dec_prompt,
+            weight_maps={"huggingface": "transept_skeleton.weights:HUGGINGFACE"},
+            input_mappers={"image": "transept_skeleton.mapper:map_image"},
+            vision=VisionSpec(),
+        )
+    ]

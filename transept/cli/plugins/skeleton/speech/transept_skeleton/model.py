@@ -1,0 +1,167 @@
+"""The Skeleton model: convolutions over a spectrogram, then an encoder/decoder transformer over tokens without padding.
+
+The tokens of all sequences lie one after the other in one dimension. Attention knows from `metadata` which of them
+belong together, masks, and keeps keys and values in the paged cache. All other layers see tokens only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transept.authoring import (
+    AttentionMetadata,
+    DecoderLayer,
+    EncoderLayer,
+    ForConditionalGeneration,
+    LayerConfig,
+    LayerContext,
+    ModelShape,
+    VocabParallelEmbedding,
+    VocabParallelHead,
+)
+
+from .mapper import STRIDE, num_tokens
+
+
+def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
+    """The layers of one side, each with its norms: `x + f(norm(x))`, or `norm(x + f(x))` without pre_norm."""
+    return LayerConfig(config.d_model, num_heads, d_ff, config.activation_function, pre_norm=True)
+
+
+def sinusoids(num_positions: int, config: Any) -> Tensor:
+    """Sines, then cosines, of every position. Rows up to the padding token's are of no position, and that one is zero.
+
+    Returns [pad_token_id + 1 + num_positions, d_model].
+    """
+    half = config.d_model // 2
+    frequencies = torch.exp(torch.arange(half) * -(torch.log(torch.tensor(10000.0)) / (half - 1)))
+    angles = torch.arange(config.pad_token_id + 1 + num_positions)[:, None] * frequencies
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    table[config.pad_token_id] = 0
+    return table.to(torch.get_default_dtype())
+
+
+class Stack(nn.Module):
+    """What both sides have: positions, layers, and a norm after the last of them."""
+
+    positions: Tensor  # [rows, d_model]; not a weight
+
+    def __init__(self, config: Any, num_positions: int, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.padding = config.pad_token_id
+        self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
+        self.register_buffer("positions", sinusoids(num_positions, config), persistent=False)
+        self.layers = nn.ModuleList(layers)
+        self.layer_norm = nn.LayerNorm(config.d_model)
+
+
+class Encoder(Stack):
+    """Spectrograms to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
+        layers: list[nn.Module] = [EncoderLayer(layer, context) for _ in range(config.encoder_layers)]
+        super().__init__(config, num_tokens(config.max_source_positions, config), layers)
+        inner = [config.conv_channels] * (len(config.conv_kernel_sizes) - 1)
+        sizes = [2 * config.input_feat_per_channel, *inner, 2 * config.d_model]  # of each pair one is a gate
+        self.conv_layers = nn.ModuleList(
+            nn.Conv1d(sizes[i] // 2, sizes[i + 1], kernel, STRIDE, padding=kernel // 2)
+            for i, kernel in enumerate(config.conv_kernel_sizes)
+        )
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x: one recording's [frames, bins]. Returns [encoder_tokens, d_model]."""
+        x = x.T
+        for convolution in self.conv_layers:
+            x = F.glu(convolution(x), dim=0)
+        return x.T * self.scale + self.positions[self.padding + 1 :][: x.shape[1]]
+
+    def forward(self, recordings: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+        """recordings: [frames, bins] of each new request. Returns [encoder_tokens, d_model]."""
+        x = torch.cat([self.embed(features) for features in recordings])
+        for layer in self.layers:
+            x = layer(x, metadata)
+        return self.layer_norm(x)
+
+
+class Decoder(Stack):
+    """Tokens and the encoder's hidden states to hidden states."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
+        layers: list[nn.Module] = [DecoderLayer(layer, context) for _ in range(config.decoder_layers)]
+        super().__init__(config, config.max_target_positions, layers)
+        self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """input_ids, positions: [tokens], kv_caches: one a layer. Returns [tokens, d_model]."""
+        rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
+        x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden, kv_cache, metadata)
+        return self.layer_norm(x)
+
+
+class SkeletonForConditionalGeneration(ForConditionalGeneration):
+    """Both sides and the head."""
+
+    def __init__(self, config: Any, context: LayerContext) -> None:
+        super().__init__(config, context)
+        self.encoder = Encoder(config, context)
+        self.decoder = Decoder(config, context)
+        tied = self.decoder.embed_tokens.weight if config.tie_word_embeddings else None
+        self.lm_head = VocabParallelHead(config.vocab_size, config.d_model, group=context.group, weight=tied)
+
+    @classmethod
+    def shape(cls, config: Any) -> ModelShape:
+        """What the engine must know before it builds the model."""
+        return ModelShape(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=config.d_model // config.decoder_attention_heads,
+            vocab_size=config.vocab_size,
+            max_source_positions=num_tokens(config.max_source_positions, config),
+            max_target_positions=config.max_target_positions,
+            encoder_takes_text=False,
+        )
+
+    @classmethod
+    def longest_features(cls, config: Any) -> dict[str, Tensor]:
+        """As the mapper makes them."""
+        return {"input_features": torch.zeros(config.max_source_positions, config.input_feat_per_channel)}
+
+    def encode(
+        self,
+        encoder_input_ids: Tensor | None,
+        encoder_positions: Tensor | None,
+        attn_metadata: AttentionMetadata,
+        **multimodal_kwargs: list[Tensor],
+    ) -> Tensor:
+        """input_features: [frames, bins] of each new request. Returns [encoder_tokens, d_model]."""
+        return self.encoder(multimodal_kwargs["input_features"], attn_metadata)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden_states: Tensor | None,
+        kv_caches: list[Tensor],
+        attn_metadata: AttentionMetadata,
+    ) -> Tensor:
+        """The decoder over this step's tokens. Ids and positions: [tokens]. Returns [tokens, d_model]."""
+        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
+        return self.lm_head(hidden)

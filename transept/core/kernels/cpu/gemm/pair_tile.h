@@ -1,0 +1,68 @@
+// The microkernel of products of numbers of 8 and 16 bits, which processors multiply in pairs: int16 by int8 or int16, whose
+// sums are integers and so always the same, and bfloat16, whose sums are floats.
+#pragma once
+
+#include <type_traits>
+
+#include "float_tile.h"
+
+namespace transept {
+
+// Call finish(row, vector, sums) for each vector of sums of a @ b.T.
+//
+//   a: ROWS rows of `depth` numbers, one after the other; depth is even
+//   b: for each panel [depth / 2, PANEL, 2]: pairs of numbers side by side
+template <int ROWS, int PANELS, class RowNumber, class Number, class Finish>
+INLINE void pair_tile(const RowNumber* a, int64_t depth, const Number* b, const Finish& finish) {
+  using Sums = std::conditional_t<std::is_same_v<RowNumber, BFloat16>, Floats, Ints>;
+  constexpr int VECTORS = 2 * PANELS;
+  Sums sums[ROWS][VECTORS] = {};
+  const RowNumber* rows[(ROWS + 2) / 3];  // see float_tile
+  UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
+    rows[three] = a + 3 * three * depth;
+    asm("" : "+r"(rows[three]));
+  }
+  for (int64_t step = 0; step < depth; step += 2) {
+    Shorts parts[VECTORS];
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      const Number* from = b + (vector / 2) * depth * PANEL + step * PANEL;
+      if (ROWS <= ROWS_OF_FEW && vector % 2 == 0) prefetch<2 * PANEL * sizeof(Number), PREFETCH_WEIGHTS>(from);
+      parts[vector] = load_shorts(from + (vector % 2) * 2 * LANES);
+    }
+    UNROLL for (int row = 0; row < ROWS; row++) {
+      int32_t pair;
+      memcpy(&pair, rows[row / 3] + row % 3 * depth, 4);
+      Shorts pairs = bits_as<Shorts>(broadcast(pair));
+      UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+        sums[row][vector] = add_products_of_pairs(sums[row][vector], pairs, parts[vector]);
+      }
+    }
+    UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three] += 2;
+  }
+  UNROLL for (int row = 0; row < ROWS; row++) {
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) finish(row, vector, sums[row][vector]);
+  }
+}
+
+// out = (a @ b.T) * row_scales * output_scales, of integers.
+//
+//   row_scales: [ROWS], output_scales: [PANELS * PANEL]
+//   out: rows of PANELS * PANEL numbers, out_stride apart
+template <int ROWS, int PANELS, class Number>
+INLINE void integer_tile(const int16_t* a, int64_t depth, const Number* b, const float* row_scales,
+                         const float* output_scales, float* out, int64_t out_stride) {
+  pair_tile<ROWS, PANELS>(a, depth, b, [&](int row, int vector, Ints sums) INLINE_LAMBDA {
+    Floats scaled = to_floats(sums) * broadcast(row_scales[row]);
+    store(out + row * out_stride + vector * LANES, scaled * load(output_scales + vector * LANES));
+  });
+}
+
+// out = a @ b.T, of bfloat16.
+template <int ROWS, int PANELS>
+INLINE void bfloat16_tile(const BFloat16* a, int64_t depth, const BFloat16* b, float* out, int64_t out_stride) {
+  pair_tile<ROWS, PANELS>(a, depth, b, [&](int row, int vector, Floats sums) INLINE_LAMBDA {
+    store(out + row * out_stride + vector * LANES, sums);
+  });
+}
+
+}  // namespace transept

@@ -1,0 +1,74 @@
+"""Precision: how a model and its reference agree in bfloat16 or float16, and what parts them. Called by Parity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WORSE_BY = 3.0  # times the reference's distance from float32, beyond which it is ours that loses digits
+
+
+class Precision:
+    """The steps of all requests in one dtype."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self._steps = self._agreeing = 0
+        self._ours_off = self._theirs_off = 0.0  # sums over steps of the distances from float32
+        self._first = ""  # where the most likely token differs first
+        self._not_finite: dict[str, str] = {}  # whose logits are not finite -> where first
+
+    def add(self, where: str, ours: Sequence[Tensor], theirs: Tensor, exact: Tensor) -> None:
+        """The steps of one request. ours: logits [vocabulary] of each; theirs, exact: the reference's [steps,
+        vocabulary] in the dtype and in float32.
+        """
+        for step, (our, their, right) in enumerate(zip(ours, theirs.float(), exact, strict=True)):
+            our, place = our.float(), f"{where}, step {step} of {len(ours)}"
+            for whose, logits in (("our", our), ("the reference's", their)):
+                if not bool(logits.isfinite().all()):
+                    self._not_finite.setdefault(whose, place)
+            self._steps += 1
+            self._ours_off += float((our - right).abs().max())
+            self._theirs_off += float((their - right).abs().max())
+            chosen, best = int(our.argmax()), int(their.argmax())
+            self._agreeing += chosen == best
+            if chosen != best and not self._first:
+                margin = float(their[best] - their[chosen])
+                self._first = (
+                    f"First at {place}: ours chooses token {chosen}, the reference {best}, which it has {margin:.2g} "
+                    "above ours"
+                )
+
+    @property
+    def share(self) -> float:
+        """Of the steps, how many have the same most likely token; 0 where a logit of ours is not finite."""
+        return 0.0 if "our" in self._not_finite else self._agreeing / self._steps
+
+    def problem(self, wanted: float) -> str:
+        """What is wrong where the share is too small, and what it may come from."""
+        ours, theirs = self._ours_off / self._steps, self._theirs_off / self._steps
+        return (
+            f"in {self.dtype} {self._agreeing} of {self._steps} steps have the reference's most likely token, "
+            f"{self._agreeing / self._steps:.0%} where {wanted:.0%} are asked for. {self._first}.\n"
+            f"  The logits are {ours:.2g} away from the reference's in float32, the reference's own in {self.dtype} "
+            f"{theirs:.2g}. {self._cause(ours, theirs)}"
+        )
+
+    def _cause(self, ours: float, theirs: float) -> str:
+        for whose, place in self._not_finite.items():
+            return (
+                f"First at {place} {whose} logits are not finite: something overflows in {self.dtype}. Look at sums "
+                "and at the feed-forward network's output, and compute those in float32, or leave this dtype out."
+            )
+        if ours > WORSE_BY * theirs:
+            return (
+                "Ours loses more: look for what the reference computes in float32 whatever its dtype, such as norms, "
+                "the softmax, rotary angles, position tables, routers."
+            )
+        return (
+            "Both lose about as much, so rounding decides between near ties: draw the weights wider or narrower until "
+            "the reference stays nearer to itself, or ask for a smaller share."
+        )
