@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, hookimpl
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone, which is ``</s>``."""
-    return [view.config.decoder_start_token_id]
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, dec_prompt, hookimpl
 
 
 def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
@@ -47,7 +42,7 @@ def register_models() -> list[ModelSpec]:
             name="fsmt",
             architectures=("FSMTForConditionalGeneration",),
             model_class="transept_fsmt.model:FSMTForConditionalGeneration",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             tokenizers=tokenizers,
             weight_maps={"huggingface": "transept_fsmt.weights:HUGGINGFACE"},
             text=TextSpec(translate=translate),

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, dec_prompt, hookimpl
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone, which is ``</s>``."""
-    return [view.config.decoder_start_token_id]
 
 
 def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], view: CheckpointView) -> Tensor:
@@ -44,7 +39,7 @@ def register_models() -> list[ModelSpec]:
             name="led",
             architectures=("LEDForConditionalGeneration",),
             model_class="transept_led.model:LEDForConditionalGeneration",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             encoder_inputs={"global_attention": global_attention},
             weight_maps={"huggingface": "transept_led.weights:HUGGINGFACE"},
             text=TextSpec(summarize=summarize),

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
 WINDOW_SECONDS = 30.0  # the longest recording that one request carries
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<s>`` alone, whatever is spoken."""
-    return [view.config.decoder_start_token_id]
 
 
 def decoder_prompt(
@@ -21,7 +16,7 @@ def decoder_prompt(
         raise ParameterError(f"Moonshine hears English only, not {language!r}; leave language out if English is spoken")
     if task != "transcribe":
         raise ParameterError(f"Moonshine writes down what it hears and cannot {task}; leave task out")
-    return default_decoder_prompt(view)
+    return dec_prompt(view)
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
@@ -46,7 +41,7 @@ def register_models() -> list[ModelSpec]:
             name="moonshine",
             architectures=("MoonshineForConditionalGeneration",),
             model_class="transept_moonshine.model:MoonshineForConditionalGeneration",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={
                 "audio": "transept_moonshine.audio:map_audio",
                 "audio_features": "transept_moonshine.audio:map_features",
@@ -57,7 +52,7 @@ def register_models() -> list[ModelSpec]:
                 window_seconds=lambda view: WINDOW_SECONDS,
                 languages=lambda view: {},
                 decoder_prompt=decoder_prompt,
-                language_prompt=default_decoder_prompt,
+                language_prompt=dec_prompt,
                 tokens=speech_tokens,
                 features="transept_moonshine.audio:recording_features",
                 frames_per_second=SAMPLE_RATE,

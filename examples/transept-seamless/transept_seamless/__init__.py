@@ -9,6 +9,7 @@ from transept.authoring import (
     ParameterError,
     SpeechSpec,
     SpeechTokens,
+    dec_prompt,
     hookimpl,
 )
 from transept_seamless.languages import LANGUAGE_NAMES
@@ -24,11 +25,6 @@ def target_languages(view: CheckpointView) -> dict[str, int]:
     if not codes:
         raise CheckpointError(f'"{view.path / "generation_config.json"}" lacks text_decoder_lang_to_code_id')
     return dict(codes)
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``</s>``; a language token has to come after it, as in `decoder_prompt`."""
-    return [view.config.decoder_start_token_id]
 
 
 def decoder_prompt(
@@ -49,7 +45,7 @@ def decoder_prompt(
             "this model is told in which language to write; say target_language, or language where it is the one that "
             f"is spoken: one of {', '.join(sorted(targets))}"
         )
-    return [*default_decoder_prompt(view), targets[written]]
+    return [*dec_prompt(view), targets[written]]
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
@@ -78,7 +74,7 @@ def register_models() -> list[ModelSpec]:
             name="seamless",
             architectures=tuple(f"{each}{part}" for each in generations for part in ("ForSpeechToText", "Model")),
             model_class="transept_seamless.model:SeamlessForSpeechToText",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={
                 "audio": "transept_seamless.audio:map_audio",
                 "audio_features": "transept_seamless.audio:map_features",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
 FRAMES_PER_SECOND = 100
@@ -21,11 +21,6 @@ def target_languages(view: CheckpointView) -> dict[str, int]:
     return dict(view.tokenizer.lang_code_to_id)
 
 
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``</s>``; the language token that a checkpoint forces comes after it."""
-    return [view.config.decoder_start_token_id]
-
-
 def decoder_prompt(
     view: CheckpointView,
     *,
@@ -39,7 +34,7 @@ def decoder_prompt(
     Raises ParameterError where a checkpoint of several is not told which, or does not hear the language that is spoken.
     Another writes the language that it was trained for, whatever is asked; so there a task is refused.
     """
-    targets, start = target_languages(view), default_decoder_prompt(view)
+    targets, start = target_languages(view), dec_prompt(view)
     if not targets:
         if task != "transcribe":
             raise ParameterError("this checkpoint writes the one language that it was trained for; leave task out")
@@ -76,7 +71,7 @@ def register_models() -> list[ModelSpec]:
             name="speech2text",
             architectures=("Speech2TextForConditionalGeneration",),
             model_class="transept_speech2text.model:Speech2TextForConditionalGeneration",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={
                 "audio": "transept_speech2text.audio:map_audio",
                 "audio_features": "transept_speech2text.audio:map_features",

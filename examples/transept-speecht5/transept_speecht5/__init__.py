@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
 WINDOW_SECONDS = 30.0  # about the longest of what it was trained on; the encoder has positions for 80 s
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``</s>`` alone, whatever is spoken."""
-    return [view.config.decoder_start_token_id]
 
 
 def decoder_prompt(
@@ -21,7 +16,7 @@ def decoder_prompt(
         raise ParameterError(f"SpeechT5 hears English only, not {language!r}; leave language out if English is spoken")
     if task != "transcribe":
         raise ParameterError(f"SpeechT5 writes down what it hears and cannot {task}; leave task out")
-    return default_decoder_prompt(view)
+    return dec_prompt(view)
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
@@ -46,7 +41,7 @@ def register_models() -> list[ModelSpec]:
             name="speecht5",
             architectures=("SpeechT5ForSpeechToText",),
             model_class="transept_speecht5.model:SpeechT5ForSpeechToText",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={
                 "audio": "transept_speecht5.audio:map_audio",
                 "audio_features": "transept_speecht5.audio:map_features",

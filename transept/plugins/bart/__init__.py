@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl, prepend_dec
+from transept.authoring import CheckpointView, ModelSpec, TextSpec, dec_prompt, hookimpl, prepend_dec
 from transept.plugins.bart import tasks
 
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
@@ -29,11 +29,6 @@ def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView)
     if token_ids and token_ids[0] in codes and config.decoder_start_token_id != config.eos_token_id:
         return list(token_ids)
     return prepend_dec(token_ids, view)
-
-
-def dec_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone, which is Pegasus' padding token and BlenderbotSmall's beginning-of-sequence token."""
-    return [view.config.decoder_start_token_id]
 
 
 @hookimpl

@@ -6,7 +6,6 @@ pre-norm, and so are those of Pegasus and M2M100, whose positions are sinusoidal
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +21,7 @@ from transept.authoring import (
     ModelShape,
     VocabParallelEmbedding,
     VocabParallelHead,
+    fairseq_sinusoids,
 )
 
 POSITION_OFFSET = 2  # the first two rows of the position tables belong to padding
@@ -87,12 +87,9 @@ class M2M100Embedding(PegasusEmbedding):
 
     @staticmethod
     def positions(config: Any) -> Tensor:
-        """As PegasusEmbedding's; in float32, as transformers computes them."""
-        half, first = config.d_model // 2, config.pad_token_id + 1
-        frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000.0) / (half - 1)))
-        places = torch.arange(first, first + config.max_position_embeddings, dtype=torch.float32)
-        angles = places[:, None] * frequencies
-        return torch.cat([angles.sin(), angles.cos()], dim=1).to(torch.get_default_dtype())
+        """As PegasusEmbedding's."""
+        first = config.pad_token_id + 1
+        return fairseq_sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)[first:]
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:

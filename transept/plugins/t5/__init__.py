@@ -5,16 +5,11 @@ T5 1.1, Flan-T5 and MADLAD-400 are T5, too; mT5 (Xue et al. 2021); UMT5 (Chung e
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ModelSpec, TextSpec, hookimpl
+from transept.authoring import ModelSpec, TextSpec, dec_prompt, hookimpl
 from transept.plugins.t5 import tasks
 
 _HUGGINGFACE = "transept.plugins.t5.weights:HUGGINGFACE"
 _LONG = "transept.plugins.t5.weights:LONG"
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone: T5 has no beginning-of-sequence token."""
-    return [view.config.decoder_start_token_id]
 
 
 @hookimpl
@@ -25,7 +20,7 @@ def register_models() -> list[ModelSpec]:
             name=name,
             architectures=(model_class,),
             model_class=f"transept.plugins.t5.model:{model_class}",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             weight_maps={"huggingface": weights},
             text=text,
         )

@@ -8,25 +8,9 @@ Florence-2 (Xiao et al. 2023) is asked what to do, Pix2Struct (Lee et al. 2023) 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from transept.authoring import CheckpointView, ModelSpec, VisionSpec, VisionTask, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, VisionSpec, VisionTask, dec_prompt, hookimpl
 from transept.plugins.vision import florence_tasks
-
-
-def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<DEC>`` alone: of the generation settings, or else of the config or the decoder's."""
-    config = view.config
-    sides = (view.generation_config, config, getattr(config, "decoder", None) or config.text_config)
-    starts = [getattr(side, "decoder_start_token_id", None) for side in sides]
-    prompt: list[Any] = [start for start in starts if start is not None]
-    return prompt[:1] or [None]  # of which the engine tells
-
-
-def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
-    """``<DEC>`` first, unless it is there."""
-    start = default_decoder_prompt(view)
-    return list(token_ids) if list(token_ids[:1]) == start else [*start, *token_ids]
 
 
 def as_given(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
@@ -47,8 +31,7 @@ def register_models() -> list[ModelSpec]:
             name="trocr",
             architectures=("VisionEncoderDecoderModel",),
             model_class="transept.plugins.vision.model:TrOCR",
-            default_decoder_prompt=default_decoder_prompt,
-            prepare_decoder_prompt=prepare_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={"image": "transept.plugins.vision.model:map_image"},
             weight_maps={"huggingface": "transept.plugins.vision.weights:TROCR"},
             vision=VisionSpec(),
@@ -58,7 +41,7 @@ def register_models() -> list[ModelSpec]:
             name="donut",
             architectures=("VisionEncoderDecoderModel",),
             model_class="transept.plugins.vision.donut:Donut",
-            default_decoder_prompt=default_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             prepare_decoder_prompt=as_given,
             input_mappers={"image": "transept.plugins.vision.donut:map_image"},
             weight_maps={"huggingface": "transept.plugins.vision.weights:DONUT"},
@@ -69,8 +52,7 @@ def register_models() -> list[ModelSpec]:
             name="florence2",
             architectures=("Florence2ForConditionalGeneration",),
             model_class="transept.plugins.vision.florence:Florence2",
-            default_decoder_prompt=default_decoder_prompt,
-            prepare_decoder_prompt=prepare_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={"image": "transept.plugins.vision.florence:map_image"},
             prompted_modalities=("image",),
             weight_maps={"huggingface": "transept.plugins.vision.weights:FLORENCE2"},
@@ -81,8 +63,7 @@ def register_models() -> list[ModelSpec]:
             name="pix2struct",
             architectures=("Pix2StructForConditionalGeneration",),
             model_class="transept.plugins.vision.pix2struct:Pix2Struct",
-            default_decoder_prompt=default_decoder_prompt,
-            prepare_decoder_prompt=prepare_decoder_prompt,
+            default_decoder_prompt=dec_prompt,
             input_mappers={"image": "transept.plugins.vision.pix2struct:map_image"},
             weight_maps={"huggingface": "transept.plugins.vision.weights:PIX2STRUCT"},
             vision=VisionSpec(reads_or_captions),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from transept.authoring import (
     ModelShape,
     VocabParallelEmbedding,
     VocabParallelHead,
+    fairseq_sinusoids,
 )
 from transept.multimodal import MappedInput
 from transept.multimodal.image_mapping import image_shape, load_pixel_values, num_patches, patch_shape
@@ -81,7 +81,8 @@ class TrOCRDecoder(nn.Module):
             self.embed_positions = nn.Parameter(torch.empty(rows, config.d_model))
         else:
             self.offset, self.padding = config.pad_token_id + 1, config.pad_token_id
-            self.register_buffer("embed_positions", sinusoids(config), persistent=False)
+            table = fairseq_sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)
+            self.register_buffer("embed_positions", table, persistent=False)
         self.layernorm_embedding = nn.LayerNorm(config.d_model) if config.layernorm_embedding else nn.Identity()
         sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
         cross = config.cross_attention_hidden_size or config.d_model
@@ -94,20 +95,6 @@ class TrOCRDecoder(nn.Module):
         if self.padding is not None:
             rows = rows.masked_fill(input_ids == self.padding, self.padding)
         return self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
-
-
-def sinusoids(config: Any) -> Tensor:
-    """Sines, then cosines, of positions from the row after padding's on, which is zero: [rows, d_model].
-
-    In float32, as transformers computes them; wavelengths end at 10000 · 2π.
-    """
-    half, first = config.d_model // 2, config.pad_token_id + 1
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
-    angles = torch.arange(first + config.max_position_embeddings, dtype=torch.float32)[:, None] * frequencies
-    table = torch.zeros(len(angles), config.d_model, dtype=torch.float32)
-    table[:, :half], table[:, half : 2 * half] = angles.sin(), angles.cos()
-    table[config.pad_token_id] = 0
-    return table.to(torch.get_default_dtype())
 
 
 class TrOCR(ForConditionalGeneration):

@@ -22,6 +22,7 @@ from transept.authoring import (
     ModelShape,
     VocabParallelEmbedding,
     VocabParallelHead,
+    fairseq_sinusoids,
 )
 
 from .mapper import STRIDE, num_tokens
@@ -30,19 +31,6 @@ from .mapper import STRIDE, num_tokens
 def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
     """The layers of one side, each with its norms: `x + f(norm(x))`, or `norm(x + f(x))` without pre_norm."""
     return LayerConfig(config.d_model, num_heads, d_ff, config.activation_function, pre_norm=True)
-
-
-def sinusoids(num_positions: int, config: Any) -> Tensor:
-    """Sines, then cosines, of every position. Rows up to the padding token's are of no position, and that one is zero.
-
-    Returns [pad_token_id + 1 + num_positions, d_model].
-    """
-    half = config.d_model // 2
-    frequencies = torch.exp(torch.arange(half) * -(torch.log(torch.tensor(10000.0)) / (half - 1)))
-    angles = torch.arange(config.pad_token_id + 1 + num_positions)[:, None] * frequencies
-    table = torch.cat([angles.sin(), angles.cos()], dim=1)
-    table[config.pad_token_id] = 0
-    return table.to(torch.get_default_dtype())
 
 
 class Stack(nn.Module):
@@ -54,7 +42,8 @@ class Stack(nn.Module):
         super().__init__()
         self.padding = config.pad_token_id
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
-        self.register_buffer("positions", sinusoids(num_positions, config), persistent=False)
+        table = fairseq_sinusoids(num_positions, config.d_model, config.pad_token_id)
+        self.register_buffer("positions", table, persistent=False)
         self.layers = nn.ModuleList(layers)
         self.layer_norm = nn.LayerNorm(config.d_model)
 
