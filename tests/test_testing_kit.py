@@ -66,7 +66,7 @@ FAULTS = {  # architecture -> (the first check that fails, words of its message)
     "SettingsLost": ("check_beam_search", r"alone: prompt 0 .*4 beams.*\n.*\n.*generation settings"),
     "CoarseInHalf": (
         "check_low_precision",
-        r"in bfloat16 \d+ of 320 steps .* 95% are asked for\. First at prompt \d .*the reference \d+,.*\n.*Ours loses",
+        r"in float16 \d+ of 320 steps .* 95% are asked for\. First at prompt \d .*the reference \d+,.*\n.*Ours loses",
     ),
     "OverflowsInHalf": ("check_low_precision", r"in float16 .*\n.*First at prompt 0 .* our logits are not finite"),
 }

@@ -340,5 +340,5 @@ def test_a_request_id_in_use_is_refused() -> None:
 
 @pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1), (1, 1, 1, 0)])
 def test_budgets_are_validated(values: tuple[int, ...]) -> None:
-    with pytest.raises(ParameterError, match="max_|encoder_tokens_per_step"):
+    with pytest.raises(ParameterError, match=r"max_|encoder_tokens_per_step"):
         SchedulerConfig(*values)

@@ -41,8 +41,8 @@ class SchedulerConfig:
     max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
     max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
     max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
-    encoder_tokens_per_step: how many encoder tokens take about as long as a step that decodes only. A request with n times
-        as many waits until n steps have passed since an encoder ran, while others decode. None: requests never wait so.
+    encoder_tokens_per_step: how many encoder tokens take about as long as a step that decodes only. A request with n
+        times as many waits until n steps have passed since an encoder ran, while others decode. None: none waits so.
 
     Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
     """

@@ -199,9 +199,10 @@ class Parity:
         self._check_preempted("check_beam_search", requests, SHORTAGES[1:3])
 
     def check_low_precision(self, dtypes: Sequence[str] = ("bfloat16", "float16"), share: float = 0.95) -> None:
-        """The most likely token of each step in lower precision, beside the reference in the same dtype.
+        """The most likely token of each step in lower precision, beside the reference in the same dtype or in float32.
 
-        Both see the same tokens before each step: those of a greedy decode in float32, NEW_TOKENS of every input.
+        On a CPU a model in bfloat16 has activations in float32, and rounds what it multiplies. Both sides see the same
+        tokens before each step: those of a greedy decode in float32, NEW_TOKENS of every input.
         share: how many of all steps have to agree, from 0 to 1. Rounding makes some of them near ties, in any model.
         """
         requests = self._requests()

@@ -27,7 +27,10 @@ BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
-SOURCES = ("library.cpp", *(f"gemm/{name}.cpp" for name in ("amx", "float_gemm", "int8_gemm", "product")))
+SOURCES = (
+    "library.cpp",
+    *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "float_gemm", "int8_gemm", "product")),
+)
 
 Product = Callable[[Tensor, WeightPanels, Tensor | None], Tensor]
 
