@@ -15,7 +15,7 @@ from interruptions import interrupted_after
 from transept import Engine, SamplingParams
 from transept.core.input_processor import Request
 from transept.core.job_tasks import MAX_GATHERED
-from transept.core.jobs import Gather, Offload, Submit, Wait
+from transept.core.jobs import Channel, Gather, Offload, Submit, Wait
 from transept.errors import (
     CapacityError,
     ParameterError,
@@ -424,6 +424,21 @@ def test_many_threads_share_the_batch_and_each_gets_its_own(engine: Engine, expe
     finally:
         del engine.core.step
     assert max(widths) >= 8
+
+
+def test_a_job_may_end_between_two_looks_of_its_reader(engine: Engine) -> None:
+    """Another thread, which drives the engine, posts a job's last event at any moment, and then forgets the job."""
+    channel = Channel()
+
+    class EndsWhenLookedAt(set[int]):
+        def __len__(self) -> int:
+            if 0 in self:
+                channel.post(0, "the last event")
+                self.discard(0)
+            return super().__len__()
+
+    channel.unfinished = EndsWhenLookedAt({0})
+    assert engine.runner.read(channel) == (0, "the last event")
 
 
 def test_a_reader_that_leaves_hands_the_engine_on(engine: Engine, expected: dict[str, str]) -> None:

@@ -115,9 +115,12 @@ class JobRunner:
         self._check_may_wait()
         while not channel.events:
             channel.expect()
+            ended = (
+                not channel.unfinished
+            )  # looked at before the events: the last one of a job is posted before it ends
             if channel.events:
                 break
-            if not channel.unfinished:
+            if ended:
                 raise ParameterError("all jobs of this channel have ended, or were closed, and their events are read")
             try:
                 self._drive_or_queue(channel)
