@@ -426,19 +426,24 @@ def test_many_threads_share_the_batch_and_each_gets_its_own(engine: Engine, expe
     assert max(widths) >= 8
 
 
-def test_a_job_may_end_between_two_looks_of_its_reader(engine: Engine) -> None:
-    """Another thread, which drives the engine, posts a job's last event at any moment, and then forgets the job."""
-    channel = Channel()
-
-    class EndsWhenLookedAt(set[int]):
-        def __len__(self) -> int:
-            if 0 in self:
-                channel.post(0, "the last event")
-                self.discard(0)
-            return super().__len__()
-
-    channel.unfinished = EndsWhenLookedAt({0})
-    assert engine.runner.read(channel) == (0, "the last event")
+def test_a_job_has_ended_for_whoever_has_taken_its_last_event() -> None:
+    """Another thread, which drives the engine, posts it, at any moment: the reader must not wait for one more."""
+    channels = [Channel() for _ in range(3000)]
+    for channel in channels:
+        channel.unfinished.add(0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            posting = pool.map(lambda channel: channel.post(0, "the result", last=True), channels)
+            for channel in channels:
+                while not channel.events:
+                    assert not channel.ended
+                assert channel.take() == (0, "the result")
+                assert channel.ended
+            assert len(list(posting)) == len(channels)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_reader_that_leaves_hands_the_engine_on(engine: Engine, expected: dict[str, str]) -> None:

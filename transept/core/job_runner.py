@@ -78,7 +78,7 @@ class JobRunner:
                     if job is NO_JOB:
                         break
                     self.submit(job, channel, index)
-                if not channel.unfinished and not channel.events:
+                if channel.ended:
                     return
                 index, event = self.read(channel)
                 if isinstance(event, Crash):
@@ -115,13 +115,10 @@ class JobRunner:
         self._check_may_wait()
         while not channel.events:
             channel.expect()
-            ended = (
-                not channel.unfinished
-            )  # looked at before the events: the last one of a job is posted before it ends
+            if channel.ended:
+                raise ParameterError("all jobs of this channel have ended, or were closed, and their events are read")
             if channel.events:
                 break
-            if ended:
-                raise ParameterError("all jobs of this channel have ended, or were closed, and their events are read")
             try:
                 self._drive_or_queue(channel)
                 if self._drives():
@@ -133,7 +130,7 @@ class JobRunner:
                 if self._drives():
                     self._driver = None
                 self._leave(channel)
-        return channel.events.popleft()
+        return channel.take()
 
     def close(self, channel: Channel) -> None:
         """Close what is left of a channel's jobs and abort their requests, before the engine's next step."""
@@ -173,8 +170,7 @@ class JobRunner:
                 if not isinstance(error, Exception):
                     raise
             finally:
-                channel.post(0, None)
-                channel.unfinished.discard(0)
+                channel.post(0, None, last=True)
 
         self._put(answer)
         self.read(channel)

@@ -311,8 +311,7 @@ class JobTasks:
         roots.discard(task)
         if not roots:
             self._roots.pop(task.channel, None)
-        task.channel.post(task.index, event)
-        task.channel.unfinished.discard(task.index)
+        task.channel.post(task.index, event, last=True)
 
     def _join(self, parent: Task) -> None:
         """Answer a `Gather` when all its jobs have ended."""

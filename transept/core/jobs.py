@@ -105,11 +105,26 @@ class Channel:
         self.num_requests = 0
         self.idles = idles
         self._wake = threading.Event()
+        self._lock = threading.Lock()  # over both, so that a job has ended for whoever has taken its last event
 
-    def post(self, index: int, event: Any) -> None:
-        """Add an event, from any thread."""
-        self.events.append((index, event))
+    @property
+    def ended(self) -> bool:
+        """Whether no job is left that could have an event, and none waits to be taken."""
+        with self._lock:
+            return not self.unfinished and not self.events
+
+    def post(self, index: int, event: Any, *, last: bool = False) -> None:
+        """Add an event, from any thread. last: the job ends with it."""
+        with self._lock:
+            self.events.append((index, event))
+            if last:
+                self.unfinished.discard(index)
         self._wake.set()
+
+    def take(self) -> tuple[int, Any]:
+        """Remove the first event, of which there is one."""
+        with self._lock:
+            return self.events.popleft()
 
     def expect(self) -> None:
         """Let `wait` return only for what comes from now on. Events are looked at after this call, not before."""

@@ -22,8 +22,10 @@ class LoopChannel(Channel):
         self._loop = loop
         self._events: asyncio.Queue[Any] = asyncio.Queue()
 
-    def post(self, index: int, event: Any) -> None:
+    def post(self, index: int, event: Any, *, last: bool = False) -> None:
         """See Channel.post."""
+        if last:
+            self.unfinished.discard(index)
         with contextlib.suppress(RuntimeError):  # a loop that is closed: nobody reads
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
