@@ -21,6 +21,7 @@ from transformers import (
 
 from transept.errors import ParameterError, RequestFailedError
 from transept.testing import Parity, step_by_step
+from transept.testing.differences import prefill_cause
 
 FAULTY_PLUGIN = Path(__file__).parent / "faulty_plugin"
 SIZES = {
@@ -192,6 +193,15 @@ def test_an_encoder_that_takes_features_is_compared_on_those_given(tmp_path: Pat
     parity = Parity(whisper(), tmp_path, inputs=swapped, decoder_prompt=[50257])
     with pytest.raises(AssertionError, match=r"prompt 0 \(50 encoder tokens.*\n.*\n.*encoder's output differs"):
         parity.check_prefill()
+
+
+def test_an_encoder_is_not_blamed_for_a_width_that_a_projection_explains() -> None:
+    ours, theirs = torch.arange(5.0), torch.ones(5)
+    cause = prefill_cause(torch.ones(7, 48), torch.ones(7, 32), ours, theirs)
+    assert cause.startswith("Look at the decoder's embedding")
+    assert "its layers" not in cause
+    cause = prefill_cause(torch.ones(7, 48), torch.ones(8, 48), ours, theirs)
+    assert cause == "The encoder's output is [7, 48], the reference's [8, 48]: look at its layers."
 
 
 class Blind(BartForConditionalGeneration):

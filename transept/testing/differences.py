@@ -37,6 +37,11 @@ BEAMS = (
     "forced_bos_token_id) and the generation settings that each reads."
 )
 
+AFTER_THE_ENCODER = (
+    "the decoder's embedding, positions, attention and norms, at the head (tied? a bias? a scale?), and at their names "
+    "in the weight map."
+)
+
 
 def of_logits(ours: Tensor, theirs: Tensor, before: Sequence[int], chosen: int, tolerance: float) -> str | None:
     """How two rows of logits [vocabulary] differ, or that the chosen token is not the reference's.
@@ -114,6 +119,11 @@ def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, 
             "The reference is run by run_reference, so the encoders' outputs were not compared: look at the encoder "
             "first, then at the decoder and the head, and at their names in the weight map."
         )
+    elif encoder_hidden.shape[:-1] == encoded.shape[:-1] and encoder_hidden.shape != encoded.shape:
+        cause = (  # one of them projects to the decoder's width, the other leaves that to the decoder: none is wrong
+            f"Look at {AFTER_THE_ENCODER} Outputs of encoders of two widths, as those before and after a projection to "
+            "the decoder's are, are not compared."
+        )
     elif encoder_hidden.shape != encoded.shape:
         shapes = f"{list(encoder_hidden.shape)}, the reference's {list(encoded.shape)}"
         cause = f"The encoder's output is {shapes}: look at its layers."
@@ -123,10 +133,7 @@ def prefill_cause(encoder_hidden: Tensor, encoded: Tensor | None, ours: Tensor, 
             "its embedding, positions, attention (scale, bias) and norms, and at their names in the weight map."
         )
     else:
-        cause = (
-            "The encoder's output is right: look at the decoder's embedding, positions, attention and norms, at the "
-            "head (tied? a bias? a scale?), and at their names in the weight map."
-        )
+        cause = f"The encoder's output is right: look at {AFTER_THE_ENCODER}"
     if ours.shape == theirs.shape:
         factor = float((ours @ theirs) / (theirs @ theirs))
         if not _differ(ours, factor * theirs):
