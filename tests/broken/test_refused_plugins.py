@@ -14,6 +14,7 @@ import pytest
 from refusal import refused, watched
 
 from transept import Engine, SamplingParams, TextGenerator, Transcriber
+from transept.errors import CheckpointError, PluginError
 from transept.registry.plugins import discover
 
 CMUDICT = Path(__file__).parents[1] / "data" / "cmudict"
@@ -335,6 +336,25 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     ),
     "a speech spec that is text": (changed('{"speech": "whisper"}'), heard, "speech"),
 }
+
+
+@pytest.mark.parametrize("prompt", ["5", '"ab"', "None", "[]", "[10**6]", "['a']", "[2.5]", "view.config.vocab_size"])
+def test_a_default_prompt_that_is_the_plugins_fault_is_told_as_such(install, checkpoint, prompt):
+    install(HEAD + changed(f'{{"default_decoder_prompt": lambda view: {prompt}}}') + TAIL)
+    with pytest.raises(PluginError, match='the default_decoder_prompt of plugin family "row"'):
+        Engine(checkpoint, **SMALL)
+
+
+def test_a_default_prompt_of_the_checkpoints_values_names_those(install, checkpoint):
+    install(HEAD + changed('{"default_decoder_prompt": lambda view: [view.config.vocab_size]}') + TAIL)
+    with pytest.raises(CheckpointError, match=r"config.json.* were read last: vocab_size=\d+$"):
+        Engine(checkpoint, **SMALL)
+
+
+def test_what_reads_no_value_has_no_list_of_values(install, checkpoint):
+    install(HEAD + method("__init__", "self, config, context", "1 / 0") + TAIL)
+    with pytest.raises(CheckpointError, match=r"describes no Broken: .*division by zero$"):
+        Engine(checkpoint, **SMALL)
 
 
 @pytest.mark.parametrize(("source", "call", "names"), FALLS_SHORT.values(), ids=list(FALLS_SHORT))

@@ -7,6 +7,7 @@ and the values that were read of it last.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from transept.core.checkpoints.size_limit import SizeLimit
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
-from transept.errors import CheckpointError, ParameterError, PluginError, PromptError
+from transept.errors import CheckpointError, ParameterError, PluginError, PromptError, shown
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
 from transept.registry.plugins import discover
@@ -116,7 +117,10 @@ def _model_shape(model_class: type[ForConditionalGeneration], config: Any, check
 
 
 def check_default_prompt(described: ModelDescription) -> None:
-    """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary."""
+    """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary.
+
+    Raises PluginError where that is the plugin's doing: it returns no list, or looks at nothing of the checkpoint.
+    """
     vocab_size = described.shape.vocab_size
     try:
         _check_prompt(described.spec, described.view, vocab_size)
@@ -124,8 +128,12 @@ def check_default_prompt(described: ModelDescription) -> None:
         raise
     except Exception as error:
         read = _ReadValues(described.config)
+        view = _ReadValues(described.view.with_config(read))
         with suppress(Exception):
-            _check_prompt(described.spec, described.view.with_config(read), vocab_size)
+            _check_prompt(described.spec, view, vocab_size)
+        if not view.any_read:
+            rule = f'the default_decoder_prompt of plugin family "{described.spec.name}"'
+            raise PluginError(f"{rule} gives no list of token ids: {_cause(error)}") from error
         raise _undescribed(described.model_class, described.checkpoint, error, read) from error
 
 
@@ -152,10 +160,16 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
     return model
 
 
-def _check_prompt(spec: ModelSpec, view: CheckpointView, vocab_size: int) -> None:
+def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:
     """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
     try:
-        prompt: list[Any] = list(spec.default_decoder_prompt(view))
+        returned: Any = spec.default_decoder_prompt(view)
+        if isinstance(returned, str | bytes) or not isinstance(returned, Iterable):
+            raise PluginError(
+                f'the default_decoder_prompt of plugin family "{spec.name}" returned {shown(returned)}, of type '
+                f"{type(returned).__name__}; it must return a list of token ids"
+            )
+        prompt: list[Any] = list(returned)
     except PromptError:  # a family that always wants one from the user
         return
     if not prompt:
@@ -168,13 +182,15 @@ def _check_prompt(spec: ModelSpec, view: CheckpointView, vocab_size: int) -> Non
 
 
 class _ReadValues:
-    """A config that remembers which of its values were read, the last one at the end."""
+    """A config, or a view, that remembers which of its values were read, the last one at the end."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
         self._read: dict[str, Any] = {}
+        self.any_read = False  # or tried to be
 
     def __getattr__(self, name: str) -> Any:
+        self.any_read = True
         value = getattr(self._config, name)
         self._read.pop(name, None)
         self._read[name] = value
@@ -191,8 +207,9 @@ def _shortened(value: Any) -> str:
 
 
 def _undescribed(model_class: type, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
-    cause = str(error) if isinstance(error, CheckpointError) else cause_of(error)
-    return CheckpointError(
-        f'"{checkpoint.config_file}" describes no {model_class.__name__}: {cause}. Of its values these were read last: '
-        f"{read}"
-    )
+    values = f". Of its values these were read last: {read}" if str(read) else ""
+    return CheckpointError(f'"{checkpoint.config_file}" describes no {model_class.__name__}: {_cause(error)}{values}')
+
+
+def _cause(error: Exception) -> str:
+    return str(error) if isinstance(error, CheckpointError) else cause_of(error)
