@@ -185,3 +185,14 @@ def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: 
     assert written == sorted(f"{name}.{suffix}" for name in [Path(files[0]).stem, *names] for suffix in ("json", "txt"))
     assert Path("texts/report-03.txt").read_text() == f"{pages[2]}\n"
     assert json.loads(Path("texts/report-03.json").read_text())["page"] == 3
+
+
+def test_pages_that_share_a_file_and_a_dpi_too_low_are_bad_usage(command: Command, files: list[str]) -> None:
+    pytest.importorskip("pypdfium2", reason="needs transept[pdf]")
+    Path("a.pdf").write_bytes(pdf_of(["a"]))
+    done = command("read", "a.pdf", "a.pdf", "-o", "texts", "--model", "no-such-model")
+    assert done.returncode == 2
+    assert "a.pdf, page 1 and a.pdf, page 1 would both be written to texts/a-1.txt" in done.stderr
+    done = command("read", "a.pdf", "--dpi", "1", "--model", "no-such-model")
+    assert done.returncode == 2
+    assert "dpi must be a number from 18 to 2400, not 1.0" in done.stderr

@@ -186,6 +186,18 @@ def test_floats_in_a_tiff() -> None:
         load_image(encoded(np.int32([[0, 70_000]]), "TIFF"))
 
 
+def test_integers_of_32_bits_are_those_of_a_scan_with_16_or_refused() -> None:
+    assert load_image(Image.fromarray(np.int32([[0, 0xFFFF]])))[0, :, 0].tolist() == [0, 255]
+    assert not load_image(Image.fromarray(np.int32([[0, 0]]))).any()
+    dark = np.full((2000, 2000), 255, np.int32)  # a strip of it says nothing
+    dark[-1, -1] = 256
+    assert load_image(Image.fromarray(dark)).max() == 1
+    assert load_image(b"P5 2 1 65535\n\0\0\0\xff")[0, :, 0].tolist() == [0, 1]  # this format says what is white
+    for values in ([[0, 255]], [[0, 1]], [[-1, 9]]):
+        with pytest.raises(MediaError, match=r'does not say which is white: .*convert\("L"\) where 255 is white'):
+            load_image(Image.fromarray(np.int32(values)))
+
+
 # ------------------------------------------------------------------------------------------- orientation and frames
 
 

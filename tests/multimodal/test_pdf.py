@@ -1,6 +1,9 @@
 """Pages of PDFs as images: what is drawn, in what size, and what is refused before it is."""
 
 import gc
+import io
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,7 +59,7 @@ def test_a_page_beyond_the_limit_is_not_drawn(tmp_path: Path) -> None:
     path.write_bytes(pdf_of(["a wall"], (14400, 14400)))
     (page,) = pdf_pages(path)
     with pytest.raises(
-        MediaError, match=r'page 1 of ".*wall.pdf" has 30001 x 30001 pixels at 150 an inch, .*: lower dpi'
+        MediaError, match=r'page 1 of PDF file ".*wall.pdf" has 30001 x 30001 pixels at 150 an inch, .*: lower dpi'
     ):
         load_image(page)
     (page,) = pdf_pages(path, dpi=72, limits=ImageLimits(max_image_pixels=14400**2 - 1))
@@ -73,6 +76,43 @@ def test_what_is_no_pdf_is_refused(file: Path, tmp_path: Path) -> None:
             pdf_pages(tmp_path / "broken.pdf")
     with pytest.raises(MediaError, match="cannot be opened: No such file"):
         pdf_pages(tmp_path / "nothing.pdf")
-    for dpi in (0, -1, float("nan"), "150", True, 1e9):
-        with pytest.raises(ParameterError, match="dpi must be a number above 0 and at most 2400"):
+    for dpi in (0, -1, 0.001, 17.9, float("nan"), "150", True, 1e9):
+        with pytest.raises(ParameterError, match="dpi must be a number from 18 to 2400"):
             pdf_pages(file, dpi=dpi)
+
+
+def test_bytes_and_open_files_are_read_as_paths_are(file: Path) -> None:
+    expected = load_image(pdf_pages(file)[1])
+    data = file.read_bytes()
+    with file.open("rb") as opened:
+        for given in (data, bytearray(data), memoryview(data), io.BytesIO(data), opened):
+            pages = pdf_pages(given)
+            assert [page.number for page in pages] == [1, 2, 3]
+            assert np.array_equal(load_image(pages[1]), expected)
+    for given in (data, io.BytesIO(data)):
+        with pytest.raises(MediaError, match="more than the 100 bytes of max_image_bytes"):
+            pdf_pages(given, limits=ImageLimits(max_image_bytes=100))
+
+
+def test_what_else_is_given_is_told_what_would_work(file: Path) -> None:
+    for given in (3, None, [file]):
+        with pytest.raises(MediaError, match="cannot be read: pass a path, the bytes of a PDF or a file opened"):
+            pdf_pages(given)  # type: ignore[arg-type]
+    with file.open() as text, pytest.raises(MediaError, match='open it with "rb"'):
+        pdf_pages(text)  # type: ignore[arg-type]
+    with pytest.raises(MediaError, match="cannot be opened: embedded null byte; pass the path of a local file"):
+        pdf_pages("a\0b.pdf")
+
+
+def test_a_pdf_without_pages_is_told_so_whatever_failed_before() -> None:
+    for _ in range(2):
+        with pytest.raises(MediaError, match=r"cannot be read: it has no pages; pass one that has$"):
+            pdf_pages(pdf_of([]))
+        with pytest.raises(MediaError, match=r"\(PDFium: Data format error\); pass a whole PDF"):
+            pdf_pages(b"Dear Sir")
+
+
+def test_a_program_that_ends_with_pages_left_says_nothing(file: Path) -> None:
+    program = f"from transept.multimodal.pdf import pdf_pages; pages = pdf_pages({str(file)!r}); pages[0].pixels()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -137,7 +137,7 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
     folder = Path(arguments.output_dir or ".")
     try:
         paths = result_files(
-            [Recording(each.named) for each in inputs],
+            [Recording(each.named, label=each.shown) for each in inputs],
             names or FORMATS,
             folder=folder,
             template=arguments.output_name,

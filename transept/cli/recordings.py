@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from transept.cli.near_files import near_file
+from transept.cli.printable import printable_name
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
 
@@ -33,12 +34,18 @@ class Recording:
     """One recording to transcribe.
 
     file: as the user named or would name it. tree: the folder or the fixed part of the pattern that it was found by;
-    None where it was named itself. is_url: whether FFmpeg is to fetch it.
+    None where it was named itself. is_url: whether FFmpeg is to fetch it. label: how messages name it; None: as file.
     """
 
     file: str
     tree: str | None = None
     is_url: bool = False
+    label: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """How messages name it, printable."""
+        return printable_name(self.file) if self.label is None else self.label
 
     @property
     def name(self) -> str:

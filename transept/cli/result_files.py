@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transept.cli.printable import printable_name
 from transept.cli.recordings import Recording, roots
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
@@ -57,7 +56,7 @@ def result_files(
     for recording, stem in zip(recordings, stems, strict=True):
         if stem in seen:
             raise ParameterError(
-                f"{printable_name(seen[stem].file)} and {printable_name(recording.file)} would both be written to "
+                f"{seen[stem].shown} and {recording.shown} would both be written to "
                 f"{stem}.{formats[0]}; take them one by one, with -o for each, or tell them apart with "
                 "--output-name, such as '{parent}/{name}'"
             )
@@ -73,7 +72,7 @@ def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]
     for path in (path for each in paths for path in each):
         if (recording := inputs.get(os.path.realpath(path))) is not None:
             raise ParameterError(
-                f"{printable_name(recording.file)} would be overwritten with what comes of it or of another file; give "
+                f"{recording.shown} would be overwritten with what comes of it or of another file; give "
                 "another folder with -o, or other names with --output-name, such as '{stem}-text'"
             )
 
@@ -114,7 +113,7 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     relative = template.format(**dict(zip(FIELDS, fields, strict=True)))
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or relative.endswith("/") or "\0" in relative:
-        raise ParameterError(f"--output-name {template!r} makes {relative!r} of {recording.file}, which names no file")
+        raise ParameterError(f"--output-name {template!r} makes {relative!r} of {recording.shown}, which names no file")
     return Path(os.path.normpath(base.joinpath(*parts)))
 
 

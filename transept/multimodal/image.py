@@ -34,6 +34,7 @@ STRIP_PIXELS = 1 << 20  # that are converted at a time, so that no second copy o
 
 # What Pillow decodes in bounded time and memory. Others call programs (EPS), or need no magic number (TGA).
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "PPM")
+PDF_MAGIC = b"%PDF"
 READABLE = "pass a whole PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file, or a PIL image of any other"
 EXPECTED = (
     "pass uint8, uint16 or floats in 0..1, of shape [height, width], [height, width, channels] or [channels, height, "
@@ -121,7 +122,7 @@ def load_image(image: Any, limits: ImageLimits | None = None) -> Pixels:
         raise MediaError('an image came as a file opened to read text; open it with "rb"')
     if hasattr(image, "read"):
         name = image_name(image)
-        return _from_bytes(_read(image, name, limits), name, limits)
+        return _from_bytes(read_file(image, name, limits), name, limits)
     if isinstance(image, str | os.PathLike):
         return _from_path(image, limits)
     if hasattr(image, "__array__") or hasattr(image, "__array_interface__"):
@@ -160,7 +161,7 @@ def _from_path(path: str | os.PathLike[str], limits: ImageLimits) -> Pixels:
     try:
         with open(path, "rb") as file:
             limits.check_bytes(os.fstat(file.fileno()).st_size, name)
-            data = _read(file, name, limits)
+            data = read_file(file, name, limits)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         if isinstance(error, MediaError):
             raise
@@ -169,8 +170,8 @@ def _from_path(path: str | os.PathLike[str], limits: ImageLimits) -> Pixels:
     return _from_bytes(data, name, limits)
 
 
-def _read(file: BinaryIO, name: str, limits: ImageLimits) -> bytes:
-    """All that a file or a pipe gives, given up at the limit."""
+def read_file(file: BinaryIO, name: str, limits: ImageLimits) -> bytes:
+    """All that a file or a pipe gives, given up at the limit. Raises MediaError, with its name, for one that fails."""
     held = io.BytesIO()
     while True:
         try:
@@ -204,6 +205,11 @@ def _from_bytes(data: bytes, name: str, limits: ImageLimits) -> Pixels:
     try:
         return _decoded(opened, name, limits)
     except UnidentifiedImageError:  # its own message tells where the bytes are in memory
+        if data.startswith(PDF_MAGIC):
+            raise MediaError(
+                f"{name} is a PDF: for transept read, give it a name that ends in .pdf; in Python, pass the pages that "
+                "transept.multimodal.pdf.pdf_pages makes of it"
+            ) from None
         raise MediaError(f"{name} is no image that can be read: {READABLE}") from None
 
 
@@ -218,6 +224,9 @@ def _decoded(opened: Callable[[], Any], name: str, limits: ImageLimits) -> Pixel
             limits.check_pixels(tags.get(TILE_LENGTH, 1), tags.get(TILE_WIDTH, 1), f"a tile of {name}")
         image.load()
         limits.check_pixels(image.height, image.width, name)  # a decoder may find another size
+        if image.mode == "I" and image.format != "PPM":  # which says what is white
+            low, high = image.getextrema()
+            _check_white(low, high, name)
         pixels = np.empty((image.height, image.width, 3), np.uint8)
         rows = max(STRIP_PIXELS // image.width, 1)
         for top in range(0, image.height, rows):
@@ -260,7 +269,7 @@ def _rgb(image: Any, name: str) -> Pixels:
     if image.mode.startswith(("I", "F")):
         values = np.asarray(image)
         if image.mode == "I":
-            values = _of_16_bits(values, name)
+            values = values.astype(np.uint16)  # see _check_white
         if isinstance(transparent, int):  # the grey that is
             values = np.where(values == transparent, values.dtype.type(0xFFFF), values)
         return _to_8_bits(values, name)[:, :, None]
@@ -272,15 +281,16 @@ def _rgb(image: Any, name: str) -> Pixels:
     return np.asarray(image.convert("RGB"))
 
 
-def _of_16_bits(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.uint16]:
-    """Integers of 32 bits, as Pillow holds those of some files with 16. Raises MediaError for others."""
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or high > 0xFFFF:
+def _check_white(low: int, high: int, name: str) -> None:
+    """Raise MediaError for integers of 32 bits, from low to high, unless they are clearly the 16 bits of a scan.
+
+    0..255 may as well be 8 bits, which as 16 would be read as nearly black; where all are 0, they are black in both.
+    """
+    if low < 0 or high > 0xFFFF or 0 < high <= 0xFF:
         raise MediaError(
-            f"{name} has integers of 32 bits, from {low} to {high}, and does not say which is white: save it with 8 or "
-            "16 bits"
+            f"{name} has integers of 32 bits, from {low} to {high}, and does not say which is white: make it one of 8 "
+            'or 16 bits, such as image.convert("L") where 255 is white'
         )
-    return values.astype(np.uint16)
 
 
 def _to_8_bits(values: npt.NDArray[Any], name: str) -> Pixels:
