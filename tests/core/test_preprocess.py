@@ -549,6 +549,13 @@ def test_a_further_input_that_is_no_tensor_is_the_plugins_fault(bart_tokenizer):
         preprocess(TEXT)
 
 
+def test_what_a_plugins_function_raises_names_it(bart_tokenizer):
+    spec = dataclasses.replace(BART_SPEC, encoder_inputs={"marks": lambda given: None})
+    preprocess = InputPreprocessor(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    with pytest.raises(PluginError, match=r'"marks"\] of plugin family "bart" raised TypeError: .*takes 1'):
+        preprocess(TEXT)
+
+
 def test_each_side_has_its_tokenizer_and_its_vocabulary(bart_tokenizer):
     source = byte_level_tokenizer(["</s>", "<pad>"], "$A </s>")
     spec = dataclasses.replace(BART_SPEC, tokenizers=lambda view: (source, view.tokenizer))

@@ -60,6 +60,9 @@ def test_resolve_lets_import_errors_through() -> None:
         ({"vision": VisionSpec()}, r'vision needs input_mappers\["image"\]'),
         ({"encoder_inputs": ["marks"]}, "encoder_inputs must be a dict"),
         ({"encoder_inputs": {"marks": 1}}, r"encoder_inputs\['marks'\] is 1, no function"),
+        ({"encoder_inputs": {"a b": "x:y"}}, "encoder_inputs has 'a b'; names are keywords of `encode`"),
+        ({"encoder_inputs": {"attn_metadata": "x:y"}}, "encoder_inputs has 'attn_metadata'"),
+        ({"encoder_inputs": {5: "x:y"}}, "encoder_inputs has 5"),
         ({"tokenizers": "mine"}, "tokenizers is 'mine'; it must be a function"),
         ({"model_class": "bart.model.Bart"}, "package.module:ClassName"),
         ({"model_class": SimpleNamespace}, "package.module:ClassName"),
@@ -90,6 +93,18 @@ def test_tokenizers_are_a_pair(made: Any) -> None:
     with pytest.raises(PluginError, match=r'tokenizers of plugin family "bart" returned .*; it must return a pair'):
         tokenizers_of(spec, BART)
     assert tokenizers_of(ModelSpec("bart", ("BartModel",), "bart.model:Bart"), BART) == (None, None)
+
+
+def test_tokenizers_that_are_none_or_raise() -> None:
+    def spec(tokenizers: Any) -> ModelSpec:
+        return ModelSpec("bart", ("BartModel",), "bart.model:Bart", tokenizers=tokenizers)
+
+    with pytest.raises(PluginError, match='tokenizers of plugin family "bart" returned 5 in its pair'):
+        tokenizers_of(spec(lambda view: (None, 5)), BART)
+    with pytest.raises(PluginError, match='tokenizers of plugin family "bart" raised ZeroDivisionError'):
+        tokenizers_of(spec(lambda view: 1 / 0), BART)
+    with pytest.raises(PluginError, match='tokenizers of plugin family "bart" raised TypeError'):
+        tokenizers_of(spec(lambda: (None, None)), BART)
 
 
 def test_default_decoder_prompt_is_dec_bos() -> None:

@@ -57,6 +57,14 @@ def prompt_of(image: Any, text: str, **more: Any) -> Any:
     return {"encoder_prompt": {"prompt": text, "multi_modal_data": {"image": image}, **more}, "decoder_prompt": None}
 
 
+def test_the_token_that_stands_for_the_image_is_no_text(florence: Florence) -> None:
+    image = line_image(LINES[0])
+    token = florence.model.config.image_token_id
+    for given in ({"prompt_tokens": [token]}, {"prompt_tokens": [5, token, 6]}):
+        with pytest.raises(PromptError, match=f"token {token}, which stands for the image: leave it out"):
+            florence.reader.engine.generate({**given, "multi_modal_data": {"image": image}}, GREEDY)
+
+
 def test_what_each_task_asks_are_the_tokens_of_transformers_processor(florence: Florence) -> None:
     image = line_image(LINES[0])
     texts = [*QUESTIONS, *(f"{token}a red {{car}} <loc_7>" for token in QUESTIONS_ABOUT), "How many wheels?", ""]

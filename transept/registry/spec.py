@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from transept.errors import PluginError
+from transept.errors import PluginError, TranseptError, shown
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.requirements import requires_problem
 from transept.registry.special_tokens import special_token
 
 Reference = str  # "package.module:attribute", imported on first use
+ENCODE_ARGUMENTS = ("encoder_input_ids", "encoder_positions", "attn_metadata")
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
 
 
@@ -303,6 +304,12 @@ class ModelSpec:
                 "input_mappers"
             )
         for name, function in self.encoder_inputs.items():
+            if not (isinstance(name, str) and name.isidentifier()) or name in ENCODE_ARGUMENTS:
+                reserved = ", ".join(ENCODE_ARGUMENTS)
+                raise PluginError(
+                    f'ModelSpec "{self.name}": encoder_inputs has {name!r}; names are keywords of `encode`, and '
+                    f"{reserved} are its own"
+                )
             if not (callable(function) or isinstance(function, str)):
                 raise PluginError(f'ModelSpec "{self.name}": encoder_inputs[{name!r}] is {function!r}, no function')
         if not isinstance(self.speech, SpeechSpec | None):
@@ -325,7 +332,25 @@ def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
 
     Raises PluginError for what is no pair, and whatever reading the tokenizer raises.
     """
-    made: Any = spec.tokenizers(view)
+    if spec.tokenizers is one_tokenizer:
+        return one_tokenizer(view)
+    what = f'tokenizers of plugin family "{spec.name}"'
+    made = call_plugin(what, spec.tokenizers, view)
     if not (isinstance(made, tuple) and len(made) == 2):
-        raise PluginError(f'tokenizers of plugin family "{spec.name}" returned {made!r}; it must return a pair')
+        raise PluginError(
+            f"{what} returned {type(made).__name__}; it must return a pair, of the encoder's and decoder's"
+        )
+    for tokenizer in made:
+        if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "decode")):
+            raise PluginError(f"{what} returned {shown(tokenizer)} in its pair, which is no tokenizer")
     return made[0], made[1]
+
+
+def call_plugin(what: str, function: Any, *arguments: Any) -> Any:
+    """Call a function of a plugin, or a reference to one. Raises PluginError for what is no TranseptError."""
+    try:
+        return resolve(function)(*arguments)
+    except TranseptError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{what} raised {type(error).__name__}: {error}") from error

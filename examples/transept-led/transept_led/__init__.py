@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,17 @@ if TYPE_CHECKING:
 def global_attention(positions: Sequence[int] | None, token_ids: Sequence[int], view: CheckpointView) -> Tensor:
     """The mask of tokens that attend to all others, and all others to them: 1 at these positions, int64 [tokens].
 
-    positions: None for no token, as in transformers. Raises ParameterError for one that the text does not have.
+    positions: integers; None for no token, as in transformers. Raises ParameterError for one that the text does not
+    have, and for what is no such list.
     """
     import torch
 
     mask = torch.zeros(len(token_ids), dtype=torch.int64)
-    for position in positions or ():
+    try:
+        places = [operator.index(position) for position in (() if positions is None else positions)]
+    except TypeError:
+        raise ParameterError(f"global_attention is a list of positions, such as [0], not {positions!r}") from None
+    for position in places:
         if not 0 <= position < len(token_ids):
             raise ParameterError(f"global_attention has {position}; this text has tokens 0 to {len(token_ids) - 1}")
         mask[position] = 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from transept.errors import PluginError, PromptError, suggest
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec, resolve
+from transept.registry.spec import ModelSpec, call_plugin
 
 
 def map_encoder_inputs(
@@ -19,16 +19,17 @@ def map_encoder_inputs(
     """The encoder's further keyword arguments for one text: a tensor for each that the family declares.
 
     given: by name what the prompt says; of the others the family's function is given None. token_ids: of the text.
-    Raises PromptError for a name that the family does not have, and what its functions raise on bad values;
-    PluginError where one returns what is no tensor.
+    Raises PromptError for a name that the family does not have, and what its functions raise on bad values; PluginError
+    where one returns what is no tensor, or raises what is no TranseptError.
     """
     known = spec.encoder_inputs
     for name in given:
         if name not in known:
             raise PromptError(f'encoder_inputs: "{spec.name}" models have no {name!r}.{suggest(str(name), known)}')
-    features = {name: resolve(function)(given.get(name), token_ids, view) for name, function in known.items()}
-    for name, value in features.items():
-        if not hasattr(value, "shape"):
-            kind = type(value).__name__
-            raise PluginError(f'encoder_inputs["{name}"] of plugin family "{spec.name}" returned {kind}, no tensor')
+    features = {}
+    for name, function in known.items():
+        what = f'encoder_inputs["{name}"] of plugin family "{spec.name}"'
+        features[name] = call_plugin(what, function, given.get(name), token_ids, view)
+        if not hasattr(features[name], "shape"):
+            raise PluginError(f"{what} returned {type(features[name]).__name__}, no tensor")
     return features

@@ -16,6 +16,7 @@ from transept.authoring import (
     LayerContext,
     MediaError,
     ModelShape,
+    PromptError,
     VocabParallelEmbedding,
     VocabParallelHead,
     transformers_encoder,
@@ -39,7 +40,7 @@ def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedI
 
     data: what load_image takes. prompt: ``<CAPTION>`` or another task, whose question takes its place; a question of
     one's own; or token ids, taken as they are. Raises MediaError for an image of more patches than there are positions,
-    and what load_image, pixel_values and `question` raise.
+    PromptError for the image's own token, and what load_image, pixel_values and `question` raise.
     """
     values = pixel_values(load_image(data), read_image_settings(view))
     vision = view.config.vision_config
@@ -54,7 +55,10 @@ def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedI
         tokenizer = view.tokenizer
         text = f"{tokenizer.bos_token}{question(prompt.text or '')}{tokenizer.eos_token}"
         text_ids = tokenizer(text, add_special_tokens=False).input_ids
-    token_ids = [view.config.image_token_id] * (1 + height * width) + list(text_ids)
+    placeholder = view.config.image_token_id
+    if placeholder in text_ids:
+        raise PromptError(f"the prompt holds token {placeholder}, which stands for the image: leave it out")
+    token_ids = [placeholder] * (1 + height * width) + list(text_ids)
     return MappedInput({"pixel_values": values}, len(token_ids), token_ids)
 
 
