@@ -91,6 +91,9 @@ def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict
     [
         ("", {}),
         ("--fp16 False", {"dtype": "float32"}),
+        ("--fp16 False --dtype float32", {}),  # the dtype is told
+        ("--fp16 False --dtype bfloat16", {}),
+        ("--fp16 --dtype float16", {}),
         ("--no-fp16 --device cuda", {"dtype": "float32"}),
         ("--fp16 True --device cpu", {"dtype": "auto"}),
         ("--fp16 --device cuda:1", {"dtype": "float16"}),
@@ -106,9 +109,10 @@ def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> N
     assert speech_engine(given, transcription_options(given)) == expected
 
 
-def test_the_dtype_is_said_once() -> None:
-    given = parsed("--fp16", "--dtype", "bfloat16")
-    with pytest.raises(ParameterError, match="--fp16 and --dtype say the same"):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_fp16_contradicts_other_dtypes(dtype: str) -> None:
+    given = parsed("--fp16", "--dtype", dtype)
+    with pytest.raises(ParameterError, match=f"--fp16 contradicts --dtype {dtype}"):
         speech_engine(given, transcription_options(given))
 
 

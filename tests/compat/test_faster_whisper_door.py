@@ -111,6 +111,25 @@ def test_models_are_found_and_copied(tiny_en_dir: Path, tmp_path: Path) -> None:
     assert {file.name for file in Path(copied).iterdir()} == {file.name for file in tiny_en_dir.iterdir()}
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_an_english_only_model_hears_english(
+    tiny_en_dir: Path, clip: Path, batched: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = {"language": "de", "multilingual": True, "task": "translate", "beam_size": 1}
+    found = []
+    for library in (ours, faster_whisper):
+        caplog.clear()
+        model = library.WhisperModel(str(tiny_en_dir), device="cpu", compute_type="float32", cpu_threads=1)
+        segments, info = (library.BatchedInferencePipeline(model) if batched else model).transcribe(str(clip), **asked)
+        warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        text = "".join(segment.text for segment in segments)
+        found.append(
+            (text, info.language, info.language_probability, [each.replace("toTrue", "to True") for each in warnings])
+        )
+    assert found[0] == found[1]
+    assert len(found[0][-1]) == 2
+
+
 def test_only_batches_have_a_size() -> None:
     """As in faster-whisper, where programs choose between the two."""
     parameters = [

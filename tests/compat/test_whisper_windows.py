@@ -103,6 +103,17 @@ def test_languages_of_several_windows(models: tuple[ours.Whisper, Any], clips: l
         assert each == pytest.approx(other, abs=1e-4)
 
 
+def test_an_english_only_model_hears_english(tiny_en_dir: Path, clips: list[np.ndarray]) -> None:
+    mel = whisper.log_mel_spectrogram(whisper.pad_or_trim(clips[0]))
+    asked = {"language": "de", "task": "translate"}
+    model = ours.load_model(str(tiny_en_dir))
+    result = ours.decode(model, mel, **asked)
+    expected = whisper.decode(openai_model(tiny_en_dir), mel, whisper.DecodingOptions(fp16=False, **asked))
+    assert [getattr(result, name) for name in EXACT] == [getattr(expected, name) for name in EXACT]
+    with pytest.raises(ParameterError, match="no language 'germn'"):
+        model.decode(mel, language="germn")
+
+
 def test_sizes_and_devices(models: tuple[ours.Whisper, Any], tiny_en_dir: Path) -> None:
     for model, theirs in (models, (ours.load_model(str(tiny_en_dir)), openai_model(tiny_en_dir))):
         for name in ("n_mels", "n_audio_ctx", "n_vocab", "n_text_ctx"):

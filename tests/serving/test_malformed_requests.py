@@ -190,6 +190,8 @@ VALUES = {
         ("beam_size", "1.5"),
         ("beam_size", "1" * 5000),
         ("best_of", "-1"),
+        ("best_of", "1000"),
+        ("beam_size", "1000"),
         ("vad", "perhaps"),
         ("vad_options", "[]"),
         ("vad_options", '{"x": 1}'),

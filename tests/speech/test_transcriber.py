@@ -88,6 +88,20 @@ def test_path_bytes_waveform_array_tensor_and_open_file_give_the_same_transcript
     assert by_path.options == TranscriptionOptions()
 
 
+def test_a_small_engine_draws_as_many_as_it_runs_at_a_time(tiny_en_dir: Path, clip: Path) -> None:
+    small = Transcriber(tiny_en_dir, max_num_seqs=4)
+    transcript = small.transcribe(clip, logprob_threshold=0.0, temperature=(0.0, 0.2))  # nothing is that likely
+    assert [segment.temperature for segment in transcript.segments] == [0.2]
+    assert transcript.options.best_of == 4
+    for options, message in (
+        ({"best_of": 5}, "best_of=5 needs 5 sequences at a time, but max_num_seqs is 4"),
+        ({"beam_size": 6}, "beam_size=6 needs 6 sequences at a time, but max_num_seqs is 4"),
+        ({"patience": 2.0}, "patience=2.0 needs 5 .* give beam_size of at most 4"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            small.transcribe("missing.wav", **options)
+
+
 def test_module_level_doors_tell_the_options_apart(clip: Path) -> None:
     transcript = transept.transcribe(clip, model=MODEL, temperature=0.0, max_num_seqs=4, attention_backend="torch")
     assert transcript.text == SENTENCE

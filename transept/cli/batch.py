@@ -18,7 +18,16 @@ from transept.cli.engine_options import LIMITS, add_limit, add_model_options, en
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import MEDIA
 from transept.cli.tally import FAILURES_NAMED
-from transept.cli.transcribe_options import DECODING, RECORDING, SPEECH, TIMES, Option, add_group, transcription_options
+from transept.cli.transcribe_options import (
+    DECODING,
+    RECORDING,
+    SPEECH,
+    TIMES,
+    Option,
+    add_group,
+    num_sequences,
+    transcription_options,
+)
 from transept.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -177,7 +186,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     if (batch_size := names.get("batch_size")) is not None:
         if batch_size < 1:
             raise ParameterError(f"batch_size must be at least 1, not {batch_size}")
-        engine["max_num_seqs"] = batch_size * max(options.get("beam_size") or 1, options.get("best_of") or 1)
+        engine["max_num_seqs"] = num_sequences(batch_size, options)
     return {**engine, **options, **({"task": "translate"} if arguments.to_english else {})}
 
 

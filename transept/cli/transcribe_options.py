@@ -291,16 +291,22 @@ def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> 
     """
     import torch
 
-    from transept.speech.options import TranscriptionOptions
-
     found: dict[str, Any] = {}
     fp16, device = getattr(arguments, "fp16", None), arguments.device
     if fp16 is not None:
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        if arguments.dtype != "auto":
-            raise ParameterError("--fp16 and --dtype say the same: give one of them")
-        found["dtype"] = "float32" if not fp16 else "float16" if on_gpu else "auto"
+        if arguments.dtype == "auto":
+            found["dtype"] = "float32" if not fp16 else "float16" if on_gpu else "auto"
+        elif fp16 and arguments.dtype != "float16":
+            raise ParameterError(f"--fp16 contradicts --dtype {arguments.dtype}: give one of them")
     if (batch_size := getattr(arguments, "batch_size", None)) is not None:
-        checked = TranscriptionOptions(**options)
-        found["max_num_seqs"] = max(batch_size * checked.num_beams, checked.best_of or 1)  # no window is refused
+        found["max_num_seqs"] = num_sequences(batch_size, options)
     return found
+
+
+def num_sequences(batch_size: int, options: Mapping[str, Any]) -> int:
+    """The engine's max_num_seqs for so many windows at a time: none of them is refused, nor are its draws fewer."""
+    from transept.speech.options import TranscriptionOptions
+
+    checked = TranscriptionOptions(**options)
+    return max(batch_size * checked.num_beams, checked.best_of or 1)

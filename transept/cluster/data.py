@@ -57,7 +57,8 @@ class Transcribe:
         self.column = column
         engine, self.options = speech_options(model, options)
         self.transcriber = Transcriber(model, **_with_threads(engine))
-        self.transcriber.model.check(TranscriptionOptions(**self.options))
+        speech = self.transcriber.model
+        speech.check(speech.options(self.options))
         self.engine = self.transcriber.engine
 
     def __call__(self, batch: Batch) -> Batch:

@@ -7,6 +7,7 @@ info that is known before the first of them. What has no counterpart is a Parame
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from transept.speech.segments import Word
 from transept.speech.stream import SegmentStream
 from transept.speech.transcriber import Transcriber
 from transept.speech.vad.spans import VadOptions
+
+logger = logging.getLogger(__name__)
 
 COMPUTE_TYPES: Mapping[str, dict[str, str]] = {  # CTranslate2's, and our options of the engine
     "default": {},
@@ -168,7 +171,8 @@ class WhisperModel:
         """Segments as they are found, and what is known before the first of them.
 
         audio: a path, an open file, or samples at 16 kHz. options: faster-whisper's, and any of TranscriptionOptions.
-        length_penalty other than 1 is Google's formula here. Raises MediaError, and ParameterError for a bad option.
+        length_penalty other than 1 is Google's formula here. An English-only model transcribes English, whatever
+        language, task and multilingual say, as there. Raises MediaError, and ParameterError for a bad option.
         """
         return _transcribe(self.transcriber, audio, {**DEFAULTS, "language": language, "task": task, **options})
 
@@ -221,6 +225,8 @@ def _transcribe(
         given["length_penalty"] = None  # the mean, of which that is CTranslate2's name
     if given.get("task") == "transcribe":
         given["task"] = None  # the default, which a target_language is no contradiction to
+    if transcriber.model.is_english_only:
+        given |= _for_english_only(given)
     vad_options = given.pop("vad_options", None)
     if vad_options is not None:
         given["vad_options"] = _vad_options(vad_options)
@@ -236,6 +242,24 @@ def _transcribe(
         vad_options=found.options.vad_options,
     )
     return _segments(stream), info
+
+
+def _for_english_only(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in whose place an English-only model has others, with faster-whisper's warnings."""
+    found: dict[str, Any] = {}
+    if given.get("multilingual") is True:
+        logger.warning(
+            "The current model is English-only but the multilingual parameter is set to True; setting to False instead."
+        )
+        found["multilingual"] = False
+    if (language := given.get("language")) not in (None, "auto", "en"):
+        logger.warning(
+            "The current model is English-only but the language parameter is set to '%s'; using 'en' instead.", language
+        )
+        found["language"] = "en"
+    if given.get("task") == "translate":
+        found["task"] = None  # there is no token for it, and no warning there
+    return found
 
 
 def _segments(stream: SegmentStream) -> Iterator[Segment]:

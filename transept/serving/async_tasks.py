@@ -98,7 +98,7 @@ class AsyncTranscriber:
         language, target = next(iter(model.languages), None), None
         for target in (None, *model.target_languages):
             with contextlib.suppress(ParameterError):
-                model.check(TranscriptionOptions(language=language, target_language=target))
+                model.check(model.options({"language": language, "target_language": target}))
                 break
         return {"language": language, "target_language": target}
 

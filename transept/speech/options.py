@@ -34,6 +34,7 @@ FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 SHORTEST_CHUNK = 2.0  # seconds
 MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
+DEFAULT_BEST_OF = 5  # as in faster-whisper, and in openai-whisper's command
 PATIENT_BEAMS = 5  # of a search with patience and no width, as of openai-whisper's and faster-whisper's commands
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
@@ -97,7 +98,8 @@ class TranscriptionOptions:
     beam_size, patience, length_penalty: a beam search at temperature 0, instead of the most likely token. patience
         without beam_size is of 5 beams. length_penalty: None ranks by the mean log probability, a number by Google's
         formula (Wu et al. 2016, equation 14).
-    best_of: draws at other temperatures, the most likely of which is taken; None: one. seed: of the draws.
+    best_of: draws at other temperatures, the most likely of which is taken; None: one. The default is as many as the
+        engine's max_num_seqs allows, 5 at most. seed: of the draws.
     repetition_penalty, no_repeat_ngram_size: see SamplingParams.
     no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than
         logprob_threshold.
@@ -142,7 +144,7 @@ class TranscriptionOptions:
     temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
     temperature_increment_on_fallback: float | None = None
     beam_size: int | None = None
-    best_of: int | None = 5
+    best_of: int | None = DEFAULT_BEST_OF
     patience: float | None = None
     length_penalty: float | None = None
     repetition_penalty: float | None = None

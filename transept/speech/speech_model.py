@@ -6,9 +6,9 @@ Made once by the Transcriber: its sizes, its languages, its tokenizer, features 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, MutableMapping, Sequence
+from collections.abc import Container, Mapping, MutableMapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -22,7 +22,7 @@ from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugins import discover
 from transept.registry.spec import resolve
-from transept.speech.options import TRANSLATES_TO, TranscriptionOptions
+from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SpeechModel:
     one language. language_tokens: those with a token. detects: whether it tells which of them is spoken.
     target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
-    max_positions: decoder positions, for prompt and output together.
+    max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
     with alignment heads that it does not have.
     """
@@ -60,6 +60,7 @@ class SpeechModel:
         self.spec = engine.spec.speech
         self.view = engine.view
         self.device = engine.config.device
+        self.max_num_seqs = engine.config.max_num_seqs
         self.tokenizer = SpeechTokenizer(self.spec, self.view)
         self.languages = dict(self.spec.languages(self.view))
         self.language_tokens = {code: token for code, token in self.languages.items() if token is not None}
@@ -87,11 +88,17 @@ class SpeechModel:
             f"of {heads} heads, not {given!r}"
         )
 
+    def options(self, given: Mapping[str, Any]) -> TranscriptionOptions:
+        """The options by their names, with a default best_of that the engine runs at a time. Raises ParameterError."""
+        return TranscriptionOptions(**{"best_of": min(DEFAULT_BEST_OF, self.max_num_seqs), **given})
+
     def check(self, options: TranscriptionOptions) -> None:
         """Raise ParameterError for a language, a task, times, tokens or a prompt that this model does not have.
 
-        And for no language where it needs one, and for diarize where no plugin tells speakers apart.
+        And for no language where it needs one, for diarize where no plugin tells speakers apart, and for more draws or
+        beams than the engine runs at a time.
         """
+        self._check_width(options)
         if options.diarize:
             _ = self.diarizer
         if options.multilingual and not self.detects:
@@ -116,6 +123,24 @@ class SpeechModel:
         for name, tokens in (("initial_prompt", prompt), ("suppress_tokens", options.suppress_tokens)):
             if max(tokens, default=0) >= self.vocab_size:
                 raise ParameterError(f"{name} holds {max(tokens)}; this model's token ids end at {self.vocab_size - 1}")
+
+    def _check_width(self, options: TranscriptionOptions) -> None:
+        most = self.max_num_seqs
+        asked = f"beam_size={options.beam_size}" if options.beam_size else f"patience={options.patience}"
+        for name, told, width in (
+            ("best_of", f"best_of={options.best_of}", options.best_of or 1),
+            ("beam_size", asked, options.num_beams),
+        ):
+            if width > most:
+                raise ParameterError(
+                    f"{told} needs {width} sequences at a time, but max_num_seqs is {most}; give {name} of at most "
+                    f"{most}, or load the model with max_num_seqs={width}"
+                )
+
+    @property
+    def is_english_only(self) -> bool:
+        """Whether it hears English and writes it down, and has no languages to choose from."""
+        return not self.languages and not self.target_languages
 
     @property
     def why_it_detects_none(self) -> str:

@@ -219,7 +219,7 @@ class Transcriber:
         """The options, whatever the model has of what they ask for."""
         where = "Transcriber(model, NAME=...), where the model is loaded"
         refuse_misplaced(options, TranscriptionOptions.names(), ENGINE_OPTIONS, where)
-        return TranscriptionOptions(**options)
+        return self.model.options(options)
 
     def _results(
         self,

@@ -1,6 +1,7 @@
 """Which attention backend is taken."""
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.backends.xformers import XformersBackend
+from transept.core.engine import Engine
 from transept.errors import ParameterError
 
 MODEL = (
@@ -59,10 +61,19 @@ def test_triton_without_a_gpu_wants_its_interpreter(monkeypatch: pytest.MonkeyPa
         select_backend("triton", GPU, torch.float64, 64, 16, torch.float64)
 
 
-def test_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dtype": "bfloat16"}, "dtype bfloat16, quantization none"),
+        ({"quantization": "int8"}, "dtype float32, quantization int8"),
+    ],
+)
+def test_the_choice_is_told(
+    tiny_en_dir: Path, options: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
-        select_backend("auto", *MODEL)
-    assert "attention backend torch on cpu, torch.float32" in caplog.text
+        Engine(tiny_en_dir, device="cpu", **options)
+    assert f"attention backend torch on cpu, {told}" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["flash", "Torch", ""])

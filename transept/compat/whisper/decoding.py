@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from transept.core.jobs import Job
-from transept.errors import MediaError, ParameterError, TranseptError
+from transept.errors import MediaError, ParameterError, TranseptError, suggest
 from transept.option_names import refuse_unknown, refuses_unknown
 from transept.speech.algorithms.decoding import compression_ratio, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.prompt import window_prompt
+from transept.speech.option_values import language_or_none
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcriber import Transcriber
@@ -95,9 +96,29 @@ def decode(model: Loaded, mel: Tensor, options: DecodingOptions | None = None, *
     options = dataclasses.replace(options, **changes)
     if options.task == "lang_id" and not model.transcriber.model.detects:
         raise ParameterError(ONE_LANGUAGE)
-    speech, checked = model.transcriber.model, options.checked()
+    speech = model.transcriber.model
+    heard = heard_as(speech, {"language": options.language, "task": options.task})
+    checked = dataclasses.replace(options, **heard).checked()
     speech.check(checked)
     return _of_each(model.transcriber, mel, lambda window: _decoded(speech, window, options, checked))
+
+
+def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The language and the task that an English-only model takes in place of what is asked, as in openai-whisper.
+
+    asked: options by their names. Raises ParameterError for a language that openai-whisper does not know, either.
+    """
+    if not speech.is_english_only:
+        return {}
+    names, language = speech.spec.language_names, language_or_none(asked.get("language"))
+    if names and language is not None and speech.language_code(language) not in names.values():
+        raise ParameterError(f"there is no language {language!r}.{suggest(language, names)}")
+    return {"language": None} | ({"task": "transcribe"} if asked.get("task") == "translate" else {})
+
+
+def told_language(speech: SpeechModel, asked: str | None, heard: str) -> str:
+    """The language of a result: of an English-only model what was asked for, as in openai-whisper."""
+    return (speech.is_english_only and language_or_none(asked)) or heard
 
 
 def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:
@@ -119,7 +140,7 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
 
 def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, checked: TranscriptionOptions) -> Job:
     """A job: the result of one window."""
-    language = speech.language_code(options.language)
+    language = speech.language_code(checked.language)
     if speech.detects and (language is None or options.task == "lang_id"):
         detected = yield from window_language(speech, window)
         language = detected.code
@@ -133,7 +154,7 @@ def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, chec
     tokens = result.tokens[len(window_prompt(speech, checked, language, prompt, options.prefix).prefix) :]
     text = speech.tokenizer.decode(tokens).strip()
     return DecodingResult(
-        language,
+        told_language(speech, options.language, language),
         tokens=tokens,
         text=text,
         avg_logprob=result.avg_logprob,

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transept.compat.whisper.decoding import decode, detect_language
+from transept.compat.whisper.decoding import decode, detect_language, heard_as, told_language
 from transept.errors import ParameterError, TranseptError
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
@@ -124,7 +124,8 @@ class Whisper:
 
         audio: a path, or samples at 16 kHz. verbose: True prints segments as they are found, False shows a bar.
         decode_options: language, task, beam_size, best_of, patience and the other ones of openai-whisper's
-        DecodingOptions; any name of TranscriptionOptions, too.
+        DecodingOptions; any name of TranscriptionOptions, too. An English-only model hears English and writes it,
+        whatever language and task say, and the dict repeats the language, as there.
         Raises MediaError for audio that cannot be read, ParameterError for a bad option.
         """
         options = {
@@ -143,6 +144,7 @@ class Whisper:
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
         }
+        options |= heard_as(self.transcriber.model, options)
         told: Callable[[int, Segment], None] | None = _tell if verbose else None
         progress = verbose is False
         with closing(
@@ -151,16 +153,17 @@ class Whisper:
             result = next(results)
         if isinstance(result, TranseptError):
             raise result
-        return self._result(result)
+        language = told_language(self.transcriber.model, decode_options.get("language"), result.language)
+        return self._result(result, language)
 
     decode = decode
     detect_language = detect_language
 
-    def _result(self, transcript: Transcript) -> dict[str, Any]:
+    def _result(self, transcript: Transcript, language: str) -> dict[str, Any]:
         tokens = [token for segment in transcript.segments for token in segment.tokens]
         text = self.transcriber.model.tokenizer.decode(tokens)
         segments = [segment.to_dict() for segment in transcript.segments]
-        return {"text": text, "segments": segments, "language": transcript.language}
+        return {"text": text, "segments": segments, "language": language}
 
 
 def transcribe(model: Whisper, audio: AudioInput, **options: Any) -> dict[str, Any]:

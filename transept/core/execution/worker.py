@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,8 @@ from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
 
 ALONE = ParallelGroup()
+
+logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -139,6 +142,8 @@ def _load(
         cache_dtype,
         config.weight_rounding,
     )
+    chosen = (backend.name, device, config.dtype, config.quantization or "none")
+    logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
     model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)

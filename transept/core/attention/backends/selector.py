@@ -50,8 +50,8 @@ def select_backend(
         if cache_dtype is not dtype and cache_dtype not in backend_class.cache_dtypes:
             reasons.append(f"it reads no keys and values in {cache_dtype}")
         if not reasons:
-            passed_over = f" ({'; '.join(refusals)})" if refusals else ""
-            logger.info("attention backend %s on %s, %s%s", candidate, device, dtype, passed_over)
+            if refusals:
+                logger.info("attention backends passed over: %s", "; ".join(refusals))
             return backend_class(quantization)
         refusals.append(f"{candidate}: {', '.join(reasons)}")
     raise ParameterError(f'attention backend "{name}" cannot serve {dtype} on {device}: {"; ".join(refusals)}')
