@@ -38,6 +38,12 @@ def edit(file: Path, **values: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
+def drop_generation_setting(checkpoint: Path, key: str) -> None:
+    """So that the config's value counts."""
+    file = checkpoint / "generation_config.json"
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != key}))
+
+
 def linked(directory: Path, path: Path, **values: object) -> None:
     """The same checkpoint with other values in its config.json."""
     for file in directory.iterdir():
@@ -105,6 +111,7 @@ CONFIG = [
 @pytest.mark.parametrize(("checkpoint", "key", "value"), CONFIG, indirect=["checkpoint"])
 def test_config_value(checkpoint, key, value):
     edit(checkpoint / "config.json", **{key: value})
+    drop_generation_setting(checkpoint, key)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(CheckpointError) as raised:
         Engine(checkpoint, **SMALL)
@@ -117,6 +124,7 @@ def test_config_value(checkpoint, key, value):
 @pytest.mark.parametrize("key", ["decoder_start_token_id", "bos_token_id"])
 def test_a_default_decoder_prompt_may_be_open_where_requests_bring_theirs(checkpoint, key):
     edit(checkpoint / "config.json", **{key: None})
+    drop_generation_setting(checkpoint, key)
     engine = Engine(checkpoint, **SMALL)
     with pytest.raises(PromptError, match="its config lacks decoder_start_token_id or bos_token_id"):
         engine.add_request("a", {"prompt_token_ids": [5, 6]})
