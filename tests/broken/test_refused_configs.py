@@ -101,6 +101,10 @@ CONFIGS: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_config(family, values, names, copy):
     path = copy(family)
     edit(path / "config.json", values)
+    settings = path / "generation_config.json"
+    if settings.exists():  # what stands there comes before the config
+        kept = {name: value for name, value in json.loads(settings.read_text()).items() if name not in values}
+        settings.write_text(json.dumps(kept))
     refused(lambda: Engine(path, **SMALL), names)
 
 

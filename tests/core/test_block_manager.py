@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from itertools import count
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from interruptions import interrupted_after
 from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.scheduling.block_allocator import BlockError
@@ -272,6 +274,23 @@ def test_last_owner_of_a_shared_block_keeps_it() -> None:
     assert [pair and pair[0] for pair in pairs] == [shared, shared, None]
     assert manager.num_free_device_blocks == 0
     manager.check_integrity()
+
+
+def test_what_an_interrupted_call_left_can_be_freed() -> None:
+    """Wherever the signal strikes: the group that it ends is dropped, before the books are begun anew."""
+    for num_lines in count(1):
+        manager = BlockSpaceManager(block_size=4, num_device_blocks=4, num_host_blocks=0)
+        group = make_group("r", encoder_tokens=4, prompt=[1, 2])
+        child = fork(group.seqs[0])
+        with suppress(KeyboardInterrupt), interrupted_after(num_lines, ["block_manager"]) as struck:
+            manager.allocate(group)
+            manager.fork(group.seqs[0], child)
+        for seq in (*group.seqs, child):
+            manager.free(seq)
+        manager.free_cross(group)
+        if not struck:
+            break
+    assert num_lines > 10
 
 
 def test_a_full_last_block_is_not_copied_when_shared() -> None:

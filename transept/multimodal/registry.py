@@ -69,10 +69,10 @@ def map_input(
         raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")
     if not isinstance(mapped.kwargs, dict) or not all(isinstance(keyword, str) for keyword in mapped.kwargs):
         raise PluginError(f"{mapper} returned kwargs that are no dict of the encoder's keyword arguments")
-    if not mapped.kwargs and not mapped.token_ids:
-        raise PluginError(f"{mapper} returned neither kwargs nor token_ids: nothing for the encoder")
     if isinstance(mapped.num_tokens, bool) or not isinstance(mapped.num_tokens, int) or mapped.num_tokens < 1:
         raise PluginError(f"{mapper} returned num_tokens={mapped.num_tokens!r}; it must be an int, 1 or more")
+    if not mapped.kwargs and not mapped.token_ids:
+        raise PluginError(f"{mapper} returned neither kwargs nor token_ids: nothing for the encoder")
     if len(mapped.token_ids) not in (0, mapped.num_tokens):
         raise PluginError(
             f"{mapper} returned {len(mapped.token_ids)} token_ids and num_tokens={mapped.num_tokens}; give an id to "

@@ -93,7 +93,9 @@ def test_features_come_in_the_models_dtype(directory: Path, dtype: str, features
     )
     (output,) = engine.generate(prompt(100), GREEDY, progress=False)
     assert len(output.outputs[0].token_ids) == 6
-    assert [each.dtype for each in seen] == [getattr(torch, dtype)]
+    on_cpu = engine.config.device == "cpu"
+    activations = "float32" if dtype == "bfloat16" and on_cpu else dtype  # which rounds what it multiplies
+    assert [each.dtype for each in seen] == [getattr(torch, activations)]
 
 
 def test_requests_of_other_keywords_or_without_ids_are_encoded_apart(directory: Path) -> None:

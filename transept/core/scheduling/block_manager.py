@@ -225,12 +225,12 @@ class BlockSpaceManager:
                 raise BlockError("a cross table shares a block with a different table")
 
     def _own(self, seq: Sequence, table: BlockTable, pool: BlockAllocator) -> None:
+        self._pool_of_seq[seq.seq_id] = pool  # first: `free` asks for it wherever there is a table
         self.block_tables[seq.seq_id] = table
-        self._pool_of_seq[seq.seq_id] = pool
 
     def _own_cross(self, group: SequenceGroup, table: BlockTable, pool: BlockAllocator) -> None:
-        self.cross_block_tables[group.request_id] = table
         self._pool_of_cross[group.request_id] = pool
+        self.cross_block_tables[group.request_id] = table
 
     def _num_blocks_to_append(self, seqs: Iterable[Sequence]) -> int:
         """Blocks that `append_slots` takes for all of these sequences of one group.
