@@ -45,18 +45,11 @@ requests = st.fixed_dictionaries(
     max_num_seqs=st.integers(1, 8),
     max_decoder_tokens=st.integers(8, 60),
     max_encoder_tokens=st.integers(1, 40),
-    encoder_tokens_per_step=st.sampled_from([None, 2, 5]),
 )
 def test_random_arrivals_and_aborts(
-    actions: list[object],
-    device: int,
-    host: int,
-    max_num_seqs: int,
-    max_decoder_tokens: int,
-    max_encoder_tokens: int,
-    encoder_tokens_per_step: int | None,
+    actions: list[object], device: int, host: int, max_num_seqs: int, max_decoder_tokens: int, max_encoder_tokens: int
 ) -> None:
-    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens, encoder_tokens_per_step)
+    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens)
     for action in actions:
         if isinstance(action, dict):
             try:
@@ -192,43 +185,6 @@ def test_each_budget_stops_admission_strictly_in_order(budget: dict[str, int], a
     assert [status(group) for group in sim.scheduler.queue] == [SequenceStatus.WAITING] * (4 - admitted)
 
 
-def test_a_long_encoder_waits_while_others_decode_and_runs_with_those_that_came_meanwhile() -> None:
-    sim = Simulation(max_encoder_tokens=40, encoder_tokens_per_step=4)
-    never_ending(sim)
-    first = sim.add(encoder=12, max_tokens=20)
-    assert sim.step().groups == [first]  # nothing decodes yet: no wait
-    second = sim.add(encoder=12, max_tokens=20)
-    assert sim.step().groups == [first]
-    third = sim.add(encoder=12, max_tokens=20)
-    assert [sim.step().groups for _ in range(3)] == [[first], [first], [first, second, third]]
-
-
-def test_no_encoder_waits_that_is_short_or_known_or_holds_nobody_up() -> None:
-    sim = Simulation(encoder_tokens_per_step=4)
-    never_ending(sim)
-    known = sim.add(encoder=12, max_tokens=20, content=True)
-    sim.step()
-    again = sim.add(encoder=12, max_tokens=20, content=True)
-    assert sim.step().groups == [known, again]
-    short = sim.add(encoder=3, max_tokens=20)
-    assert sim.step().groups == [known, again, short]
-    waiting = sim.add(encoder=12, max_tokens=20)
-    assert waiting not in sim.step().groups
-    for group in (known, again, short):
-        sim.scheduler.abort_seq_group(group.request_id)
-    assert sim.step().groups == [waiting]
-
-
-def test_no_encoder_waits_longer_than_eight_steps() -> None:
-    sim = Simulation(encoder_tokens_per_step=4)
-    never_ending(sim)
-    first = sim.add(encoder=8, max_tokens=40)
-    sim.step()
-    long = sim.add(encoder=80, max_tokens=40)
-    assert [long in sim.step().groups for _ in range(9)] == [False] * 8 + [True]
-    assert first in sim.scheduler.running
-
-
 def test_order_is_by_arrival_even_when_added_out_of_order() -> None:
     sim = Simulation(max_num_seqs=1)
     late, early = make_group("late", 4, [1], arrival=2), make_group("early", 4, [1], arrival=1)
@@ -338,7 +294,7 @@ def test_a_request_id_in_use_is_refused() -> None:
         sim.scheduler.add_seq_group(make_group("same", 4, [1]))
 
 
-@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1), (1, 1, 1, 0)])
-def test_budgets_are_validated(values: tuple[int, ...]) -> None:
-    with pytest.raises(ParameterError, match=r"max_|encoder_tokens_per_step"):
+@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1)])
+def test_budgets_are_validated(values: tuple[int, int, int]) -> None:
+    with pytest.raises(ParameterError, match="max_"):
         SchedulerConfig(*values)

@@ -30,7 +30,6 @@ INTEGERS = {  # of EngineConfig: at least, at most
 }
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
-CPU_ENCODER_TOKENS_PER_STEP = 192  # about, for Whisper in float32 and int8
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
 
 
@@ -41,8 +40,6 @@ class SchedulerConfig:
     max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
     max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
     max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
-    encoder_tokens_per_step: how many encoder tokens take about as long as a step that decodes only. A request with n
-        times as many waits until n steps have passed since an encoder ran, while others decode. None: none waits so.
 
     Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
     """
@@ -50,13 +47,10 @@ class SchedulerConfig:
     max_num_seqs: int
     max_decoder_tokens: int
     max_encoder_tokens: int
-    encoder_tokens_per_step: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ParameterError(f"{field.name} must be an integer of at least 1, not {value!r}")
         if self.max_decoder_tokens < self.max_num_seqs:
@@ -252,5 +246,4 @@ class EngineConfig:
             max_num_seqs=self.max_num_seqs,
             max_decoder_tokens=decoder_tokens if self.max_decoder_tokens is None else self.max_decoder_tokens,
             max_encoder_tokens=encoder_tokens if self.max_encoder_tokens is None else self.max_encoder_tokens,
-            encoder_tokens_per_step=CPU_ENCODER_TOKENS_PER_STEP if self.device == "cpu" else None,
         )

@@ -20,8 +20,6 @@ from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.step import PENDING, BlockTable, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError, ParameterError
 
-MAX_ENCODER_WAIT = 8  # steps
-
 _ARRIVAL = attrgetter("arrival")
 
 
@@ -54,7 +52,6 @@ class Scheduler:
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
         self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
-        self._steps_without_encoder = MAX_ENCODER_WAIT
 
     @property
     def has_unfinished(self) -> bool:
@@ -161,22 +158,9 @@ class Scheduler:
         """
         outputs = SchedulerOutputs()
         preempts = self._grow_running(outputs, under_way, num_steps)
-        if self.queue and not preempts and not (outputs.groups and self._encoder_waits(self.queue[0])):
+        if self.queue and not preempts:
             self._admit(outputs)
-        encodes = any(metadata.runs_encoder for metadata in outputs.step.metadata)
-        self._steps_without_encoder = 0 if encodes else self._steps_without_encoder + 1
         return outputs
-
-    def _encoder_waits(self, group: SequenceGroup) -> bool:
-        """Whether those that decode go on by themselves for now.
-
-        An encoder that takes as long as n steps holds all of them up. So n steps, at most 8, lie between two such, and
-        requests that came meanwhile are encoded together, which takes less time than one after the other.
-        """
-        tokens_per_step = self.config.encoder_tokens_per_step
-        if tokens_per_step is None or not self._runs_encoder(group):
-            return False
-        return self._steps_without_encoder < min(group.encoder_seq.num_tokens // tokens_per_step, MAX_ENCODER_WAIT)
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
         """Give every running sequence the slot of its next token, preempting from the youngest group.
@@ -208,10 +192,6 @@ class Scheduler:
             preempted = True
         return preempted
 
-    def _runs_encoder(self, queued: SequenceGroup) -> bool:
-        swapped = queued.unfinished_seqs[0].status is SequenceStatus.SWAPPED
-        return not swapped and not self.block_manager.is_encoded(queued)
-
     def _admit(self, outputs: SchedulerOutputs) -> None:
         """Start groups from the head of the queue, swapped or waiting alike, until one does not fit.
 
@@ -227,7 +207,7 @@ class Scheduler:
             group = self.queue[0]
             seqs = group.unfinished_seqs
             swapped = seqs[0].status is SequenceStatus.SWAPPED
-            runs_encoder = self._runs_encoder(group)
+            runs_encoder = not swapped and not self.block_manager.is_encoded(group)
             num_seqs += group.max_num_seqs
             decoder_tokens += len(seqs) if swapped else sum(seq.num_tokens for seq in seqs)
             encoder_tokens += group.encoder_seq.num_tokens if runs_encoder else 0
