@@ -49,10 +49,10 @@ class Engine:
     unfinished, every other thread gets a ParameterError. Transcriber and TextGenerator may be called from several
     threads, and so may `runner`, which runs jobs (`transept.core.jobs`); all of them share the engine's batch.
 
-    source_tokenizer, tokenizer: of the encoder's text and of the decoder's, most often one.
-    spec, model_config, generation_config, tokenizers: what the checkpoint and its plugin declare. Those of a Hugging
-        Face checkpoint are transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format,
-        PlainConfig and PlainTokenizer, which have the same names but no other methods than Transept calls.
+    spec, model_config, generation_config, source_tokenizer (of the encoder's text), tokenizer (of the decoder's, most
+        often the same): what the checkpoint and its plugin declare. Those of a Hugging Face checkpoint are
+        transformers' classes; of a CTranslate2 checkpoint, and of most of Whisper's in any format, PlainConfig and
+        PlainTokenizer, which have the same names but no other methods than Transept calls.
     view: all of these, and the folder and its other settings, as the plugin's functions are given them.
     runner: runs jobs; see docs/jobs.md.
     """

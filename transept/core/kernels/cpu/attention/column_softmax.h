@@ -91,4 +91,12 @@ INLINE void invert_totals(float* totals) {
   for (int i = 0; i < PANEL; i++) totals[i] = totals[i] != 0 ? 1.0f / totals[i] : 0.0f;
 }
 
+// Divide each column by its total.
+INLINE void divide_columns(float* columns, int64_t rows, float* totals) {
+  invert_totals(totals);
+  for (int64_t row = 0; row < rows; row++) {
+    for (int i = 0; i < PANEL; i++) columns[row * PANEL + i] *= totals[i];
+  }
+}
+
 }  // namespace transept

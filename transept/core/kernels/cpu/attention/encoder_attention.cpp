@@ -82,10 +82,7 @@ void attend_block(const Sequence& of, const float* keys, const float* values, fl
       });
     }
   }
-  invert_totals(totals);
-  for (int64_t d = 0; d < dim; d++) {
-    for (int i = 0; i < PANEL; i++) sums[d * PANEL + i] *= totals[i];
-  }
+  divide_columns(sums, dim, totals);
   write_block(of, sums, head, first, count);
 }
 
@@ -184,16 +181,13 @@ void attend_bfloat16_block(const Sequence& of, const BFloat16* keys, const BFloa
   column_highest(scores, tokens, tops);
   BFloat16* weights = scratch<Use::WEIGHTS, BFloat16>(token_depth * PANEL);
   column_exp2_pairs(scores, tokens, tops, factor, totals, weights);
-  invert_totals(totals);
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
   for (int64_t d = 0; d < dim; d += TILE_ROWS) {
     with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, dim - d), [&](auto rows) {
       bfloat16_tile<rows, 1>(values + d * token_depth, token_depth, weights, sums + d * PANEL, PANEL);
     });
   }
-  for (int64_t d = 0; d < dim; d++) {
-    for (int i = 0; i < PANEL; i++) sums[d * PANEL + i] *= totals[i];
-  }
+  divide_columns(sums, dim, totals);
   write_block(of, sums, head, first, count);
 }
 

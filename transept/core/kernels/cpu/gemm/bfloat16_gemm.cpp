@@ -11,18 +11,15 @@ void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const 
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const BFloat16* packed = static_cast<const BFloat16*>(weight.values);
   BFloat16* rounded = scratch<Use::ROUNDED_ROWS, BFloat16>(rows * depth);
-  auto round = [&](int64_t row) { round_row_to_bfloat16(x + row * num_in, num_in, rounded + row * depth, depth); };
-  if (rows <= ROWS_OF_FEW) {  // threads would take longer to begin
-    for (int64_t row = 0; row < rows; row++) round(row);
-  } else {
-    parallel_for(rows, round);
-  }
-  for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-    for_tiles(row, stop_row, panel, stop_panel, weight.num_outputs, out,
+  for_rows(rows, [&](int64_t row) {
+    round_row_to_bfloat16(x + row * num_in, num_in, rounded + row * depth, depth);
+  });
+  for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+    for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t row, int64_t panel, float* to, int64_t stride) {
                 bfloat16_tile<rows, panels>(rounded + row * depth, depth, packed + panel * depth * PANEL, to, stride);
               });
-    if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
+    if (bias) add_bias(out, weight.num_outputs, bias, first_row, stop_row, first_panel, stop_panel);
   });
 }
 

@@ -21,6 +21,16 @@ constexpr int TILE_ROWS = 12, TILE_ROWS_OF_TWO = 6;  // by one panel and by two:
 constexpr int TILE_ROWS = 6, TILE_ROWS_OF_TWO = 2;  // 12, or 8, registers of 16
 #endif
 
+// Call each(row) for all rows.
+template <class Each>
+void for_rows(int64_t rows, const Each& each) {
+  if (rows <= ROWS_OF_FEW) {  // threads would take longer to begin
+    for (int64_t row = 0; row < rows; row++) each(row);
+  } else {
+    parallel_for(rows, each);
+  }
+}
+
 // Call piece(first_row, stop_row, first_panel, stop_panel) for all pieces of a product.
 template <class Piece>
 void for_pieces(int64_t rows, int64_t panels, const Piece& piece) {

@@ -20,25 +20,20 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const floa
   int16_t* rounded = scratch<Use::ROUNDED_ROWS, int16_t>(rows * depth);
   float* steps = scratch<Use::ROW_STEPS, float>(rows);
   const int most = std::min<int64_t>(32767, INT32_MAX / (LARGEST * std::max<int64_t>(depth, 1)));
-  auto round = [&](int64_t row) {
+  for_rows(rows, [&](int64_t row) {
     steps[row] = round_row(x + row * num_in, num_in, rounded + row * depth, depth, most);
-  };
-  if (rows <= ROWS_OF_FEW) {  // threads would take longer to begin
-    for (int64_t row = 0; row < rows; row++) round(row);
-  } else {
-    parallel_for(rows, round);
-  }
+  });
   if (rows > PIECE_ROWS && amx_serves_int8(depth)) {
     rounded_product_by_amx(rounded, rows, depth, steps, weight, bias, out);
     return;
   }
-  for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-    for_tiles(row, stop_row, panel, stop_panel, weight.num_outputs, out,
+  for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+    for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t row, int64_t panel, float* to, int64_t stride) {
                 integer_tile<rows, panels>(rounded + row * depth, depth, packed + panel * depth * PANEL, steps + row,
                                            weight.scales + panel * PANEL, to, stride);
               });
-    if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
+    if (bias) add_bias(out, weight.num_outputs, bias, first_row, stop_row, first_panel, stop_panel);
   });
 }
 
