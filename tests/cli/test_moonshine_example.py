@@ -90,7 +90,7 @@ def samples(clip: Path) -> np.ndarray:
 def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
     done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 @pytest.fixture(scope="module")

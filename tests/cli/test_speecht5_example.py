@@ -102,7 +102,7 @@ def samples(clip: Path) -> np.ndarray:
 def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
     done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
     assert done.returncode == 0, done.stdout
-    assert "13 passed" in done.stdout
+    assert "15 passed" in done.stdout
 
 
 def test_recordings_are_transcribed_as_transformers_does(
