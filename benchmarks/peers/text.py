@@ -74,7 +74,7 @@ def same_tokens(exact: list[list[int]], outputs: list[list[int]]) -> str:
 def compare(names: list[str], model: str, count: int, alone: bool, runs: int, record: Record) -> None:
     """Print and record one table: a row an engine."""
     inputs = text.documents(model, count)
-    turns = take_turns({name: ENGINES[name](model) for name in names}, inputs, runs, alone)
+    turns = take_turns({name: ENGINES[name](model) for name in names}, inputs, runs, alone, warm_up=count)
     task = f"{count} documents{', one by one' * alone}"
     print(f"\n{model}, {task}, {sum(map(len, inputs))} tokens, {text.NEW_TOKENS} new ones each, {runs} runs in turn")
     judge = ("same tokens", partial(same_tokens, turns[EXACT].outputs))

@@ -6,9 +6,9 @@
         [--engines transept openvino ...] [--alone] [--unchecked]
 
 All engines go from waveforms to token ids on the same weights, greedily, without timestamps, features included. Where
-one computes in less than float32, its word error rate of prompts-en is taken first, and if it is more than half a point
-above Transept's in float32, it is not timed; --unchecked leaves that out. "same tokens" counts the windows whose tokens
-are those of Transept in float32. --alone gives them one window after the other. The engines take turns, each in
+one computes in less than float32, its word error rate of prompts-en is taken first, and if it is more than 1.5
+points above Transept's in float32, it is not timed; --unchecked leaves that out. "same tokens" counts the windows whose
+tokens are those of Transept in float32. --alone gives them one window after the other. The engines take turns, each in
 a process of its own; ratios are medians over the turns.
 """
 
@@ -34,7 +34,7 @@ from benchmarks.transcripts import clips, word_error_rate
 from benchmarks.turns import Engines, Record, Runner, Turns, add_json_option, print_table, take_turns
 
 CHECKED = "prompts-en"  # the set of the check: 556 words
-POINTS = 0.5  # percentage points of the word error rate that an engine may lose
+POINTS = 1.5  # percentage points of the word error rate that an engine may lose; 8 words of the set
 
 
 def of_transept(weights: str, checkpoint: Path, model: Path) -> Callable[[], Runner]:
