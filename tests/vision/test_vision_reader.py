@@ -181,7 +181,7 @@ def test_a_task_has_its_prompt_and_its_settings(checkpoint: Checkpoint) -> None:
     with pytest.raises(ParameterError, match=r"no task 'titel' with this model\. Did you mean 'title'"):
         reader.read(image, task="titel")
     for wrong in ({}, None, {"read": [7]}):
-        with pytest.raises(PluginError, match='VisionSpec of plugin family "trocr" must name tasks'):
+        with pytest.raises(PluginError, match=r'VisionSpec of plugin family "trocr" .* must name tasks'):
             with_tasks(wrong)
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import pluggy
@@ -129,6 +129,8 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
     except BaseException as error:  # not only Exception: a plugin may call sys.exit(), a Rust extension may panic
         trace = traceback.format_exc()
         return PluginReport(name, distribution_name, version, "failed", error=_one_line(error), traceback=trace)
+    origin = f'plugin "{name}" of {distribution_name} {version}'
+    models = tuple(replace(spec, origin=origin) for spec in models)
     return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize)
 
 

@@ -15,8 +15,9 @@ from transept.core.jobs import Offload, Submit
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import Prompt
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
+from transept.errors import CheckpointError, ParameterError, PluginError, suggest
 from transept.option_names import refuse_unknown
+from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import VisionSpec, VisionTask
 from transept.vision.image_text import ImageText
 
@@ -68,14 +69,9 @@ def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> Rea
 
 def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
     """What the family says that the model does. Raises PluginError where that is nothing of the kind."""
-    where = f'the VisionSpec of plugin family "{engine.spec.name}"'
-    try:
-        known: Any = spec.tasks(engine.view)
-    except TranseptError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{where} cannot name its tasks: {type(error).__name__}: {error}") from error
+    known: Any = call_declared(engine.spec, "vision.tasks", engine.view)
     if not (isinstance(known, Mapping) and known and all(isinstance(each, VisionTask) for each in known.values())):
+        where = f"the VisionSpec of {engine.spec.known_as}"
         raise PluginError(f"{where} must name tasks, a dict of VisionTasks with at least one, not {known!r}")
     return known
 
