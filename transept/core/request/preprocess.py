@@ -155,6 +155,8 @@ class InputPreprocessor:
         if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
             last = self.source_vocab_size - 1
             raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}")
+        if single.empty:
+            self._check_declared_length(mapper, mapped.num_tokens)
         self._check_source_length(mapped.num_tokens)
         name = single.uuids.get(modality)
         known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
@@ -179,6 +181,19 @@ class InputPreprocessor:
         limit = self.max_source_positions
         if limit is not None and num_tokens > limit:
             raise PromptError(f"the encoder's prompt has {num_tokens} tokens; this model reads {limit}: shorten it")
+
+    def _check_declared_length(self, mapper: str, num_tokens: int) -> None:
+        """Raise PluginError for a mapper that gives data more tokens than the encoder has positions.
+
+        Data that are too long it refuses itself, with a MediaError: only it knows how to say by how much.
+        """
+        limit = self.max_source_positions
+        if limit is not None and num_tokens > limit:
+            raise PluginError(
+                f"{mapper} declared num_tokens={num_tokens}, and the encoder gives {limit} tokens at most, by "
+                "max_source_positions of the model's shape(config). That is for the plugin's author: correct one of "
+                "the two, or where these data are longer than the model takes, raise a MediaError in the mapper"
+            )
 
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
         text = None
