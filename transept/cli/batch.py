@@ -131,7 +131,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument(
         "--replicas", type=int, metavar="N", help="copies of the model (default: one for each GPU, or each machine)"
     )
-    cluster.add_argument("--gpus", type=float, metavar="N", help="GPUs of each (default: 1 where there are any)")
+    cluster.add_argument(
+        "--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs of each (default: 1 where there are any)"
+    )
 
 
 def batch(arguments: argparse.Namespace) -> int:
@@ -150,7 +152,7 @@ def batch(arguments: argparse.Namespace) -> int:
             options,
             replicas=arguments.replicas,
             threads=arguments.num_threads,
-            num_gpus=arguments.gpus,
+            num_gpus=arguments.num_gpus,
         )
         rows, missing = find_inputs(arguments.inputs, MEDIA if arguments.task == "transcribe" else TEXTS)
         for each in missing:
