@@ -60,6 +60,10 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["read", "page.png", "--temperature", "0", "--top-p", "0.5"], "set --temperature above 0 to sample"),
         (["align", "talk.flac", __file__, "--threads", "0"], "error: --threads must be an integer of at least 1"),
         (["batch", "talk.flac", "--output", "out", "--model", "m", "--patience", "0"], "error: --patience must be ab"),
+        (
+            ["batch", "talk.flac", "--output", "out", "--model", "m", "--to-english", "--target-language", "de"],
+            "--to-english and --target-language both name the language to write; leave one out",
+        ),
         (["serve", "m", "--port", "99999"], "error: --port must be at most 65535, not 99999"),
         (["serve", "m", "--host", ""], "error: --host is empty; 127.0.0.1 is this machine alone"),
         (["transcribe", "talk.flac", "--batch_size", "0"], "--batch-size must be at least 1, not 0"),

@@ -184,6 +184,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
             arguments.parser.error("--to-english is about speech; --task translate takes --target en")
         return {**engine, **{name: given[name] for name in text if name in given}}
     names = {name: given[name] for name in speech if name in given}
+    if arguments.to_english and "target_language" in names:
+        arguments.parser.error("--to-english and --target-language both name the language to write; leave one out")
     options = transcription_options(argparse.Namespace(**names))
     if (batch_size := names.get("batch_size")) is not None:
         if batch_size < 1:

@@ -70,14 +70,17 @@ def make_job(
     settings = _task_settings(engine, text_task)
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
     limit = _source_limit(engine, max_source_tokens)
+    decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
+    generation_config = _generation_config(engine, text_task, settings) if settings else None
+    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every document
     return TextJob(
         encoder=DocumentEncoder(
             engine.source_tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
         ),
         encoder_inputs=text_task.encoder_inputs,
-        decoder_prompt=None if text_task.decoder_prompt is None else list(text_task.decoder_prompt),
+        decoder_prompt=decoder_prompt,
         sampling_params=params,
-        generation_config=_generation_config(engine, text_task, settings) if settings else None,
+        generation_config=generation_config,
     )
 
 

@@ -57,13 +57,16 @@ def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> Rea
     if not isinstance(name, str) or name not in known:
         raise ParameterError(f"there is no task {task!r} with this model.{suggest(str(task), known)}")
     chosen = known[name]
+    decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)
+    generation_config = _generation_config(engine, name, chosen.settings) if chosen.settings else None
+    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every image
     return ReadingJob(
         inputs=engine.inputs,
         modality=spec.modality,
         encoder_prompt=chosen.encoder_prompt,
-        decoder_prompt=None if chosen.decoder_prompt is None else list(chosen.decoder_prompt),
+        decoder_prompt=decoder_prompt,
         sampling_params=params,
-        generation_config=_generation_config(engine, name, chosen.settings) if chosen.settings else None,
+        generation_config=generation_config,
     )
 
 

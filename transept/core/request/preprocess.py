@@ -226,6 +226,10 @@ class InputPreprocessor:
             )
         return DecoderInputs(_text(text, token_ids, self.tokenizer), token_ids)
 
+    def decoder_inputs(self, token_ids: list[int] | None) -> DecoderInputs:
+        """The decoder's side of a prompt with these token ids; None: the family's default. Raises PromptError."""
+        return self._decoder_inputs(None if token_ids is None else _Single(None, token_ids, None))
+
     def _rule(self, name: str, *arguments: Any) -> list[int]:
         """What one of the family's rules for decoder prompts makes. Raises PluginError for what is no list."""
         made: Any = call_declared(self.spec, name, *arguments)
