@@ -89,6 +89,15 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["transcribe", "talk.flac", "--detect-language", "--batched", "--vad-threshold", "0.4"],
             "nothing for --batched",
         ),
+        *(
+            (["transcribe", "talk.flac", "--detect-language", *given.split()], f"nothing for {given.split()[0]}; leave")
+            for given in (
+                *("--temperature 0", "--seed 0", "--beam-size None", "--no-condition-on-previous-text"),
+                *("--no-suppress-blank", "--vad-threshold 0.4", "--max-line-width 10", "--batch-size 4"),
+                *("--skip-existing", "--output-name a", "--print-confidence", "--word-timestamps", "--output-dir x"),
+            )
+        ),
+        (["transcribe", "talk.flac", "--detect-language", "--channel", "each"], '--channel "left" or "right" is one'),
         (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
