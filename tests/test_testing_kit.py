@@ -221,6 +221,14 @@ class Crowded(BartForConditionalGeneration):
         return output
 
 
+class TableInFloat32(BartForConditionalGeneration):
+    """Raises in any other dtype, as TrOCR does with sinusoidal positions."""
+
+    def get_encoder(self, *modality):
+        assert self.dtype is torch.float32
+        return super().get_encoder(*modality)
+
+
 class Broken(BartForConditionalGeneration):
     def get_encoder(self, *modality):
         raise KeyError("pixel_values")
@@ -252,6 +260,12 @@ def test_a_reference_that_raises_is_told_with_how_it_was_run(tmp_path: Path) -> 
     with pytest.raises(AssertionError, match=words) as raised:
         of_class(Broken, tmp_path).check_prefill()
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+def test_a_reference_that_runs_in_float32_alone_is_compared_in_that(tmp_path: Path) -> None:
+    parity = of_class(TableInFloat32, tmp_path)
+    with pytest.raises(AssertionError, match=r"where 100% are asked for.*\n.*which runs in that alone\. Look for what"):
+        parity.check_low_precision(("bfloat16",), share=1.0)
 
 
 def whole(model, keywords, decoder_input_ids):

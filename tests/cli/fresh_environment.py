@@ -25,6 +25,7 @@ for arguments in json.loads(sys.argv[1]):
     done.append((code, out.getvalue(), err.getvalue()))
 print(json.dumps(done))
 """
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PARENT = Path(sysconfig.get_path("purelib"))  # the packages of the environment that runs the tests
 
 

@@ -1,15 +1,13 @@
-"""examples/transept-fsmt, installed by pip: its own tests, and translations as transformers has them."""
+"""examples/transept-fsmt, installed by pip: translations as transformers has them."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from transformers import FSMTConfig, FSMTForConditionalGeneration, FSMTTokenizer
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-fsmt"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PUNCTUATION = [f"{mark}</w>" for mark in ".,;!?"]
@@ -36,14 +34,6 @@ except transept.TranseptError as error:
     errors.append(str(error))
 print(json.dumps([output.encoder_prompt, output.prompt_token_ids, errors]))
 """
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("fsmt")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +76,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.slow
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "15 passed" in done.stdout
-
-
 def test_each_side_has_its_vocabulary_and_translations_are_those_of_transformers(
-    environment: FreshEnvironment, checkpoint: Path, tmp_path: Path
+    examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:
     tokenizer = FSMTTokenizer.from_pretrained(checkpoint)
     model = FSMTForConditionalGeneration.from_pretrained(checkpoint)
@@ -106,7 +89,7 @@ def test_each_side_has_its_vocabulary_and_translations_are_those_of_transformers
     assert len({*expected.values()}) == len(DOCUMENTS)
     text, begun = "the king sings.", "schon"
     files = [tmp_path / name for name in DOCUMENTS]
-    done = environment.run("-c", BOTH_SIDES, checkpoint, text, begun, *files)
+    done = examples.run("-c", BOTH_SIDES, checkpoint, text, begun, *files)
     assert done.returncode == 0, done.stderr
     *lines, (encoder_prompt, decoder_ids, errors) = map(json.loads, done.stdout.splitlines())
     assert {Path(line["file"]).name: line["text"] for line in lines} == expected

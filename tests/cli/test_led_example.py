@@ -1,27 +1,17 @@
-"""examples/transept-led, installed by pip: its own tests, and summaries as transformers has them."""
+"""examples/transept-led, installed by pip: summaries as transformers has them."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LEDConfig, LEDForConditionalGeneration, PreTrainedTokenizerFast
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-led"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 WINDOW = 8  # tokens
 DOCUMENTS = {"short.txt": "bada gado", "long.txt": " ".join(["dugo gado buda lemo"] * 10)}
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("led")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +51,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.slow
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "7 passed" in done.stdout
-
-
 def test_the_first_token_of_what_is_summarized_attends_globally(
-    environment: FreshEnvironment, checkpoint: Path, tmp_path: Path
+    examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
     model = LEDForConditionalGeneration.from_pretrained(checkpoint)
@@ -83,7 +66,7 @@ def test_the_first_token_of_what_is_summarized_attends_globally(
             expected[task][name] = tokenizer.decode(model.generate(**inputs, **keywords)[0], skip_special_tokens=True)
     assert len({text for texts in expected.values() for text in texts.values()}) == 4
     files = [tmp_path / name for name in DOCUMENTS]
-    done = environment.commands(*((task, *files, "--model", checkpoint, "--json") for task in expected))
+    done = examples.commands(*((task, *files, "--model", checkpoint, "--json") for task in expected))
     for texts, each in zip(expected.values(), done, strict=True):
         assert each.returncode == 0, each.stderr
         lines = [json.loads(line) for line in each.stdout.splitlines()]

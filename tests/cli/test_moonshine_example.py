@@ -1,7 +1,6 @@
-"""examples/transept-moonshine, installed by pip: its own tests, and recordings transcribed as transformers does it."""
+"""examples/transept-moonshine, installed by pip: recordings transcribed as transformers does it."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,10 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import MoonshineConfig, MoonshineForConditionalGeneration, PreTrainedTokenizerFast
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-moonshine"
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
 SPECIAL = ["<unk>", "<s>", "</s>"]
 UNSPOKEN = "<<ST_0>>"
@@ -34,14 +32,6 @@ try:
 except transept.TranseptError as error:
     print(f"{type(error).__name__}: {error}")
 """
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("moonshine")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +77,6 @@ def samples(clip: Path) -> np.ndarray:
     return waveform
 
 
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
-
-
 @pytest.fixture(scope="module")
 def recording() -> np.ndarray:
     """Two windows of 30 s."""
@@ -101,7 +85,7 @@ def recording() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def done(
-    environment: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory
+    examples: FreshEnvironment, checkpoint: Path, recording: np.ndarray, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     """The commands of the three tests below, run where the plugin is installed; and the folder of what they wrote."""
     folder = tmp_path_factory.mktemp("long")
@@ -112,7 +96,7 @@ def done(
         "long": ("transcribe", folder / "long.wav", "-f", "json,txt", "-o", folder, *options),
         "batched": ("transcribe", *CLIPS[:2], "--batched", "--json", *options),
     }
-    outputs = dict(zip(commands, environment.commands(*commands.values()), strict=True))
+    outputs = dict(zip(commands, examples.commands(*commands.values()), strict=True))
     for output in outputs.values():
         assert output.returncode == 0, output.stderr
     return {**outputs, "folder": folder}
@@ -145,8 +129,8 @@ def test_batched_mode_cuts_silence_out(done: dict[str, Any]) -> None:
         assert 0.0 <= segment["start"] < segment["end"] <= line["duration"]
 
 
-def test_what_it_cannot_do_is_told(environment: FreshEnvironment, checkpoint: Path) -> None:
-    done = environment.run("-c", REFUSED, checkpoint, CLIPS[0])
+def test_what_it_cannot_do_is_told(examples: FreshEnvironment, checkpoint: Path) -> None:
+    done = examples.run("-c", REFUSED, checkpoint, CLIPS[0])
     assert done.returncode == 0, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["ParameterError"] * 5 + ["MediaError"]
     for hint in (

@@ -1,14 +1,13 @@
-"""examples/transept-seamless, installed by pip: its own tests, recordings as transformers hears them."""
+"""examples/transept-seamless, installed by pip: recordings as transformers hears them."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from random_seamless import UNHEARD, save_seamless
 from transformers import (
     SeamlessM4TConfig,
@@ -19,17 +18,8 @@ from transformers import (
     SeamlessM4Tv2Model,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-seamless"
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))[:2]
 GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("seamless")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +54,6 @@ def samples(clip: Path) -> np.ndarray:
     return waveform
 
 
-@pytest.mark.slow
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "25 passed" in done.stdout
-
-
 REFUSED = (
     ((), "say --target-language, or language where it is the one that is spoken: one of cmn_Hant, deu, eng, fra"),
     (("--target-language", "Polish"), "--target-language may be cmn_Hant, deu, eng, fra"),
@@ -87,7 +70,7 @@ def recording() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def done(
-    environment: FreshEnvironment,
+    examples: FreshEnvironment,
     first: Path,
     second: Path,
     recording: np.ndarray,
@@ -106,7 +89,7 @@ def done(
         "batched": ("transcribe", *CLIPS, *of_second, "--target-language", "en", "--batched"),
         **{options: ("transcribe", CLIPS[0], "--model", first, *options) for options, _ in REFUSED},
     }
-    return dict(zip(commands, environment.commands(*commands.values()), strict=True))
+    return dict(zip(commands, examples.commands(*commands.values()), strict=True))
 
 
 def lines(output: Any) -> list[dict[str, Any]]:

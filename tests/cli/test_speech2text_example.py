@@ -1,7 +1,6 @@
-"""examples/transept-speech2text, installed by pip: its own tests, recordings as transformers hears them."""
+"""examples/transept-speech2text, installed by pip: recordings as transformers hears them."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import sentencepiece
 import soundfile
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from transformers import (
     Speech2TextConfig,
     Speech2TextFeatureExtractor,
@@ -19,7 +18,6 @@ from transformers import (
     Speech2TextTokenizer,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-speech2text"
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))
 LANGUAGES = ("pt", "fr", "ru", "nl", "ro", "it", "es", "de")  # of MuST-C, in transformers' order
 TEXTS = [f"the {noun} {verb} {where}" for noun in ("door", "ship", "nave") for verb in ("is", "has") for where in "ab"]
@@ -47,14 +45,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("speech2text")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 def save_checkpoint(directory: Path, lang_codes: str | None) -> Path:
@@ -139,12 +129,6 @@ def lines(output: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.stdout.splitlines()]
 
 
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "28 passed" in done.stdout
-
-
 @pytest.fixture(scope="module")
 def recording() -> np.ndarray:
     """Two windows of 30 s."""
@@ -153,7 +137,7 @@ def recording() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def done(
-    environment: FreshEnvironment,
+    examples: FreshEnvironment,
     recognizer: Path,
     translator: Path,
     recording: np.ndarray,
@@ -170,7 +154,7 @@ def done(
         "french": ("transcribe", *CLIPS, "--model", translator, "--target-language", "fr"),
         "german": ("transcribe", *CLIPS, "--model", translator, "--target-language", "German", "--language", "en"),
     }
-    outputs = environment.commands(*((*command, "--json", *GREEDY) for command in commands.values()))
+    outputs = examples.commands(*((*command, "--json", *GREEDY) for command in commands.values()))
     for output in outputs:
         assert output.returncode == 0, output.stderr
     return dict(zip(commands, outputs, strict=True))
@@ -212,7 +196,7 @@ def test_the_target_language_is_the_forced_token(done: dict[str, Any], translato
     assert done["french"].stdout != done["german"].stdout
 
 
-def test_what_it_cannot_do_is_told(environment: FreshEnvironment, recognizer: Path, translator: Path) -> None:
+def test_what_it_cannot_do_is_told(examples: FreshEnvironment, recognizer: Path, translator: Path) -> None:
     asked = (
         (recognizer, {"task": "translate"}, "writes the one language that it was trained for"),
         (recognizer, {"target_language": "fr"}, "no target languages, and so not 'fr'; leave target_language out"),
@@ -230,12 +214,12 @@ def test_what_it_cannot_do_is_told(environment: FreshEnvironment, recognizer: Pa
     )
     given = json.dumps([[str(path), options] for path, options, _ in asked])
     script = f"import io, sys; sys.stdin = io.StringIO({given!r})\n{REFUSED}"
-    ran = environment.run("-c", script, recognizer, translator)
+    ran = examples.run("-c", script, recognizer, translator)
     assert ran.returncode == 0, ran.stderr
     for line, (_, options, told) in zip(ran.stdout.splitlines(), asked, strict=True):
         assert line == told if len(told) == 2 else line.startswith("ParameterError: ") and told in line, options
 
 
-def test_a_server_of_a_model_that_only_translates_gets_warm(environment: FreshEnvironment, translator: Path) -> None:
-    ran = environment.run("-c", SERVED, translator)
+def test_a_server_of_a_model_that_only_translates_gets_warm(examples: FreshEnvironment, translator: Path) -> None:
+    ran = examples.run("-c", SERVED, translator)
     assert ran.returncode == 0, ran.stderr

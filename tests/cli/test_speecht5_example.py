@@ -1,7 +1,6 @@
-"""examples/transept-speecht5, installed by pip: its own tests, recordings as transformers hears them."""
+"""examples/transept-speecht5, installed by pip: recordings as transformers hears them."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import sentencepiece
 import soundfile
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from safetensors.torch import load_file, save_file
 from transformers import (
     SpeechT5Config,
@@ -20,20 +19,11 @@ from transformers import (
     SpeechT5Tokenizer,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-speecht5"
 CLIPS = sorted((Path(__file__).parents[1] / "data" / "speech" / "librivox").glob("*.flac"))[:2]
 TEXTS = ("the door is here and there", "a ship has sailed from lands of quiet joy", "vex my zebra", "kings who quit")
 NO_TEXT = ["<mask>", "<ctc_blank>"]  # the released vocabulary ends with these
 GREEDY = ("--temperature", "0", "--temperature-increment-on-fallback", "None")
 OLD_NAMES = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("speecht5")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +88,8 @@ def samples(clip: Path) -> np.ndarray:
     return waveform
 
 
-@pytest.mark.slow
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "13 passed" in done.stdout
-
-
 def test_recordings_are_transcribed_as_transformers_does(
-    environment: FreshEnvironment, checkpoint: Path, tmp_path: Path
+    examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:
     long = tmp_path / "long.wav"
     recording = np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS, *CLIPS, *CLIPS)])[: 40 * 16_000]
@@ -117,7 +100,7 @@ def test_recordings_are_transcribed_as_transformers_does(
         ("transcribe", CLIPS[0], "--model", checkpoint, "--language", "German"),
         ("transcribe", CLIPS[0], "--model", checkpoint, "--task", "translate"),
     )
-    plain, batched, *refused = environment.commands(*asked)
+    plain, batched, *refused = examples.commands(*asked)
     assert plain.returncode == batched.returncode == 0, plain.stderr + batched.stderr
     lines: list[dict[str, Any]] = [json.loads(line) for line in plain.stdout.splitlines()]
     windows = [recording[: 30 * 16_000], recording[30 * 16_000 :]]

@@ -1,27 +1,17 @@
-"""examples/transept-t5gemma, installed by pip: its own tests, and texts as transformers has them."""
+"""examples/transept-t5gemma, installed by pip: texts as transformers has them."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, T5GemmaConfig, T5GemmaForConditionalGeneration
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-t5gemma"
 SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>"]
 WINDOW = 8  # tokens
 DOCUMENTS = {"short.txt": "bada gado", "long.txt": " ".join(["dugo gado buda lemo"] * 10)}
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("t5gemma")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +52,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("configuration", ["width", "wider"])
-def test_its_own_tests_pass(environment: FreshEnvironment, configuration: str) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests", "-k", configuration)
-    assert done.returncode == 0, done.stdout
-    assert "5 passed, 5 deselected" in done.stdout
-
-
-def test_texts_are_those_of_transformers(environment: FreshEnvironment, checkpoint: Path, tmp_path: Path) -> None:
+def test_texts_are_those_of_transformers(examples: FreshEnvironment, checkpoint: Path, tmp_path: Path) -> None:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
     model = T5GemmaForConditionalGeneration.from_pretrained(checkpoint)
     expected = {}
@@ -79,7 +62,7 @@ def test_texts_are_those_of_transformers(environment: FreshEnvironment, checkpoi
         expected[name] = tokenizer.decode(ids, skip_special_tokens=True)
         assert len({*ids.tolist()}) > WINDOW
     assert len({*expected.values()}) == len(DOCUMENTS)
-    done = environment.transept("generate", *(tmp_path / name for name in DOCUMENTS), "--model", checkpoint, "--json")
+    done = examples.transept("generate", *(tmp_path / name for name in DOCUMENTS), "--model", checkpoint, "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {Path(line["file"]).name: line["text"] for line in lines} == expected

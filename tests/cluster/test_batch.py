@@ -148,6 +148,7 @@ print(run_batch(rows, job, sys.argv[3], part_seconds=0, on_result=die).num_done)
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_where_it_was(tiny_en_dir: Path, speech_dir: Path, tmp_path: Path) -> None:
     """Killed once the first part is there: what was written stays, and each file is in the output once."""
     (tmp_path / "in").mkdir()

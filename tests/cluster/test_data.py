@@ -71,6 +71,7 @@ def test_tables_have_one_schema_whatever_they_hold(
     assert {name: value for name, value in segment.items() if value is not None} == transcripts[0]["segments"][0]
 
 
+@pytest.mark.slow  # the example of docs/scaling.md is such a pipeline, too
 @pytest.mark.parametrize("num_cpus", [1, 2])
 def test_a_pipeline_of_ray_data(
     local_ray: ClusterSize, tiny_en_dir: Path, files: list[str], transcripts: list[dict[str, Any]], num_cpus: int

@@ -75,6 +75,7 @@ def test_a_row_that_ends_its_worker_each_time_gets_an_error(
     assert "the worker died each of the 5 times" in report.failed[deadly]
 
 
+@pytest.mark.slow
 def test_clients_of_serve_lose_a_replica_and_then_a_node(
     tiny_en_dir: Path, short: list[Path], texts: list[str]
 ) -> None:

@@ -29,8 +29,10 @@ class Simulation:
         max_num_seqs: int = 8,
         max_decoder_tokens: int = 1000,
         max_encoder_tokens: int = 1000,
+        encoder_tokens_per_step: int | None = None,
     ) -> None:
-        self.config = SchedulerConfig(max_num_seqs, max_decoder_tokens, max_encoder_tokens)
+        budgets = max_num_seqs, max_decoder_tokens, max_encoder_tokens
+        self.config = SchedulerConfig(*budgets, encoder_tokens_per_step)
         self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
         self.scheduler = Scheduler(self.config, self.manager)
         self.cache = SimulatedCache(BLOCK_SIZE)

@@ -8,7 +8,7 @@ from transept import EngineConfig
 from transept.core.config import INTEGERS
 from transept.errors import ParameterError
 
-OPTIONAL = ("num_threads", "kv_cache_bytes", "max_decoder_tokens", "max_encoder_tokens")
+OPTIONAL = ("num_threads", "kv_cache_bytes", "max_decoder_tokens", "max_encoder_tokens", "encoder_tokens_per_step")
 
 
 @pytest.mark.parametrize("name", INTEGERS)

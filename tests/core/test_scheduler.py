@@ -45,11 +45,18 @@ requests = st.fixed_dictionaries(
     max_num_seqs=st.integers(1, 8),
     max_decoder_tokens=st.integers(8, 60),
     max_encoder_tokens=st.integers(1, 40),
+    encoder_tokens_per_step=st.sampled_from([None, 2, 5]),
 )
 def test_random_arrivals_and_aborts(
-    actions: list[object], device: int, host: int, max_num_seqs: int, max_decoder_tokens: int, max_encoder_tokens: int
+    actions: list[object],
+    device: int,
+    host: int,
+    max_num_seqs: int,
+    max_decoder_tokens: int,
+    max_encoder_tokens: int,
+    encoder_tokens_per_step: int | None,
 ) -> None:
-    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens)
+    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens, encoder_tokens_per_step)
     for action in actions:
         if isinstance(action, dict):
             try:
@@ -185,6 +192,30 @@ def test_each_budget_stops_admission_strictly_in_order(budget: dict[str, int], a
     assert [status(group) for group in sim.scheduler.queue] == [SequenceStatus.WAITING] * (4 - admitted)
 
 
+def test_one_long_encoder_at_a_time_and_steps_of_the_others_between_two() -> None:
+    sim = Simulation(max_encoder_tokens=40, encoder_tokens_per_step=4)
+    never_ending(sim)
+    first, second, third = (sim.add(encoder=12, max_tokens=30) for _ in range(3))
+    steps = [sim.step().groups for _ in range(9)]
+    assert steps == [[first]] * 4 + [[first, second]] * 4 + [[first, second, third]]
+
+
+def test_no_encoder_waits_that_is_short_or_known_or_holds_nobody_up() -> None:
+    sim = Simulation(encoder_tokens_per_step=4)
+    never_ending(sim)
+    known = sim.add(encoder=12, max_tokens=20, content=True)
+    sim.step()
+    again = sim.add(encoder=12, max_tokens=20, content=True)
+    assert sim.step().groups == [known, again]
+    short = sim.add(encoder=3, max_tokens=20)
+    assert sim.step().groups == [known, again, short]
+    waiting = sim.add(encoder=40, max_tokens=20)
+    assert waiting not in sim.step().groups
+    for group in (known, again, short):
+        sim.scheduler.abort_seq_group(group.request_id)
+    assert sim.step().groups == [waiting]
+
+
 def test_order_is_by_arrival_even_when_added_out_of_order() -> None:
     sim = Simulation(max_num_seqs=1)
     late, early = make_group("late", 4, [1], arrival=2), make_group("early", 4, [1], arrival=1)
@@ -294,7 +325,7 @@ def test_a_request_id_in_use_is_refused() -> None:
         sim.scheduler.add_seq_group(make_group("same", 4, [1]))
 
 
-@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1)])
-def test_budgets_are_validated(values: tuple[int, int, int]) -> None:
-    with pytest.raises(ParameterError, match="max_"):
+@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1), (1, 1, 1, 0)])
+def test_budgets_are_validated(values: tuple[int, ...]) -> None:
+    with pytest.raises(ParameterError, match=r"max_|encoder_tokens_per_step"):
         SchedulerConfig(*values)

@@ -7,12 +7,13 @@ import jiwer
 import pytest
 import torch
 from text_models import ROWS, TRAINED
-from transformers import GenerationConfig
+from transformers import GenerationConfig, WhisperFeatureExtractor
 from whisper.normalizers import EnglishTextNormalizer
-from whisper_reference import windows
+from whisper_reference import reference_model, windows
 
 from transept import Engine, SamplingParams
 from transept.core.kernels.dispatch import reads_float16
+from transept.testing import Parity
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=48, ignore_eos=True)
 
@@ -34,6 +35,17 @@ def test_the_highest_tokens_are_transformers_but_for_near_ties(name: str, tmp_pa
         (alone,) = engine.generate(prompt, GREEDY, generation_config=GenerationConfig())
         assert alone.outputs[0].token_ids == ids
     assert differ < total // 12
+
+
+@pytest.mark.slow
+def test_whisper_beside_transformers(tiny_en_dir: Path, speech_dir: Path, tmp_path: Path) -> None:
+    extractor, inputs = WhisperFeatureExtractor(), []
+    for clip in sorted((speech_dir / "librivox").glob("*.flac"))[:3]:
+        sound = windows(clip)[0]
+        heard = extractor(sound, sampling_rate=16_000, return_tensors="pt")
+        inputs.append(({"audio": (sound, 16_000)}, dict(heard)))
+    model = reference_model(tiny_en_dir)
+    Parity(model, tmp_path, inputs=inputs, draw_constants=False).check_low_precision(("bfloat16",))
 
 
 def test_weights_are_packed_in_bfloat16_and_the_cache_is_float16(tmp_path: Path) -> None:

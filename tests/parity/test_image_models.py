@@ -1,5 +1,6 @@
 """Families that look at images beside transformers: one row a configuration, the same checks for each."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,18 @@ from transept import SamplingParams
 from transept.testing import Parity
 
 ALL_ROWS = ROWS | DONUT_ROWS | FLORENCE_ROWS | PIX2STRUCT_ROWS
-
-
 SLOW_ROWS = ("florence-2, wide images, a head of its own", "pix2struct, a tied head")
+BFLOAT16_ROWS = ("trocr-base", "donut", "florence-2", "pix2struct")  # the others are slow
 
 
-def parameter(name: str) -> Any:
-    return pytest.param(ALL_ROWS[name], id=name, marks=[pytest.mark.slow] if name in SLOW_ROWS else [])
+def parameters(slow: Callable[[str], bool]) -> list[Any]:
+    """Every row, marked where it is slow."""
+    return [
+        pytest.param(row, id=name, marks=[pytest.mark.slow] if slow(name) else []) for name, row in ALL_ROWS.items()
+    ]
 
 
-@pytest.fixture(scope="module", params=map(parameter, ALL_ROWS))
+@pytest.fixture(scope="module", params=parameters(lambda name: name in SLOW_ROWS))
 def parity(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parity:
     row: Row | DonutRow | FlorenceRow | Pix2StructRow = request.param
     return row.parity(tmp_path_factory.mktemp("checkpoint"))
@@ -49,6 +52,11 @@ def test_preemption(parity: Parity) -> None:
 
 def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
+
+
+@pytest.mark.parametrize("parity", parameters(lambda name: name not in BFLOAT16_ROWS), indirect=True)
+def test_bfloat16(parity: Parity) -> None:
+    parity.check_low_precision(("bfloat16",))
 
 
 def save_by_module_names(parity: Parity, directory: Path) -> None:

@@ -19,6 +19,8 @@ from transept import Engine, SamplingParams
 from transept.testing import Parity
 
 MARIAN = Path(__file__).parents[2] / "examples" / "transept-marian"
+# Whose check in bfloat16 is not slow: architectures computed by different layers.
+BFLOAT16_ROWS = ("bart-base", "mbart-large-50", "pegasus-xsum", "blenderbot_small-90M", "nllb-200", "t5")
 SCORE_TOLERANCE = 1e-4  # absolute: sums of some 60 log probabilities in float32, over lengths
 GREEDY = SamplingParams(temperature=0.0)
 
@@ -50,6 +52,18 @@ def test_decode(parity: Parity) -> None:
 
 def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
+
+
+@pytest.mark.parametrize(
+    "parity",
+    [
+        pytest.param(row, id=name, marks=[] if name in BFLOAT16_ROWS else [pytest.mark.slow])
+        for name, row in (ROWS | TRAINED).items()
+    ],
+    indirect=True,
+)
+def test_bfloat16(parity: Parity) -> None:
+    parity.check_low_precision(("bfloat16",))
 
 
 def test_own_settings(parity: Parity) -> None:
@@ -94,6 +108,12 @@ def test_variants(row, tmp_path: Path) -> None:
     parity = row.parity(tmp_path)
     parity.check_prefill()
     parity.check_decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", VARIANTS.values(), ids=VARIANTS)
+def test_variants_in_bfloat16(row, tmp_path: Path) -> None:
+    row.parity(tmp_path).check_low_precision(("bfloat16",))
 
 
 def test_byt5_reads_and_writes_bytes(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ GREEDY = SamplingParams(temperature=0.0)
 @dataclass(frozen=True)
 class Case:
     directory: Path
-    every: int  # 1: each window of every clip is one of the waveforms; 3: each third
+    every: int  # 1: each window of every clip is one of the waveforms; 3: each eighth
     num_beam_windows: int
     waveforms: list[np.ndarray]
     expected: list[list[int]]  # transformers' tokens, without end-of-text
@@ -41,8 +41,8 @@ def waveforms(speech_dir: Path) -> list[np.ndarray]:
 @pytest.fixture(
     scope="module",
     params=[
-        ("tiny_en", 2, 4),
-        ("base", 3, 2),
+        ("tiny_en", 4, 2),
+        ("base", 8, 1),
         pytest.param(("tiny_en", 1, 4), marks=pytest.mark.slow),
         pytest.param(("base", 1, 4), marks=pytest.mark.slow),
     ],
@@ -93,7 +93,7 @@ def test_greedy_tokens_alone_equal_transformers(case: Case, engine: Engine, batc
     assert (fresh.num_encoder_runs, engine.num_encoder_hits) == (4, len(case.waveforms) - 4)
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["tiny_en", "base"])
 def test_the_recorded_tokens_are_those_of_transformers(
     model: str, every: int, waveforms: list[np.ndarray], request: pytest.FixtureRequest

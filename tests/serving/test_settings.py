@@ -86,7 +86,12 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
     toml = "\n".join([*written[0], "[engine]", *written[1]])
     assert settings(toml, folder=tmp_path) == as_flags
     assert as_flags.api_keys == ("key", "key-1", "key-2")
-    assert as_flags.engine_options() == {**engine, "limits": {"max_audio_seconds": 5.5, "max_text_characters": 6}}
+    own = {"encoder_tokens_per_step": 500}
+    assert as_flags.engine_options() == {
+        **own,
+        **engine,
+        "limits": {"max_audio_seconds": 5.5, "max_text_characters": 6},
+    }
 
 
 def test_models_have_names(tmp_path: Path) -> None:
@@ -108,7 +113,8 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
     toml = "[engine]\nkv_cache_bytes = 1000000\nmax_num_seqs = 8\n[engine.limits]\nmax_audio_bytes = 5"
     options = settings(toml, folder=tmp_path, max_audio_seconds=9.0).engine_options()
     limits = {"max_audio_bytes": 5, "max_audio_seconds": 9.0}
-    assert options == {"kv_cache_bytes": 1000000, "max_num_seqs": 8, "limits": limits}
+    own = {"kv_cache_bytes": 1000000, "max_num_seqs": 8}
+    assert options == {"encoder_tokens_per_step": 500, **own, "limits": limits}
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,8 @@ def temperatures_of_windows(transcript: Transcript) -> dict[int, float]:
     ("model", "parts", "count"),
     [
         ("tiny", "novel", 5),
-        ("tiny", "prompts", 27),
+        ("tiny", "prompts", 18),
         ("base", "novel", 5),
-        ("base", "prompts", 18),
         pytest.param("tiny", "prompts", 54, marks=pytest.mark.slow),
         pytest.param("base", "prompts", 54, marks=pytest.mark.slow),
     ],

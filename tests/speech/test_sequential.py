@@ -88,8 +88,8 @@ def assert_same_segment(segment: Segment, expected: dict[str, Any]) -> None:
         ("tiny_en", "audiobook", {}),
         ("tiny_en", "prompts", {}),
         ("tiny_en", "prompts", {"condition_on_previous_text": False}),
-        ("base", "audiobook", {}),
-        ("base", "prompts", {}),
+        pytest.param("base", "audiobook", {}, marks=pytest.mark.slow),
+        pytest.param("base", "prompts", {}, marks=pytest.mark.slow),
     ],
     ids=["tiny.en-audiobook", "tiny.en-prompts", "tiny.en-prompts-unconditioned", "base-audiobook", "base-prompts"],
 )

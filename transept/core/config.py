@@ -27,6 +27,7 @@ INTEGERS = {  # of EngineConfig: at least, at most
     "max_num_seqs": (1, 1 << 20),
     "max_decoder_tokens": (1, 1 << 31),
     "max_encoder_tokens": (1, 1 << 31),
+    "encoder_tokens_per_step": (1, 1 << 31),
 }
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
@@ -40,6 +41,8 @@ class SchedulerConfig:
     max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
     max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
     max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
+    encoder_tokens_per_step: while others decode, a request with n times as many encoder tokens waits until n steps have
+        passed since the last such encoder ran: each of theirs is held up less often. None: none waits so.
 
     Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
     """
@@ -47,10 +50,13 @@ class SchedulerConfig:
     max_num_seqs: int
     max_decoder_tokens: int
     max_encoder_tokens: int
+    encoder_tokens_per_step: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ParameterError(f"{field.name} must be an integer of at least 1, not {value!r}")
         if self.max_decoder_tokens < self.max_num_seqs:
@@ -101,6 +107,9 @@ class EngineConfig:
     swap_bytes: host memory for preempted requests; 0 recomputes them.
     enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
     max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
+    encoder_tokens_per_step: on a CPU, how much of encoders there is on average in steps that others take part in, see
+        SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers set 500,
+        which is an encoder of Whisper in every fourth step.
     limits: how much one request may hold, see Limits; or a dict of them.
 
     Raises ParameterError for an unknown option or a value out of range.
@@ -128,6 +137,7 @@ class EngineConfig:
     max_num_seqs: int = 64
     max_decoder_tokens: int | None = None
     max_encoder_tokens: int | None = None
+    encoder_tokens_per_step: int | None = None
     limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
@@ -246,4 +256,5 @@ class EngineConfig:
             max_num_seqs=self.max_num_seqs,
             max_decoder_tokens=decoder_tokens if self.max_decoder_tokens is None else self.max_decoder_tokens,
             max_encoder_tokens=encoder_tokens if self.max_encoder_tokens is None else self.max_encoder_tokens,
+            encoder_tokens_per_step=self.encoder_tokens_per_step if self.device == "cpu" else None,
         )

@@ -18,14 +18,17 @@ class Precision:
         self.dtype = dtype
         self._steps = self._agreeing = 0
         self._ours_off = self._theirs_off = 0.0  # sums over steps of the distances from float32
+        self._reference_runs = True  # in the dtype
         self._first = ""  # where the most likely token differs first
         self._not_finite: dict[str, str] = {}  # whose logits are not finite -> where first
 
-    def add(self, where: str, ours: Sequence[Tensor], theirs: Tensor, exact: Tensor) -> None:
+    def add(self, where: str, ours: Sequence[Tensor], theirs: Tensor | None, exact: Tensor) -> None:
         """The steps of one request. ours: logits [vocabulary] of each; theirs, exact: the reference's [steps,
-        vocabulary] in the dtype and in float32.
+        vocabulary] in the dtype, None where it does not run in it, and in float32.
         """
-        for step, (our, their, right) in enumerate(zip(ours, theirs.float(), exact, strict=True)):
+        self._reference_runs = theirs is not None
+        rows = exact if theirs is None else theirs.float()
+        for step, (our, their, right) in enumerate(zip(ours, rows, exact, strict=True)):
             our, place = our.float(), f"{where}, step {step} of {len(ours)}"
             for whose, logits in (("our", our), ("the reference's", their)):
                 if not bool(logits.isfinite().all()):
@@ -54,11 +57,13 @@ class Precision:
     def problem(self, wanted: float) -> str:
         """What is wrong where the share is too small, and what it may come from."""
         ours, theirs = self._ours_off / self._steps, self._theirs_off / self._steps
+        own = (
+            f"the reference's own in {self.dtype} {theirs:.2g}" if self._reference_runs else "which runs in that alone"
+        )
         return (
             f"in {self.dtype} {self._agreeing} of {self._steps} steps have the reference's most likely token in it or "
             f"in float32, {self._agreeing / self._steps:.0%} where {wanted:.0%} are asked for. {self._first}.\n"
-            f"  The logits are {ours:.2g} away from the reference's in float32, the reference's own in {self.dtype} "
-            f"{theirs:.2g}. {self._cause(ours, theirs)}"
+            f"  The logits are {ours:.2g} away from the reference's in float32, {own}. {self._cause(ours, theirs)}"
         )
 
     def _cause(self, ours: float, theirs: float) -> str:
@@ -66,6 +71,11 @@ class Precision:
             return (
                 f"First at {place} {whose} logits are not finite: something overflows in {self.dtype}. Look at sums "
                 "and at the feed-forward network's output, and compute those in float32, or leave this dtype out."
+            )
+        if not self._reference_runs:
+            return (
+                "Look for what the reference computes in float32 whatever its dtype; or draw the weights wider or "
+                "narrower, or ask for a smaller share, if rounding decides between near ties."
             )
         if ours > WORSE_BY * theirs:
             return (

@@ -74,12 +74,19 @@ class Reference:
         first, *others = (self.logits(given, decoder_tokens)[-1] for given in inputs)
         return any(bool(((row - first).abs() > 1e-6 * first.abs().max()).any()) for row in others)
 
+    def runs_in(self, dtype: str, given: EncoderInput, decoder_tokens: Sequence[int]) -> bool:
+        """Whether the model gives logits in a dtype: it may insist on its own, or keep a table in float32."""
+        try:
+            self.logits(given, decoder_tokens, dtype)
+        except AssertionError:
+            return False
+        return True
+
     def rounding(self, given: EncoderInput, decoder_tokens: Sequence[int]) -> float:
         """How far the last of the logits are from those of the same model in float64, at most; NaN if it has none."""
-        try:
-            exact = self.logits(given, decoder_tokens, "float64")[-1]
-        except AssertionError:  # a model may insist on its dtype
+        if not self.runs_in("float64", given, decoder_tokens):
             return float("nan")
+        exact = self.logits(given, decoder_tokens, "float64")[-1]
         return float((exact - self.logits(given, decoder_tokens)[-1]).abs().max())
 
     def _in(self, dtype: str) -> Any:

@@ -84,3 +84,8 @@ def test_preemption(parity: Parity) -> None:
 def test_beam_search(parity: Parity) -> None:
     """Hypotheses and scores of four beams."""
     parity.check_beam_search()
+
+
+def test_bfloat16(parity: Parity) -> None:
+    """The most likely tokens in bfloat16."""
+    parity.check_low_precision(("bfloat16",))

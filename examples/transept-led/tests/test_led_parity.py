@@ -81,6 +81,11 @@ def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 
 
+def test_bfloat16(parity: Parity) -> None:
+    """The most likely tokens in bfloat16."""
+    parity.check_low_precision(("bfloat16",))
+
+
 def test_global_attention_changes_the_output(parity: Parity) -> None:
     """The same tokens are two inputs, where other tokens attend globally; none do where nothing is said."""
     prompt = {"prompt_tokens": list(range(4, 64))}

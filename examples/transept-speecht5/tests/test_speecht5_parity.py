@@ -97,6 +97,11 @@ def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 
 
+def test_bfloat16(parity: Parity) -> None:
+    """The most likely tokens in bfloat16."""
+    parity.check_low_precision(("bfloat16",))
+
+
 @pytest.mark.parametrize("do_normalize", [False, True])
 def test_features_are_transformers(do_normalize: bool, tmp_path: Path) -> None:
     """To the last bit, with what the checkpoint's settings say."""

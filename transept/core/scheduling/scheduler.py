@@ -52,6 +52,7 @@ class Scheduler:
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
         self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
+        self._steps_since_encoder = 0  # of those that are long enough to wait for each other
 
     @property
     def has_unfinished(self) -> bool:
@@ -160,7 +161,13 @@ class Scheduler:
         preempts = self._grow_running(outputs, under_way, num_steps)
         if self.queue and not preempts:
             self._admit(outputs)
+        self._steps_since_encoder += bool(outputs.groups)
         return outputs
+
+    def _wait_of_encoder(self, group: SequenceGroup) -> int:
+        """How many steps lie between a request's encoder and the last such one before it, while others decode."""
+        tokens_per_step = self.config.encoder_tokens_per_step
+        return 0 if tokens_per_step is None else group.encoder_seq.num_tokens // tokens_per_step
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
         """Give every running sequence the slot of its next token, preempting from the youngest group.
@@ -208,6 +215,9 @@ class Scheduler:
             seqs = group.unfinished_seqs
             swapped = seqs[0].status is SequenceStatus.SWAPPED
             runs_encoder = not swapped and not self.block_manager.is_encoded(group)
+            wait = self._wait_of_encoder(group) if runs_encoder else 0
+            if wait and self.running and self._steps_since_encoder <= wait:
+                return
             num_seqs += group.max_num_seqs
             decoder_tokens += len(seqs) if swapped else sum(seq.num_tokens for seq in seqs)
             encoder_tokens += group.encoder_seq.num_tokens if runs_encoder else 0
@@ -226,6 +236,8 @@ class Scheduler:
                 if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
                     return
                 self.block_manager.allocate(group)
+                if wait:
+                    self._steps_since_encoder = 0
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
