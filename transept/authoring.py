@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from transept.core.attention.relative_keys import RelativeKeys
     from transept.core.checkpoints.checkpoint import Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config
+    from transept.core.checkpoints.layer_rules import bart_layer_rules
     from transept.core.checkpoints.plain_config import PlainConfig
     from transept.core.checkpoints.plain_files import PlainFiles
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
@@ -94,6 +95,7 @@ _LAZY_IMPORTS = {
     "VocabParallelEmbedding": "transept.core.layers.embedding",
     "VocabParallelHead": "transept.core.layers.embedding",
     "WeightMap": "transept.core.checkpoints.weight_map",
+    "bart_layer_rules": "transept.core.checkpoints.layer_rules",
     "fairseq_sinusoids": "transept.core.layers.positions",
     "get_activation": "transept.core.layers.activations",
     "huggingface_config": "transept.core.checkpoints.hf_configs",
@@ -145,6 +147,7 @@ __all__ = [
     "VocabParallelEmbedding",
     "VocabParallelHead",
     "WeightMap",
+    "bart_layer_rules",
     "dec_bos_prompt",
     "dec_prompt",
     "fairseq_sinusoids",

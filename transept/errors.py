@@ -81,6 +81,13 @@ class RequestFailedError(TranseptError):
         return error
 
 
+class PluginFailedError(PluginError, RequestFailedError):
+    """A function that a plugin declares raised what is no error of ours, or cannot be imported.
+
+    The call that needed it ended with it, and no other did. ``__cause__`` is what was raised.
+    """
+
+
 class MissingPackageError(TranseptError, ImportError):
     """An extra of Transept is not installed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import os
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from transept.cli import main
+from transept.cli import _parser, main
+from transept.cli.parser import in_flags
 from transept.core.offload import OffloadPool
 
 
@@ -49,7 +51,21 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["transcribe", "talk.flac", "--vad_filter", "True"], "there is no option --vad_filter. Here that is --vad."),
         (["plugins", "list", "twice"], "transept plugins list: error: this has no meaning here: twice."),
         (["plugins", "list", "--", "twice"], "this has no meaning here:"),
-        (["transcribe", "talk.flac", "--patience", "0"], "patience must be above 0"),
+        (["transcribe", "talk.flac", "--patience", "0"], "error: --patience must be above 0"),
+        (["transcribe", "talk.flac", "--temperature", "-1"], "error: --temperature must be numbers of at least 0"),
+        (["transcribe", "talk.flac", "--multilingual", "--language", "de"], "error: --multilingual detects the lang"),
+        (["summarize", "report.txt", "--seed", "-1"], "error: --seed must be an integer of at least 0, not -1"),
+        (["translate", "report.txt", "--top-p", "2"], "error: --top-p must be a number in [0, 1], not 2.0"),
+        (["generate", "report.txt", "--model", "m", "--temperature", "-1"], "error: --temperature must be a number in"),
+        (["read", "page.png", "--temperature", "0", "--top-p", "0.5"], "set --temperature above 0 to sample"),
+        (["align", "talk.flac", __file__, "--threads", "0"], "error: --threads must be an integer of at least 1"),
+        (["batch", "talk.flac", "--output", "out", "--model", "m", "--patience", "0"], "error: --patience must be ab"),
+        (
+            ["batch", "talk.flac", "--output", "out", "--model", "m", "--to-english", "--target-language", "de"],
+            "--to-english and --target-language both name the language to write; leave one out",
+        ),
+        (["serve", "m", "--port", "99999"], "error: --port must be at most 65535, not 99999"),
+        (["serve", "m", "--host", ""], "error: --host is empty; 127.0.0.1 is this machine alone"),
         (["transcribe", "talk.flac", "--batch_size", "0"], "--batch-size must be at least 1, not 0"),
         (["transcribe", "talk.flac", "--stream"], "there is no option --stream. Here that is --verbose."),
         (["transcribe", "talk.flac", "--words", "True"], "there is no option --words. Here that is --word-timestamps."),
@@ -73,6 +89,15 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["transcribe", "talk.flac", "--detect-language", "--batched", "--vad-threshold", "0.4"],
             "nothing for --batched",
         ),
+        *(
+            (["transcribe", "talk.flac", "--detect-language", *given.split()], f"nothing for {given.split()[0]}; leave")
+            for given in (
+                *("--temperature 0", "--seed 0", "--beam-size None", "--no-condition-on-previous-text"),
+                *("--no-suppress-blank", "--vad-threshold 0.4", "--max-line-width 10", "--batch-size 4"),
+                *("--skip-existing", "--output-name a", "--print-confidence", "--word-timestamps", "--output-dir x"),
+            )
+        ),
+        (["transcribe", "talk.flac", "--detect-language", "--channel", "each"], '--channel "left" or "right" is one'),
         (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
         (
@@ -97,6 +122,26 @@ def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: p
         main(arguments)
     assert done.value.code == 2
     assert suggestion in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("this model has no target languages; leave target_language out", "leave --target-language out"),
+        ("this model takes no text before a window; leave prefix out, or try prefix", "--prefix out, or try --prefix"),
+        ("the task of this model: leave language out if English is spoken", "the task of this model: leave --language"),
+        ("set suppress_blank=False or vad=True", "set --no-suppress-blank or --vad"),
+        ("word_timestamps=False", "--word-timestamps False"),
+        ('channel="each" and diarize are for transcripts', '--channel "each" and --diarize are for transcripts'),
+        ("carry_initial_prompt and no-such_option", "--carry-initial-prompt and no-such_option"),
+        ("say language, one of en, fr", "say --language, one of en, fr"),
+    ],
+)
+def test_messages_about_options_of_python_name_the_flags(message: str, shown: str) -> None:
+    (commands,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    once = in_flags(message, commands.choices["transcribe"])
+    assert shown in once
+    assert in_flags(once, commands.choices["transcribe"]) == once
 
 
 def test_a_file_whose_name_begins_with_a_dash(

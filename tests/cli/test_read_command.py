@@ -54,7 +54,7 @@ def test_texts_in_order_and_bad_images_reported(
     assert "transept: letter.png: " in done.stderr
     assert "no image that can be read" in done.stderr
     assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
-    assert "folder: cannot read it: it is a folder" in done.stderr
+    assert "folder: no image or PDF is in this folder; --recursive looks into its folders, too" in done.stderr
     assert f"{len(files)} images, " in done.stderr
 
 
@@ -117,6 +117,56 @@ def test_files_are_written(command: Command, model: Path, files: list[str], text
     assert Path(f"line2-{model.name}.txt").read_text() == f"{texts[2]}\n"
 
 
+def test_folders_and_patterns_give_images_and_a_tree_like_theirs(
+    command: Command, model: Path, files: list[str], texts: list[str]
+) -> None:
+    Path("scans/old/.hidden").mkdir(parents=True)
+    for name, file in (("b.png", 0), ("a.PNG", 1), ("notes.doc", 2), ("old/c.png", 2), ("old/.hidden/d.png", 3)):
+        Path("scans", name).write_bytes(Path(files[file]).read_bytes())
+    flat = command("read", "scans", "--model", model, *SHORT)
+    assert (flat.returncode, flat.stdout) == (
+        0,
+        "".join(f"scans/{name}: {printable(texts[number])}\n" for name, number in (("a.PNG", 1), ("b.png", 0))),
+    )
+    for arguments in (("scans", "--recursive"), ("scans/**/*.png", "scans/a.PNG")):
+        folder = Path(arguments[-1]).suffix or "tree"
+        done = command("read", *arguments, "-f", "txt", "-o", folder, "--model", model, *SHORT)
+        assert (done.returncode, done.stdout) == (0, "")
+        written = {str(path.relative_to(folder)) for path in Path(folder).rglob("*.txt")}
+        assert written == {"a.txt", "b.txt", "old/c.txt"}
+        assert Path(folder, "old/c.txt").read_text() == f"{texts[2]}\n"
+    done = command("read", "scans/*.gif", "https://example.com/a.png", "--model", "no-such-model")
+    assert done.returncode == 1
+    assert "scans/*.gif: there is no such file, and none that it matches" in done.stderr
+    assert "a.png: it is a URL, and none is fetched: download it" in done.stderr
+    assert not Path("scans/a.txt").exists()
+    done = command("read", "scans/old/c.png", "scans", "--recursive", "-o", "t", "--output-name", "x", "--model", "m")
+    assert (done.returncode, Path("t").exists()) == (2, False)
+    assert "would both be written to t/x.txt" in done.stderr
+
+
+def test_what_is_there_is_skipped_but_for_failures(
+    command: Command, model: Path, files: list[str], texts: list[str]
+) -> None:
+    Path("broken.png").write_bytes(encoded_line(LINES[0])[:80])
+    arguments = ("read", *files[:3], "broken.png", "-f", "json", "-o", "read", "--skip-existing")
+    assert command(*arguments, "--model", model, *SHORT).returncode == 1
+    Path("read/line1.json").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in Path("read").iterdir()}
+    done = command(*arguments, "--model", model, *SHORT)
+    assert done.returncode == 1  # that of the broken one, which is read again
+    assert "1 image, " in done.stderr
+    assert ", 2 skipped, whose files were there" in done.stderr
+    assert json.loads(Path("read/line1.json").read_text())["text"] == texts[1]
+    assert {name for name, time in before.items() if Path("read", name).stat().st_mtime_ns != time} == {"broken.json"}
+    done = command("read", *files[:3], "-f", "json", "-o", "read", "--skip-existing", "--model", "no-such-model")
+    assert done.returncode == 0  # without a model
+    assert "0 images, 3 skipped" in done.stderr
+    done = command("read", *files, "--skip-existing", "--model", "no-such-model")
+    assert done.returncode == 2
+    assert "--skip-existing is about files; write some with -f or -o" in done.stderr
+
+
 def test_standard_input(model: Path, texts: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "transept", "read", "-", "--model", model, *SHORT],
@@ -136,6 +186,7 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
         (["--output-name", "a"], "--output-name is about files"),
         (["-f", "txt", "--output-name", "a"], "would both be written to"),
         (["--num-beams", "0"], "--num-beams"),
+        (["--dpi", "1"], "error: --dpi must be a number from 18 to 2400, not 1.0"),
         (["--beams", "2"], "there is no option --beams"),
     ],
 )
@@ -187,12 +238,9 @@ def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: 
     assert json.loads(Path("texts/report-03.json").read_text())["page"] == 3
 
 
-def test_pages_that_share_a_file_and_a_dpi_too_low_are_bad_usage(command: Command, files: list[str]) -> None:
+def test_pages_that_share_a_file_are_bad_usage(command: Command, files: list[str]) -> None:
     pytest.importorskip("pypdfium2", reason="needs transept[pdf]")
     Path("a.pdf").write_bytes(pdf_of(["a"]))
     done = command("read", "a.pdf", "a.pdf", "-o", "texts", "--model", "no-such-model")
     assert done.returncode == 2
     assert "a.pdf, page 1 and a.pdf, page 1 would both be written to texts/a-1.txt" in done.stderr
-    done = command("read", "a.pdf", "--dpi", "1", "--model", "no-such-model")
-    assert done.returncode == 2
-    assert "dpi must be a number from 18 to 2400, not 1.0" in done.stderr

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from random_trocr import save_trocr
+from rendered_text import LINES, encoded_line
 
-from transept import TextGenerator, Transcriber
+from transept import TextGenerator, Transcriber, VisionReader
 from transept.cli import main
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
@@ -114,6 +116,26 @@ def test_documents(local_ray: ClusterSize, bart_dir: Path, t5_dir: Path, tmp_pat
     assert list(results["a.txt"]) == ["file", "text", "error"]
 
 
+@pytest.mark.slow
+def test_images(tmp_path: Path) -> None:
+    save_trocr(tmp_path / "trocr")
+    (tmp_path / "scans").mkdir()
+    files = [tmp_path / "scans" / f"{number}.png" for number in range(3)]
+    for file, line in zip(files, LINES, strict=False):
+        file.write_bytes(encoded_line(line))
+    (tmp_path / "scans" / "notes.txt").write_text("no image")
+    files[1].write_bytes(b"no image")
+    options = ("--task", "read", "--model", str(tmp_path / "trocr"), "--output", str(tmp_path / "out"))
+    done = batch(str(tmp_path / "scans"), *options, "--max-tokens", "8", "--num-beams", "1", "--image-task", "read")
+    assert done.returncode == 1, done.stderr
+    expected = VisionReader(tmp_path / "trocr").read([str(files[0]), str(files[2])], max_tokens=8, num_beams=1)
+    rows = {row["file"]: row for row in rows_in(tmp_path / "out")}
+    assert [*rows] == [str(file) for file in files]
+    assert [rows[str(files[index])]["text"] for index in (0, 2)] == [each.text for each in expected]
+    assert "no image that can be read" in rows[str(files[1])]["error"]
+    assert all(list(row) == ["file", "text", "error"] for row in rows.values())
+
+
 RUN = """
 import os, signal, sys
 from transept.cluster.batch import BatchJob, run_batch
@@ -188,7 +210,12 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
         (["--num-beams", "2"], "--num-beams is about text"),
         (["--task", "translate", "--to-english"], "--task translate takes --target en"),
         (["--replica", "2"], "Did you mean --replicas"),
-        (["--replicas", "0"], "replicas must be an integer of at least 1"),
+        (["--task", "read", "--beam-size", "2"], "--beam-size is about speech, and --task read about images"),
+        (["--task", "read", "--source", "en"], "--source is about text, and --task read about images"),
+        (["--image-task", "caption"], "--image-task is about images, and --task transcribe about speech"),
+        (["--task", "read", "--num-beams", "0"], "--num-beams must be an integer of at least 1"),
+        (["--gpus", "-1"], "--gpus must be a number of at least 0, not -1.0"),
+        (["--replicas", "0"], "--replicas must be an integer of at least 1"),
         (["--format", "json"], "Did you mean"),
         (["--languge", "en"], "Did you mean --language"),
     ],

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from random_trocr import save_trocr
+from rendered_text import LINES, encoded_line
 
-from transept import ParameterError, TextGenerator, Transcriber
-from transept.cluster import Summarize, Transcribe, Translate
+from transept import ParameterError, TextGenerator, Transcriber, VisionReader
+from transept.cluster import Read, Summarize, Transcribe, Translate
 from transept.cluster.runtime import ClusterSize
 
 DOCUMENTS = ["The cat sat on the mat.", "", "A second document, of other words.", "x " * 5000]
@@ -144,6 +146,31 @@ def test_translations_take_the_place_of_documents(t5_dir: Path) -> None:
     expected = TextGenerator(t5_dir).translate(DOCUMENTS[0], **options)
     batch = Translate(t5_dir, **options)(pa.table({"text": [DOCUMENTS[0]], "id": [7]}))
     assert batch.to_pylist() == [{"text": expected.text, "id": 7, "error": None}]
+
+
+def test_images_are_what_the_reader_gives(tmp_path: Path) -> None:
+    save_trocr(tmp_path / "trocr")
+    files = [tmp_path / f"{number}.png" for number in range(3)]
+    for file, line in zip(files, LINES, strict=False):
+        file.write_bytes(encoded_line(line))
+    options: dict[str, Any] = {"max_tokens": 8, "num_beams": 1}
+    expected = [each.text for each in VisionReader(tmp_path / "trocr").read([str(file) for file in files], **options)]
+    assert len({*expected}) > 1
+    read = Read(tmp_path / "trocr", task="read", **options)
+    values = [str(files[0]), "/nowhere.png", f"file://{files[1]}", None, "file:///nowhere.png", files[2].read_bytes()]
+    batch = read({"file": values, "id": [*range(6)]})
+    assert list(batch) == ["file", "id", "text", "error"]
+    assert [*batch["text"]] == [expected[0], None, expected[1], None, None, expected[2]]
+    assert [error is None for error in batch["error"]] == [True, False, True, False, False, True]
+    for row, words in ((1, "/nowhere.png"), (3, "not None"), (4, "No such file")):
+        assert words in batch["error"][row]
+    good, bad = (read(pa.table({"file": [file]})) for file in values[:2])
+    assert good.schema == bad.schema
+    assert good["text"].to_pylist() == [expected[0]]
+    with pytest.raises(ParameterError, match="there is no task 'titel'"):
+        Read(tmp_path / "trocr", task="titel")
+    with pytest.raises(ParameterError, match=r"Read has no option 'max_token'\. Did you mean 'max_tokens'"):
+        Read("/nowhere", max_token=4)
 
 
 def test_a_task_that_the_model_does_not_have(bart_dir: Path) -> None:

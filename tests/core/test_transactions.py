@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
 from transept.core.scheduling.step import StepOutput
-from transept.errors import ParameterError, RequestFailedError
+from transept.errors import ParameterError, PluginError, RequestFailedError
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
@@ -151,16 +152,40 @@ def test_generate_names_the_prompt_that_failed(engine: Engine, alone: Callable) 
     assert results(engine.generate(WORDS[0], GREEDY)[0]) == alone(WORDS[0], GREEDY)
 
 
-def test_a_mapper_that_raises_is_the_requests_error(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(data: Any, view: Any) -> None:
-        raise KeyError("this mapper is broken")
+def broken(*given: Any) -> None:
+    raise KeyError("this is broken")
 
-    monkeypatch.setattr(engine.preprocess, "spec", dataclasses.replace(engine.spec, input_mappers={"sound": broken}))
-    prompt = {"multi_modal_data": {"sound": b""}}
-    with pytest.raises(RequestFailedError, match="this mapper is broken"):
+
+@pytest.mark.parametrize(
+    ("what", "declared", "prompt"),
+    [
+        ('the "sound" mapper', {"input_mappers": {"sound": broken}}, {"multi_modal_data": {"sound": b""}}),
+        ('encoder_inputs["marks"]', {"encoder_inputs": {"marks": broken}}, {"prompt": "ox"}),
+        ("default_decoder_prompt", {"default_decoder_prompt": broken}, "ox"),
+        ("prepare_decoder_prompt", {"prepare_decoder_prompt": broken}, {"encoder_prompt": "ox", "decoder_prompt": "T"}),
+    ],
+)
+def test_a_plugins_function_that_raises_is_the_requests_error_and_names_the_plugin(
+    engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch, what: str, declared: dict, prompt: Any
+) -> None:
+    engine.add_request("good", WORDS[0], GREEDY)
+    monkeypatch.setattr(engine.preprocess, "spec", dataclasses.replace(engine.spec, **declared))
+    message = rf'{re.escape(what)} of plugin family "bart" \(plugin "bart" of transept \S+\) raised KeyError: .*broken'
+    with pytest.raises(RequestFailedError, match=f"^{message}.*tell its author") as raised:
         engine.add_request("bad", prompt, GREEDY)
-    with pytest.raises(RequestFailedError, match=r"prompt 1: .*this mapper is broken"):
-        engine.generate([WORDS[0], prompt], GREEDY)
+    assert isinstance(raised.value, PluginError)
+    assert isinstance(raised.value.__cause__, KeyError)
+    with pytest.raises(RequestFailedError, match=f"^prompt 0: {message}") as raised:
+        engine.generate([prompt, prompt], GREEDY)
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert results(run(engine)["good"]) == alone(WORDS[0], GREEDY)
+
+
+def test_what_is_no_list_is_no_decoder_prompt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = dataclasses.replace(engine.spec, default_decoder_prompt=lambda view: None)
+    monkeypatch.setattr(engine.preprocess, "spec", nothing)
+    with pytest.raises(PluginError, match=r'default_decoder_prompt of plugin family "bart" .* returned None, of type'):
+        engine.add_request("bad", WORDS[0], GREEDY)
 
 
 def test_a_probe_that_raises_ends_its_request(engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

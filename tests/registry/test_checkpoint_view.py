@@ -13,6 +13,7 @@ import pytest
 import torch
 from ragged_whisper import frames_of, ragged_engine
 from random_whisper import save_random_whisper
+from transformers import GenerationConfig
 
 from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
 from transept.core.checkpoints.model_description import describe_model
@@ -139,3 +140,24 @@ def test_a_mapper_reads_the_checkpoints_settings_and_files(tmp_path: Path) -> No
     mapped = tokens(ragged_engine(tmp_path, louder), frames_of(32))
     assert mapped == tokens(ragged_engine(tmp_path), frames_of(32) * 2.0 + frames_of(32, seed=1))
     assert mapped != tokens(ragged_engine(tmp_path), frames_of(32))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (None, r'generation_config\.json" lacks codes: there is no such file; copy'),
+        ({"_from_model_config": True}, r'generation_config\.json" lacks codes: it names none; copy'),
+        (
+            {"codes": {"de": 5}, "_from_model_config": True},
+            'has codes, but says "_from_model_config": true.* set it to f',
+        ),
+    ],
+)
+def test_a_setting_that_is_missing_says_why(tmp_path: Path, settings: dict | None, why: str) -> None:
+    if settings is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+        assert not hasattr(GenerationConfig.from_dict(settings), "codes")  # which transformers leaves out
+        assert GenerationConfig.from_dict({"codes": {"de": 5}, "_from_model_config": False}).codes == {"de": 5}
+    view = CheckpointView(tmp_path, SimpleNamespace())
+    with pytest.raises(CheckpointError, match=why):
+        raise view.lacks("codes")

@@ -35,8 +35,9 @@ BROKEN = {
     ),
     "transept-noattr": ("noattr", "0.1", "AttributeError: module 'transept_noattr' has no attribute 'plugin'"),
 }
+LICENCE = "this plugin needs a licence"
 LEFT_OUT = ",".join(
-    ["transept-rival", "transept-namesake", "transept-anypair", *BROKEN]
+    ["transept-rival", "transept-namesake", "transept-anypair", "transept-unresolved", *BROKEN]
 )  # so that only what works is left
 
 FIND = """
@@ -116,7 +117,8 @@ def test_broken_plugins_stop_no_other(listed: dict[str, dict[str, Any]]) -> None
     }
     working = {distribution for distribution, plugin in listed.items() if plugin["status"] == "ok"}
     paired = {"transept-pairbart", "transept-pairmbart", "transept-anypair"}
-    assert working == {"transept", "transept-good", "transept-rival", "transept-namesake", *paired}
+    loads = {"transept", "transept-good", "transept-rival", "transept-namesake", "transept-unresolved"}
+    assert working == {*loads, *paired}
 
 
 def test_broken_plugins_stop_no_model_that_another_serves(crowded: Environment) -> None:
@@ -195,8 +197,7 @@ def test_claims_that_can_both_match_are_a_conflict(crowded: Environment) -> None
     done = find(crowded, "EncoderDecoderModel", "", PAIRS["pairmbart"])
     assert 'plugin="anypair" or plugin="pairmbart" (--plugin anypair on the command line)' in done.stderr
     assert found(crowded, "EncoderDecoderModel", "pairmbart", PAIRS["pairmbart"]) == "pairmbart"
-    checked = crowded.cli("plugins", "check", disable=LEFT_OUT.replace("transept-anypair,", ""))
-    assert checked.returncode == 1
+    checked = crowded.cli("plugins", "list", disable=LEFT_OUT.replace("transept-anypair,", ""))
     assert (
         "Conflict: EncoderDecoderModel is run by anypair (transept-anypair) and by pairbart (transept-pairbart) with "
         "encoder.model_type 'bart' or 'plbart' and decoder.model_type 'bart' and by pairmbart (transept-pairmbart) with"
@@ -268,6 +269,27 @@ def test_check_shows_where_a_plugin_failed(crowded: Environment) -> None:
     assert 'transept_raises.py", line 8, in register_models' in done.stderr
 
 
+def test_check_imports_what_plugins_name(crowded: Environment) -> None:
+    rest = LEFT_OUT.replace("transept-unresolved,", "")
+    assert "unresolved" in crowded.cli("plugins", "list", disable=rest).stdout
+    done = crowded.cli("plugins", "check", "--json", "--traceback", disable=rest)
+    assert done.returncode == 1
+    reports = {report["name"]: report for report in json.loads(done.stdout)["plugins"]}
+    assert {report["status"] for name, report in reports.items() if name != "unresolved"} == {"ok", "disabled"}
+    assert reports["unresolved"]["status"] == "failed"
+    named, nobody = "of unresolved: ", "cannot be imported: ModuleNotFoundError: No module named "
+    assert reports["unresolved"]["error"].split("; ") == [
+        f'model_class {named}"transept_unresolved:Model": module transept_unresolved has no attribute Model',
+        f'input_mappers["image"] {named}"transept_unresolved_mapper:map_image" {nobody}\'a_module_that_nobody_has\'',
+        f'input_mappers["audio_features"] {named}"json:__name__" is \'json\', which cannot be called',
+        f'weight_maps["huggingface"] {named}"transept_nowhere.weights:HUGGINGFACE" {nobody}\'transept_nowhere\'',
+        f'speech.features {named}"transept_unresolved_licence:features" cannot be imported: SystemExit: {LICENCE}',
+        f'speech.timestamp_rules {named}"no colon" is not a reference',
+        'write "package.module:attribute"',
+    ]
+    assert "import a_module_that_nobody_has" in done.stderr
+
+
 def test_table_is_aligned(crowded: Environment) -> None:
     head, *rows = crowded.cli("plugins", "list").stdout.splitlines()
     for row in rows:
@@ -279,7 +301,7 @@ def test_listing_imports_nothing_heavy(healthy: Environment) -> None:
     code = """
 import sys
 import transept.cli
-for arguments in (["--help"], ["plugins", "list"], ["plugins", "check"]):
+for arguments in (["--help"], ["plugins", "list"]):
     try:
         transept.cli.main(arguments)
     except SystemExit as done:

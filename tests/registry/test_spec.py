@@ -10,6 +10,7 @@ import pytest
 from views import view_of
 
 from transept.errors import PluginError
+from transept.registry.plugin_calls import tokenizers_of
 from transept.registry.spec import (
     ModelSpec,
     PublishedCheckpoint,
@@ -17,7 +18,6 @@ from transept.registry.spec import (
     dec_bos_prompt,
     prepend_dec,
     resolve,
-    tokenizers_of,
 )
 
 BART = view_of(SimpleNamespace(decoder_start_token_id=2, bos_token_id=0))

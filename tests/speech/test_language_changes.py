@@ -38,9 +38,7 @@ def spoken(speech_dir: Path) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize(
-    "batched", [pytest.param(False, marks=pytest.mark.slow), True], ids=["sequential", "batched"]
-)
+@pytest.mark.parametrize("batched", [pytest.param(False, marks=pytest.mark.slow), True], ids=["sequential", "batched"])
 @pytest.mark.parametrize(
     "order",
     ["fr en es", pytest.param("es en fr", marks=pytest.mark.slow), pytest.param("en fr en es", marks=pytest.mark.slow)],

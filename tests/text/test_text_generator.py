@@ -215,6 +215,7 @@ def test_one_bad_document_among_several_is_named_before_anything_is_computed(
         ("generate", {"n": 2, "temperature": 1.0}, "Engine.generate"),
         ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
         ("generate", {"max_source_tokens": 0}, "from 1"),
+        ("generate", {"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),
         ("summarise", {}, "Did you mean 'summarize'"),
     ],
 )

@@ -16,6 +16,7 @@ from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
 from transept.cli.printable import printable_name, tell
+from transept.cli.read_inputs import IMAGES
 from transept.cli.recordings import MEDIA
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import (
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from transept.cluster.batch import BatchJob, BatchReport
     from transept.cluster.inputs import Input, Missing
 
-TASKS = ("transcribe", "summarize", "translate")
+TASKS = {"transcribe": "speech", "summarize": "text", "translate": "text", "read": "images"}  # what each is about
 FORMATS = ("jsonl", "parquet")
-TEXTS = (".txt", ".md")  # of the files that are taken from folders where the task is about text
+SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of the files that are taken from folders
 ELSEWHERE = ("task", "detect_language", "fp16")  # options of transcribe that mean something else here, or nothing
 MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus", "--retry-failed"),
@@ -50,6 +51,7 @@ TEXT = (
     Option("chunk", bool, "", LONG_DOCUMENTS["chunk"]),
     Option("max_source_tokens", int, "N", LONG_DOCUMENTS["max_source_tokens"]),
 )
+IMAGE_TASK = Option("image_task", str, "NAME", "what to read in images, for a model with several tasks: caption, ...")
 SHARED = ("length_penalty", "no_repeat_ngram_size", "temperature", "seed")  # of decoding, for speech and for text
 
 
@@ -72,10 +74,11 @@ TEXT_GROUPS = (
     ("text", "For --task summarize and translate.", TEXT),
     (
         "decoding of text",
-        "Default: what the checkpoint's settings say. --length-penalty, --temperature and --seed are for text, too.",
+        "Default: the checkpoint's settings. --length-penalty, --temperature and --seed, too, and all for --task read.",
         _text_decoding(),
     ),
 )
+IMAGE_GROUP = ("images", "For --task read.", [IMAGE_TASK])
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -101,7 +104,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     _add_output(parser)
     _add_cluster(parser)
-    for group in (*SPEECH_GROUPS, *TEXT_GROUPS):
+    for group in (*SPEECH_GROUPS, *TEXT_GROUPS, IMAGE_GROUP):
         add_group(parser, *group)
     add_model_options(parser, None)
     parser.set_defaults(run=batch, parser=parser)
@@ -112,7 +115,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--output", metavar="DIR", required=True, help="folder of the parts, by path or URI")
     output.add_argument("--format", choices=FORMATS, default="jsonl", help="of the parts: jsonl (default) or parquet")
     output.add_argument(
-        "--task", choices=TASKS, default="transcribe", help="transcribe (default), summarize, translate"
+        "--task", choices=TASKS, default="transcribe", help="transcribe (default), summarize, translate, read (images)"
     )
     output.add_argument("--to-english", action="store_true", help="translate speech to English (--task transcribe)")
     output.add_argument("--retry-failed", action="store_true", help="do rows again that the output has with an error")
@@ -131,7 +134,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument(
         "--replicas", type=int, metavar="N", help="copies of the model (default: one for each GPU, or each machine)"
     )
-    cluster.add_argument("--gpus", type=float, metavar="N", help="GPUs of each (default: 1 where there are any)")
+    cluster.add_argument(
+        "--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs of each (default: 1 where there are any)"
+    )
 
 
 def batch(arguments: argparse.Namespace) -> int:
@@ -150,9 +155,9 @@ def batch(arguments: argparse.Namespace) -> int:
             options,
             replicas=arguments.replicas,
             threads=arguments.num_threads,
-            num_gpus=arguments.gpus,
+            num_gpus=arguments.num_gpus,
         )
-        rows, missing = find_inputs(arguments.inputs, MEDIA if arguments.task == "transcribe" else TEXTS)
+        rows, missing = find_inputs(arguments.inputs, SUFFIXES[TASKS[arguments.task]])
         for each in missing:
             tell(f"transept: {printable_name(each.argument)}: {each.reason}")
         report = _run(arguments, rows, job)
@@ -166,22 +171,27 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of the task and of the engine. Leaves with a usage error for those of another task."""
     given = vars(arguments)
     speech = [option.name for _, _, options in SPEECH_GROUPS for option in options]
-    text = [option.name for _, _, options in TEXT_GROUPS for option in options] + [*SHARED]
-    is_speech = arguments.task == "transcribe"
-    for name in (name for name in (text if is_speech else speech) if name in given and name not in SHARED):
-        flag = f"--{name.replace('_', '-')}"
-        arguments.parser.error(
-            f"{flag} is about {'text' if is_speech else 'speech'}, and --task {arguments.task} about the other"
-        )
+    decoding = [option.name for option in _text_decoding()]
+    subject = TASKS[arguments.task]
+    about: dict[str, tuple[str, ...]] = dict.fromkeys(speech, ("speech",))
+    about |= {**dict.fromkeys((option.name for option in TEXT), ("text",)), IMAGE_TASK.name: ("images",)}
+    about |= {**dict.fromkeys(decoding, ("text", "images")), **dict.fromkeys(SHARED, ("speech", "text", "images"))}
+    for name in (name for name, subjects in about.items() if name in given and subject not in subjects):
+        flag, subjects_of = f"--{name.replace('_', '-')}", " and ".join(about[name])
+        arguments.parser.error(f"{flag} is about {subjects_of}, and --task {arguments.task} about {subject}")
     engine = {
         name: value for name, value in engine_options(arguments).items() if value not in (None, False, {}, "auto")
     }
     engine.pop("num_threads", None)
-    if not is_speech:
+    if subject != "speech":
         if arguments.to_english:
             arguments.parser.error("--to-english is about speech; --task translate takes --target en")
-        return {**engine, **{name: given[name] for name in text if name in given}}
+        own = {name: given[name] for name, subjects in about.items() if name in given and subject in subjects}
+        task = {"task": own.pop(IMAGE_TASK.name)} if IMAGE_TASK.name in own else {}
+        return {**engine, **own, **task}
     names = {name: given[name] for name in speech if name in given}
+    if arguments.to_english and "target_language" in names:
+        arguments.parser.error("--to-english and --target-language both name the language to write; leave one out")
     options = transcription_options(argparse.Namespace(**names))
     if (batch_size := names.get("batch_size")) is not None:
         if batch_size < 1:

@@ -10,30 +10,39 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.printable import printable, printable_name
+from transept.cli.transcribe_options import LAYOUT
 from transept.errors import MediaError
 
 if TYPE_CHECKING:
     from transept.cli.tally import Tally, TranscriptionTask
     from transept.speech.transcriber import Transcriber
 
-OF_FILES = ("output_format", "output_dir", "beside", "manifest", "verbose", "print_confidence")
+OF_FILES = (
+    *("output_format", "output_dir", "beside", "output_name", "skip_existing"),
+    *("manifest", "verbose", "print_confidence"),
+)
 OPTIONS = ("channel", "language_detection_segments", "language_detection_threshold")
 
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Leave with a usage error for what asks for a transcript beside the language."""
+    """Leave with a usage error for what asks for a transcript beside the language; before other options are looked at.
+
+    Raises ParameterError for channels that are not one.
+    """
     from transept.speech.option_values import language_or_none
     from transept.speech.options import TranscriptionOptions
 
     given = vars(arguments)
     if language_or_none(given.get("language")) is not None:
         parser.error("--detect-language finds out which language is spoken, and --language says it; leave one out")
-    of_transcripts = set(TranscriptionOptions.names()) - {*OPTIONS, "language"}
-    useless = [name for name in (*OF_FILES, *sorted(of_transcripts)) if given.get(name) not in (None, False)]
-    useless += [name for name in given if name.startswith("vad_")]
+    of_transcripts = {*TranscriptionOptions.names(), *LAYOUT, "batch_size"} - {*OPTIONS, "language"}
+    useless = [name for name in OF_FILES if given[name] not in (None, False)]
+    useless += [name for name in given if name in of_transcripts or name.startswith("vad_")]  # there only if given
     if useless:
-        option = "--" + useless[0].replace("_", "-")
+        off = isinstance(given[useless[0]], bool) and not given[useless[0]]
+        option = f"--{'no-' if off else ''}{useless[0].replace('_', '-')}"
         parser.error(f"--detect-language transcribes nothing, so there is nothing for {option}; leave one out")
+    TranscriptionOptions(**{name: given[name] for name in OPTIONS if name in given}).refuse_speakers()
 
 
 def detect_languages(

@@ -15,6 +15,10 @@ from transept.errors import suggest
 from transept.names_elsewhere import OF_ONE_DASH
 from transept.option_names import hint
 
+# How messages of ParameterErrors name options that are English words.
+BEFORE = r"(?<![\w-])"
+SAID = "must|is|holds|has|needs|takes|detects|and|or"  # after one with which a message begins
+ASKED = "leave|set|say|try"  # before one
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
 
@@ -144,14 +148,26 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
 def in_flags(message: str, parser: argparse.ArgumentParser) -> str:
     """A message about Python's options, with those that the parser has written as its flags: ``--patience 2``.
 
-    A name that is an English word, too, is taken for an option only where a value follows, as in ``patience=2``.
+    A name that is an English word, too, is taken for an option only where it can be nothing else: where a value
+    follows, as in ``patience=2``, where a verb of `SAID` does at the message's beginning, and after a word of `ASKED`.
     """
+    flags: dict[str, str] = {}
     for action in parser._actions:
-        flag = next((flag for flag in action.option_strings if flag.startswith("--")), None)
-        if flag is not None:
-            name = rf"(?<![\w-]){action.dest}"
-            message = re.sub(rf"{name}=True\b", flag, message)
-            message = re.sub(f"{name}=", f"{flag} ", message)
-            if "_" in action.dest:
-                message = re.sub(rf"{name}\b", flag, message)
-    return message
+        for flag in action.option_strings:
+            if flag.startswith("--") and not flag.startswith("--no-"):
+                flags.setdefault(action.dest, flag)
+    for name, flag in flags.items():
+        off = f"--no-{flag[2:]}"
+        message = re.sub(rf"{BEFORE}{name}=True\b", flag, message)
+        message = re.sub(
+            rf"{BEFORE}{name}=False\b", off if off in parser._option_string_actions else f"{flag} False", message
+        )
+        message = re.sub(rf"{BEFORE}{name}=", f"{flag} ", message)
+        if "_" in name:
+            message = re.sub(rf"{BEFORE}{name}\b", flag, message)
+        else:
+            message = re.sub(rf"^{name}(?= (?:{SAID})\b)", flag, message)
+            message = re.sub(rf"\b({ASKED}) {name}\b", rf"\1 {flag}", message)
+    words = [name for name in flags if "_" not in name]
+    joined = rf"(--[\w-]+ (?:\S+ )?(?:and|or) )({'|'.join(words)})\b"
+    return re.sub(joined, lambda found: found[1] + flags[found[2]], message)

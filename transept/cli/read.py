@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.printable import printable, printable_name, tell
-from transept.cli.read_inputs import Input, find_inputs
-from transept.cli.recordings import Recording
-from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
+from transept.cli.read_inputs import FORMATS, Input, find_inputs
+from transept.cli.result_files import FIELDS, are_there, remove_unfinished, result_files, write_whole
 from transept.errors import ParameterError, TranseptError, suggest
 
 if TYPE_CHECKING:
     from transept.vision.image_text import ImageText
 
 DEFAULT_MODEL = "microsoft/trocr-base-printed"
-FORMATS = ("txt", "json")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "read",
         help=about,
-        usage="transept read [option ...] IMAGE ...",
+        usage="transept read [option ...] FILE ...",
         description="Read the text in images: with TrOCR a line of text each. All images share one batch. Their texts "
         "go to standard output in the order of the images, or with -f or -o to files; everything else goes to standard "
         "error. Needs transept[image].",
@@ -44,9 +42,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "files",
         nargs="+",
-        metavar="IMAGE",
-        help="PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file; - is standard input; a PDF's pages are an image each",
+        metavar="FILE",
+        help="PNG, JPEG, WebP, GIF, TIFF, BMP or PPM file, PDF (a page is an image), folder of them, or pattern such "
+        "as 'scans/**/*.png'; - is standard input",
     )
+    parser.add_argument("--recursive", action="store_true", help="look into the folders of a folder, too")
     output = parser.add_argument_group("output")
     output.add_argument(
         "-f", "--output-format", type=formats, metavar="F,F", help="write files: txt, json, or both (default with -o)"
@@ -58,8 +58,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output-name",
         metavar="TEXT",
         help=f"name of the files, without suffix, made of {', '.join(f'{{{name}}}' for name in FIELDS)} "
-        "(default: {stem})",
+        "(default: {folder}/{stem})",
     )
+    output.add_argument("--skip-existing", action="store_true", help="leave out images whose files are all there")
     output.add_argument("--json", action="store_true", help="print a JSON object for each image, one a line")
     decoding = parser.add_argument_group("decoding", "Default: what the checkpoint's settings say.")
     decoding.add_argument("--task", metavar="NAME", help="what to read, for a model with several tasks")
@@ -82,27 +83,33 @@ def formats(text: str) -> tuple[str, ...]:
 def read(arguments: argparse.Namespace) -> int:
     """``transept read``."""
     options = _options(arguments)
-    inputs = find_inputs(arguments.files, arguments.dpi)
-    there = [each for each in inputs if each.error is None]
-    paths = _paths(arguments, there)
+    inputs = find_inputs(arguments.files, arguments.dpi, recursive=arguments.recursive)
+    several = len(inputs) > 1 or any(each.tree is not None for each in inputs)
+    paths = iter(_paths(arguments, [each for each in inputs if each.error is None]))
+    found = [(each, next(paths) if each.error is None else []) for each in inputs]
+    todo = [(each, files) for each, files in found if not (arguments.skip_existing and _is_done(files))]
+    num_skipped = len(found) - len(todo)
+    skipped = f", {num_skipped} skipped, whose files were there" if num_skipped else ""
+    there = [each for each, _ in todo if each.error is None]
     if not there:
-        for each in inputs:
+        for each, _ in todo:
             _print_failure(arguments, each, each.error)
-        return 1
+        if skipped:
+            tell(f"0 images{skipped}")
+        return 1 if todo else 0
     with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
         from transept.vision.reader import VisionReader
 
         reader = VisionReader(arguments.model, **engine_options(arguments))
     begin = time.perf_counter()
     num_tokens = num_failed = 0
-    results = zip(paths, reader.stream((each.image() for each in there), **options), strict=True)
-    several = len(inputs) > 1
-    for each in inputs:
+    results = reader.stream((each.image() for each in there), **options)
+    for each, files in todo:
         if each.error is not None:
             num_failed += 1
             _print_failure(arguments, each, each.error)
             continue
-        files, result = next(results)
+        result = next(results)
         num_tokens += result.num_tokens
         if result.error is not None:
             num_failed += 1
@@ -112,8 +119,9 @@ def read(arguments: argparse.Namespace) -> int:
             continue
         num_failed += not _write(each, result, files)
         _print(arguments, each, result, several)
-    num_read = len(inputs) - num_failed
-    tell(f"{num_read} image{'s' if num_read != 1 else ''}, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s")
+    num_read = len(todo) - num_failed
+    images = f"{num_read} image{'s' if num_read != 1 else ''}"
+    tell(f"{images}, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{skipped}")
     return 1 if num_failed else 0
 
 
@@ -131,13 +139,14 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
     """The files to write for each image; the folder that they go to is made. Leaves with a usage error for none."""
     names = arguments.output_format
     if names is None and arguments.output_dir is None:
-        if arguments.output_name is not None:
-            arguments.parser.error("--output-name is about files; write some with -f or -o")
+        for name in ("skip_existing", "output_name"):
+            if getattr(arguments, name) not in (None, False):
+                arguments.parser.error(f"--{name.replace('_', '-')} is about files; write some with -f or -o")
         return [[] for _ in inputs]
     folder = Path(arguments.output_dir or ".")
     try:
         paths = result_files(
-            [Recording(each.named, label=each.shown) for each in inputs],
+            [each.recording for each in inputs],
             names or FORMATS,
             folder=folder,
             template=arguments.output_name,
@@ -151,6 +160,18 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
     for parent in {path.parent for each in paths for path in each}:
         remove_unfinished(parent)
     return paths
+
+
+def _is_done(paths: Sequence[Path]) -> bool:
+    """Whether an image's files are all there, and tell of no error: one that failed is read again."""
+    return are_there(paths) and not any(path.suffix == ".json" and _tells_of_error(path) for path in paths)
+
+
+def _tells_of_error(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_bytes()).get("error"))
+    except (OSError, ValueError, AttributeError):  # no file of this command
+        return True
 
 
 def _write(read_from: Input, result: ImageText, paths: Sequence[Path]) -> bool:

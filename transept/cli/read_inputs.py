@@ -1,11 +1,10 @@
 """What ``transept read`` is to read: from the arguments to images, and the pages of PDFs, an image each.
 
-Of an image nothing is opened here; a PDF is, to count its pages.
+`recordings` finds the files. Of an image nothing is opened here; a PDF is, to count its pages.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,27 +12,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import STDIN
-from transept.cli.near_files import near_file
 from transept.cli.printable import printable_name, tell
+from transept.cli.recordings import Kind, Missing, Recording, find_files
 from transept.errors import MediaError
 
 if TYPE_CHECKING:
     from transept.multimodal.pdf import PdfPage
 
 PDF_SUFFIX = ".pdf"
+IMAGES = {".bmp", ".gif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
+FORMATS = ("txt", "json")
+READABLE = Kind(
+    suffixes={*IMAGES, PDF_SUFFIX},
+    results={*(f".{suffix}" for suffix in FORMATS), ".jsonl"},
+    what="image or PDF",
+    unopened="cannot read it: {reason}",
+    fetched=False,
+)
 
 
 @dataclass(frozen=True)
 class Input:
     """One image to read, or why there is none.
 
-    file: as the user named it. named: the same, but of a page with its number, ``report-07.pdf``, after which its files
-    are named.
+    file: as the user named it or would name it. tree: the folder or the fixed part of the pattern that it was found by.
     """
 
     file: str
-    named: str
+    tree: str | None = None
     page: PdfPage | None = None
+    num_pages: int = 1
     error: MediaError | None = None
 
     @property
@@ -42,46 +50,46 @@ class Input:
         name = printable_name(self.file)
         return name if self.page is None else f"{name}, page {self.page.number}"
 
+    @property
+    def recording(self) -> Recording:
+        """What its files are named after: of a page with its number, ``report-07.pdf``."""
+        named = self.file
+        if self.page is not None:
+            digits = len(str(self.num_pages))
+            named = str(Path(named).with_stem(f"{Path(named).stem}-{self.page.number:0{digits}}"))
+        return Recording(named, self.tree, label=self.shown)
+
     def image(self) -> Any:
         """What `load_image` takes."""
         return self.page or (sys.stdin.buffer if self.file == STDIN else self.file)
 
 
-def find_inputs(files: Sequence[str], dpi: float | None) -> list[Input]:
+def find_inputs(files: Sequence[str], dpi: float | None, *, recursive: bool) -> list[Input]:
     """An input for each file, and for each page of a PDF. dpi: of pages; None: the default of pdf_pages.
 
-    What is not there, or is no PDF, is told at once. Raises ParameterError and MissingPackageError as pdf_pages does.
+    What is not there, or is no PDF, is told at once. Raises ParameterError and MissingPackageError as pdf_pages does,
+    and ParameterError for a wrong dpi where there is no PDF, too.
     """
-    return [found for file in files for found in _inputs(file, dpi)]
+    if dpi is not None:
+        from transept.multimodal.pdf import check_dpi
+
+        check_dpi(dpi)
+    return [found for each in find_files(files, READABLE, recursive=recursive) for found in _inputs(each, dpi)]
 
 
-def _inputs(file: str, dpi: float | None) -> Iterator[Input]:
+def _inputs(found: Recording | Missing, dpi: float | None) -> Iterator[Input]:
     try:
-        _check(file)
-        if not file.lower().endswith(PDF_SUFFIX):
-            yield Input(file, file)
+        if isinstance(found, Missing):
+            raise MediaError(found.reason)
+        if not found.file.lower().endswith(PDF_SUFFIX):
+            yield Input(found.file, found.tree)
             return
         from transept.multimodal.pdf import DPI, pdf_pages
 
-        pages = pdf_pages(file, dpi=DPI if dpi is None else dpi)
+        pages = pdf_pages(found.file, dpi=DPI if dpi is None else dpi)
     except MediaError as error:
-        tell(f"transept: {printable_name(file)}: {error}")
-        yield Input(file, file, error=error)
+        tell(f"transept: {printable_name(found.file)}: {error}")
+        yield Input(found.file, error=error)
         return
-    digits = len(str(len(pages)))
     for page in pages:
-        yield Input(file, str(Path(file).with_stem(f"{Path(file).stem}-{page.number:0{digits}}")), page)
-
-
-def _check(file: str) -> None:
-    """Raise MediaError where there is no such file, which is told before a model is loaded."""
-    if file == STDIN:
-        return
-    try:
-        os.stat(file)
-        reason = "it is a folder; name the images in it" if os.path.isdir(file) else None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        reason += near_file(file) if isinstance(error, FileNotFoundError) else ""
-    if reason is not None:
-        raise MediaError(f"cannot read it: {reason}")
+        yield Input(found.file, found.tree, page, len(pages))

@@ -1,4 +1,6 @@
-"""What ``transept transcribe`` is to transcribe: from the arguments, which may be folders and patterns, to recordings.
+"""What ``transept transcribe`` is to transcribe, and ``read`` to read: from arguments, folders and patterns, to files.
+
+A Recording is whatever file the command takes; for ``read`` that is an image, or a PDF.
 
 Nothing is opened here, and nothing read but the names in folders.
 """
@@ -10,7 +12,7 @@ import os
 import struct
 import sys
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,25 @@ VIDEO = "3g2 3gp asf avi flv m2ts m4v mkv mov mp4 mpeg mpg mts mxf ogv vob webm 
 MEDIA = {f".{suffix}" for suffix in (*AUDIO.split(), *VIDEO.split())}
 RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # of files that this command writes beside recordings
 PCM_BITS = 16
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The files that a command takes.
+
+    suffixes: of those that are taken from folders. results: of what the command writes beside them, which patterns pass
+    over. what: they are, in words. unopened: the message for one that is not there, with ``{file}`` and ``{reason}``.
+    fetched: whether URLs may be among them.
+    """
+
+    suffixes: Set[str]
+    results: Set[str]
+    what: str
+    unopened: str
+    fetched: bool
+
+
+SOUND = Kind(MEDIA, RESULTS, "audio or video file", 'audio file "{file}" cannot be opened: {reason}', fetched=True)
 
 
 @dataclass(frozen=True)
@@ -93,20 +114,27 @@ class Missing:
 def find_recordings(
     arguments: Sequence[str], *, recursive: bool, allow_urls: bool
 ) -> tuple[list[Recording], list[Missing]]:
-    """The recordings that arguments name, each once however many trees hold it, in order; and what gave none.
+    """The recordings that arguments name, and what gave none; see `find_files`."""
+    each = find_files(arguments, SOUND, recursive=recursive, allow_urls=allow_urls)
+    return [one for one in each if isinstance(one, Recording)], [one for one in each if isinstance(one, Missing)]
 
-    A name that exists is a file or a folder whatever it looks like; a folder gives the files with a suffix of MEDIA in
+
+def find_files(
+    arguments: Sequence[str], kind: Kind, *, recursive: bool, allow_urls: bool = False
+) -> list[Recording | Missing]:
+    """The files that arguments name, each once however many trees hold it, and what gave none, in order.
+
+    A name that exists is a file or a folder whatever it looks like; a folder gives the files of the kind's suffixes in
     it, and with recursive those below it, too, but for hidden ones. Other names may be patterns, in which ``**``
-    stands for any folders; they pass over files with a suffix of RESULTS.
+    stands for any folders; they pass over files with a suffix of the kind's results.
     Raises ParameterError for a URL unless they are allowed.
     """
-    found: list[Recording] = []
-    missing: list[Missing] = []
+    found: list[Recording | Missing] = []
     from_tree: dict[str, bool] = {}  # path without links: whether a tree gave it
     for argument in arguments:
-        for each in _of_argument(argument, recursive, allow_urls):
+        for each in _of_argument(argument, kind, recursive, allow_urls):
             if isinstance(each, Missing):
-                missing.append(each)
+                found.append(each)
                 continue
             key = each.file if each.directory is None else os.path.realpath(each.file)
             in_tree = each.tree is not None
@@ -114,40 +142,42 @@ def find_recordings(
                 continue
             from_tree[key] = in_tree
             found.append(each)
-    return found, missing
+    return found
 
 
-def _of_argument(argument: str, recursive: bool, allow_urls: bool) -> Iterator[Recording | Missing]:
+def _of_argument(argument: str, kind: Kind, recursive: bool, allow_urls: bool) -> Iterator[Recording | Missing]:
     from transept.multimodal.audio_url import SCHEMES, is_url
 
     if argument == STDIN or os.path.isfile(argument):
         yield Recording(argument)
     elif os.path.isdir(argument):
-        yield from _of_folder(argument, recursive)
+        yield from _of_folder(argument, kind, recursive)
     elif is_url(argument):
+        if not kind.fetched:
+            yield Missing(argument, "it is a URL, and none is fetched: download it, and name the file")
+            return
         if not allow_urls:
             raise ParameterError(f"{argument} is a URL; add --allow-urls to have it fetched")
         if argument.partition("://")[0].lower() not in SCHEMES:
             raise ParameterError(f"{argument} cannot be fetched: a URL begins with one of {', '.join(SCHEMES)} and ://")
         yield Recording(argument, is_url=True)
     elif glob.has_magic(argument) and not os.path.lexists(argument):
-        yield from _of_pattern(argument, recursive)
+        yield from _of_pattern(argument, kind, recursive)
     else:
         try:
             os.stat(argument)
-        except OSError as error:  # told before a model is loaded
-            yield Missing(
-                argument, f'audio file "{argument}" cannot be opened: {error.strerror}{_near(error, argument)}'
-            )
+        except (OSError, ValueError) as error:  # told before a model is loaded
+            reason = f"{getattr(error, 'strerror', None) or error}{_near(error, argument)}"
+            yield Missing(argument, kind.unopened.format(file=argument, reason=reason))
         else:
             yield Recording(argument)  # a pipe, a device
 
 
-def _near(error: OSError, argument: str) -> str:
+def _near(error: Exception, argument: str) -> str:
     return near_file(argument) if isinstance(error, FileNotFoundError) else ""
 
 
-def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:
+def _of_folder(root: str, kind: Kind, recursive: bool, tree: str | None = None) -> Iterator[Recording | Missing]:
     """tree: what its recordings are seen from; None: the folder itself."""
     unreadable: list[Missing] = []
 
@@ -159,26 +189,26 @@ def _of_folder(root: str, recursive: bool, tree: str | None = None) -> Iterator[
         folders[:] = sorted(folder for folder in folders if not folder.startswith(".")) if recursive else []
         for file in sorted(files):
             path = os.path.join(directory, file)
-            if not file.startswith(".") and os.path.splitext(file)[1].lower() in MEDIA and not _is_pipe(path):
+            if not file.startswith(".") and os.path.splitext(file)[1].lower() in kind.suffixes and not _is_pipe(path):
                 num_found += 1
                 yield Recording(path, root if tree is None else tree)
     yield from unreadable
     if not num_found and not unreadable:
         below = "" if recursive else "; --recursive looks into its folders, too"
-        yield Missing(root, f"no audio or video file is in this folder{below}")
+        yield Missing(root, f"no {kind.what} is in this folder{below}")
 
 
-def _of_pattern(pattern: str, recursive: bool) -> Iterator[Recording | Missing]:
+def _of_pattern(pattern: str, kind: Kind, recursive: bool) -> Iterator[Recording | Missing]:
     parts = Path(pattern).parts
     fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
     tree = str(Path(*parts[:fixed]))
-    matches = sorted(each for each in set(_matches(parts)) if Path(each).suffix.lower() not in RESULTS)
+    matches = sorted(each for each in set(_matches(parts)) if Path(each).suffix.lower() not in kind.results)
     if not matches:
         yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
     for match in matches:
         if os.path.isdir(match):
             if "**" not in parts:  # which matches what is in its folders, too
-                yield from _of_folder(match, recursive, tree)
+                yield from _of_folder(match, kind, recursive, tree)
         elif not _is_pipe(match):
             yield Recording(match, tree)
 

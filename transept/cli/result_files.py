@@ -1,6 +1,6 @@
-"""The files that ``transept transcribe`` writes: their names, no two alike, and how each appears whole, or not at all.
+"""The files that ``transcribe`` and ``read`` write: their names, no two alike, and how each appears whole, or not.
 
-Called by that command with what `recordings` found.
+Called by those commands with what `recordings` found.
 """
 
 from __future__ import annotations
@@ -115,6 +115,11 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     if not parts or ".." in parts or relative.endswith("/") or "\0" in relative:
         raise ParameterError(f"--output-name {template!r} makes {relative!r} of {recording.shown}, which names no file")
     return Path(os.path.normpath(base.joinpath(*parts)))
+
+
+def are_there(paths: Sequence[Path]) -> bool:
+    """Whether all files of a recording are there, each of which is whole then; False for none to write."""
+    return bool(paths) and all(path.is_file() for path in paths)
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:

@@ -71,7 +71,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     )
     cluster.add_argument("--replicas", type=int, metavar="N", help="processes with each model (default: 1)")
     cluster.add_argument("--autoscale", metavar="MIN:MAX", help="as many of them as the load needs")
-    cluster.add_argument("--gpus", type=float, metavar="N", help="GPUs of each (default: none)")
+    cluster.add_argument("--gpus", type=float, metavar="N", dest="num_gpus", help="GPUs of each (default: none)")
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -103,16 +103,16 @@ def serve(arguments: argparse.Namespace) -> int:
             address=arguments.ray,
             replicas=arguments.replicas or 1,
             autoscale=arguments.autoscale,
-            num_gpus=arguments.gpus,
+            num_gpus=arguments.num_gpus,
         )
 
 
 def _check_cluster(arguments: argparse.Namespace) -> None:
     """Leave with a usage error for options of a cluster without one, or that contradict each other."""
     if arguments.ray is None:
-        for name in ("replicas", "autoscale", "gpus"):
+        for name, flag in (("replicas", "--replicas"), ("autoscale", "--autoscale"), ("num_gpus", "--gpus")):
             if getattr(arguments, name) is not None:
-                arguments.parser.error(f"--{name} is about replicas of Ray Serve; add --ray")
+                arguments.parser.error(f"{flag} is about replicas of Ray Serve; add --ray")
     if arguments.replicas is not None and arguments.autoscale is not None:
         arguments.parser.error("--replicas and --autoscale both say how many there are")
     if arguments.replicas is not None and arguments.replicas < 1:

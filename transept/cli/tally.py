@@ -8,6 +8,7 @@ from pathlib import Path
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Recording
+from transept.cli.result_files import are_there
 
 FAILURES_NAMED = 10  # at the end; each was told when it failed
 
@@ -22,7 +23,7 @@ class TranscriptionTask:
 
     def is_done(self) -> bool:
         """Whether all its files are there; each is whole then."""
-        return bool(self.paths) and all(path.is_file() for path in self.paths)
+        return are_there(self.paths)
 
 
 @dataclass

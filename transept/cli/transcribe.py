@@ -134,14 +134,14 @@ def _add_many_files(parser: argparse.ArgumentParser) -> None:
 
 def transcribe(arguments: argparse.Namespace) -> int:
     """``transept transcribe``."""
+    detects_only = getattr(arguments, "detect_language", False)
+    if detects_only:
+        language_detection.check(arguments.parser, arguments)
     if (arguments.output_dir is not None or arguments.beside) and arguments.output_format is None:
         arguments.output_format = formats("all")
     check(arguments.parser, arguments)
     _check_files(arguments)
     options = transcription_options(arguments)
-    detects_only = getattr(arguments, "detect_language", False)
-    if detects_only:
-        language_detection.check(arguments.parser, arguments)
     with contextlib.ExitStack() as closing:
         try:
             found, missing = find_recordings(

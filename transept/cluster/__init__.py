@@ -9,19 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transept.cluster.data import Summarize, Transcribe, Translate
+    from transept.cluster.data import Read, Summarize, Transcribe, Translate
     from transept.cluster.rank_actors import RankActors
     from transept.cluster.serve_app import build_app
 
 _LAZY_IMPORTS = {
     "RankActors": "transept.cluster.rank_actors",
+    "Read": "transept.cluster.data",
     "Summarize": "transept.cluster.data",
     "Transcribe": "transept.cluster.data",
     "Translate": "transept.cluster.data",
     "build_app": "transept.cluster.serve_app",
 }
 
-__all__ = ["RankActors", "Summarize", "Transcribe", "Translate", "build_app"]
+__all__ = ["RankActors", "Read", "Summarize", "Transcribe", "Translate", "build_app"]
 
 
 def __getattr__(name: str) -> Any:

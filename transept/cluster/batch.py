@@ -7,6 +7,7 @@ and only it writes, so each row is written once; what was written stays, and the
 from __future__ import annotations
 
 import logging
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,16 +18,16 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
-from transept.cluster.data import speech_options, text_options
+from transept.cluster.data import image_options, speech_options, text_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.rank_actors import RankActors
-from transept.cluster.replica import FAILURE, TASKS, Replica, failure_of
+from transept.cluster.replica import FAILURE, OF_FILES, TASKS, Replica, failure_of
 from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, num_ranks
 from transept.core.config import usable_cores
 from transept.errors import ParameterError, shown
 
-Task = Literal["transcribe", "summarize", "translate"]
+Task = Literal["transcribe", "summarize", "translate", "read"]
 
 BATCH_ROWS = 16  # of a call: as many recordings as the library holds in memory at a time
 CALLS_AT_A_TIME = 2  # of a replica, so that its engine has work while the last rows of a call end
@@ -39,10 +40,12 @@ RETRIES = 4  # of a call whose worker or machine died
 class BatchJob:
     """What to do with every row, and on how many replicas.
 
-    task, model, options: as Transcribe, Summarize and Translate take them. replicas: None: as many as there are GPUs,
-    or nodes. threads: CPUs of each; None: those of its node, shared among the replicas there. num_gpus: of each;
-    None: 1 where the cluster has GPUs and the device is not ``"cpu"``. Where several share the model, a replica's
-    ranks are Ray actors, on as few nodes as hold them; they share threads, and num_gpus, 0 or 1, is of each.
+    task, model, options: as Transcribe, Summarize, Translate and Read take them.
+    replicas: None: as many as there are GPUs, or nodes.
+    threads: CPUs of each; None: those of its node, shared among the replicas there.
+    num_gpus: of each; None: 1 where the cluster has GPUs and the device is not ``"cpu"``. Where several share the
+    model, a replica's ranks are Ray actors, on as few nodes as hold them; they share threads, and num_gpus, 0 or 1, is
+    of each.
     Raises ParameterError for what cannot be.
     """
 
@@ -60,8 +63,15 @@ class BatchJob:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ParameterError(f"{name} must be an integer of at least 1, not {shown(value)}")
+        gpus = self.num_gpus
+        if gpus is not None and (
+            isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < math.inf
+        ):
+            raise ParameterError(f"num_gpus must be a number of at least 0, not {shown(gpus)}")
         if self.task == "transcribe":
             speech_options(self.model, self.options)
+        elif self.task == "read":
+            image_options(self.model, self.options)
         else:
             text_options(self.task, self.model, self.options)
 
@@ -278,7 +288,7 @@ def _mapped(rows: Sequence[Input], job: BatchJob, resources: _Resources, batch_r
 
 def _block(rows: Sequence[Input], job: BatchJob) -> pa.Table:
     columns = {"file": [row.file for row in rows], "path": [row.path for row in rows]}
-    if job.task != "transcribe":
+    if job.task not in OF_FILES:
         columns["text"] = [row.text for row in rows]
     return pa.table(columns, pa.schema({name: pa.string() for name in columns}))
 

@@ -1,4 +1,4 @@
-"""Transcribe, Summarize and Translate: what ``Dataset.map_batches`` of Ray Data takes, in anybody's pipeline.
+"""Transcribe, Summarize, Translate and Read: what ``Dataset.map_batches`` of Ray Data takes, in anybody's pipeline.
 
     dataset.map_batches(
         Transcribe,
@@ -34,6 +34,8 @@ from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript
 from transept.text.generator import TextGenerator
 from transept.text.job import LANGUAGES, OWN_OPTIONS
+from transept.vision.job import OPTIONS as IMAGE_OPTIONS
+from transept.vision.reader import VisionReader
 
 ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if each.name != "model")
 TRANSLATED = "translate"
@@ -162,6 +164,46 @@ class Translate(TextTask):
     task = "translate"
 
 
+class Read:
+    """Images to the text in them: adds ``text`` and ``error`` to a batch.
+
+    model, column: as for Transcribe, of files of images.
+    options: those of VisionReader.read, such as ``task="caption"`` or ``max_tokens=60``, and of Engine. num_threads is
+        the number of CPUs that Ray gave the actor, unless it is told.
+
+    text: what the model reads. error: None, or what went wrong, where the text is None.
+    Raises ParameterError at once for a bad option, and what VisionReader raises for a model that cannot be loaded.
+    """
+
+    def __init__(self, model: str | Path, *, column: str = "file", **options: Any) -> None:
+        self.column = column
+        engine, self.options = image_options(model, options)
+        self.reader = VisionReader(model, **_with_threads(engine))
+        self.reader.stream([], **self.options)  # raises for what this model does not do
+        self.engine = self.reader.engine
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with its results. Raises ParameterError for a batch without the column."""
+        values = values_of(batch, self.column)
+        rows: list[dict[str, Any]] = [{} for _ in values]
+        opened: list[int] = []  # the rows that the images which were handed over stand in
+
+        def images() -> Iterator[Any]:
+            for index, value in enumerate(values):
+                try:
+                    image = open_binary(value)
+                except TranseptError as error:
+                    rows[index] = {"error": _told(error)}
+                    continue
+                opened.append(index)
+                yield image
+
+        for number, result in enumerate(self.reader.stream(images(), **self.options)):
+            error = result.error
+            rows[opened[number]] = {"text": result.text} if error is None else {"error": _told(error)}
+        return with_columns(batch, rows, TEXT_COLUMNS)
+
+
 def speech_options(model: str | Path, options: Options) -> tuple[Options, Options]:
     """Options of the engine, and those of the transcription. Raises ParameterError for a bad one."""
     names = TranscriptionOptions.names()
@@ -176,6 +218,13 @@ def text_options(task: str, model: str | Path, options: Options) -> tuple[Option
     own = [*OWN_OPTIONS, *(LANGUAGES if task == TRANSLATED else ())]
     engine, rest = _told_apart(task.capitalize(), model, options, [*own, *names])
     SamplingParams(**{name: value for name, value in rest.items() if name in names})
+    return engine, rest
+
+
+def image_options(model: str | Path, options: Options) -> tuple[Options, Options]:
+    """Options of the engine, and those of VisionReader.read. Raises ParameterError for a bad one."""
+    engine, rest = _told_apart("Read", model, options, list(IMAGE_OPTIONS))
+    SamplingParams(**{name: value for name, value in rest.items() if name != "task"})
     return engine, rest
 
 

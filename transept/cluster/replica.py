@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from transept import errors
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
-from transept.cluster.data import Summarize, Transcribe, Translate
+from transept.cluster.data import Read, Summarize, Transcribe, Translate
 from transept.cluster.runtime import ClusterError
 from transept.errors import CheckpointError, EngineClosedError, TranseptError
 
-TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate}
+TASKS: dict[str, Any] = {"transcribe": Transcribe, "summarize": Summarize, "translate": Translate, "read": Read}
+OF_FILES = ("transcribe", "read")  # whose rows are files, and no documents
 logger = logging.getLogger(__name__)
 FAILURE = "failure"  # column of what a replica without a model answers: an error's class, and what it says
 
@@ -31,7 +32,7 @@ class Replica:
 
     def __init__(self, task: str, model: str, options: dict[str, Any]) -> None:
         self.columns = SPEECH_COLUMNS if task == "transcribe" else TEXT_COLUMNS
-        columns = {"column": "path"} if task == "transcribe" else {"file_column": "path"}
+        columns = {"column": "path"} if task in OF_FILES else {"file_column": "path"}
         self.failure: Exception | None = None
         try:
             self.task = TASKS[task](model, **columns, **options)

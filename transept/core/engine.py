@@ -31,9 +31,9 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.stopping import StopChecker
-from transept.errors import ParameterError, PromptError, TranseptError
+from transept.errors import ParameterError, PromptError, RequestFailedError, TranseptError
 from transept.option_names import shows_options
-from transept.registry.spec import tokenizers_of
+from transept.registry.plugin_calls import tokenizers_of
 from transept.registry.special_tokens import config_token
 
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
@@ -263,4 +263,5 @@ def _naming(index: int, num_prompts: int) -> Iterator[None]:
     except TranseptError as error:
         if num_prompts == 1:
             raise
-        raise type(error)(f"prompt {index}: {error}") from error
+        cause = error.__cause__ if isinstance(error, RequestFailedError) else error
+        raise type(error)(f"prompt {index}: {error}") from cause

@@ -98,6 +98,17 @@ class InputProcessor:
         except Exception as error:  # of whatever kind: a mapper may be a plugin's
             raise RequestFailedError.of(error) from error
 
+    def check(
+        self, sampling_params: SamplingParams, generation_config: Any | None, decoder_prompt: list[int] | None
+    ) -> None:
+        """Raise what every request of these would raise, whatever its encoder is given: for calls that make many.
+
+        generation_config: as a Request has it. decoder_prompt: token ids; None: the family's default.
+        Raises ParameterError for parameters that contradict each other or the model, PromptError for the prompt.
+        """
+        prompt_token_ids = self.preprocess.decoder_inputs(decoder_prompt).token_ids
+        self._params(Request("", sampling_params, generation_config), prompt_token_ids)
+
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """The request's parameters with nothing left open, and possible with this model."""
         shape, tokenizer = self.shape, self.preprocess.tokenizer

@@ -24,8 +24,11 @@ class ForConditionalGeneration(nn.Module):
 
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
     runner calls `encode` when a step has prefills, then `decode` once for everyone, then `compute_logits` for the
-    rows that need a token.
+    rows that need a token. A subclass that has `decoder` or `head` need not write the method that calls it.
     """
+
+    decoder: Any  # set by subclasses that do not override decode
+    head: Any  # set by subclasses that do not override compute_logits
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
@@ -72,7 +75,6 @@ class ForConditionalGeneration(nn.Module):
         mapper declared; with other shapes the step raises PluginError.
         """
 
-    @abstractmethod
     def decode(
         self,
         input_ids: Tensor,
@@ -85,9 +87,10 @@ class ForConditionalGeneration(nn.Module):
 
         input_ids, positions: [num_tokens] int64. encoder_hidden_states: the prefills', or None when there are none.
         kv_caches: one a decoder layer, [2, num_blocks, block_size, num_kv_heads, head_dim].
-        Returns hidden states [num_tokens, hidden].
+        Returns hidden states [num_tokens, hidden], here those of `decoder`, which is given all of these.
         """
+        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
 
-    @abstractmethod
     def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns logits [rows, vocab_size]."""
+        """hidden: [rows, hidden]. Returns logits [rows, vocab_size], here those of `head`."""
+        return self.head(hidden)

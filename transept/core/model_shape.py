@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 from transept.errors import CheckpointError
 
@@ -30,6 +31,35 @@ class ModelShape:
     encoder_takes_text: bool = True
     num_heads: int | None = None
     source_vocab_size: int | None = None
+
+    @classmethod
+    def of_decoder(
+        cls,
+        config: Any,
+        *,
+        max_source_positions: int | None,
+        max_target_positions: int | None = None,
+        vocab_size: int | None = None,
+        encoder_takes_text: bool = True,
+        source_vocab_size: int | None = None,
+    ) -> ModelShape:
+        """The shape of a model whose config names the decoder's sizes as BART's does, as most of transformers' do.
+
+        config: has decoder_layers, decoder_attention_heads, d_model or hidden_size; and, where they are not given,
+            vocab_size and, for max_target_positions, max_position_embeddings.
+        """
+        width = config.d_model if hasattr(config, "d_model") else config.hidden_size
+        longest = config.max_position_embeddings if max_target_positions is None else max_target_positions
+        return cls(
+            num_decoder_layers=config.decoder_layers,
+            num_kv_heads=config.decoder_attention_heads,
+            head_dim=width // config.decoder_attention_heads,
+            vocab_size=config.vocab_size if vocab_size is None else vocab_size,
+            max_source_positions=max_source_positions,
+            max_target_positions=longest,
+            encoder_takes_text=encoder_takes_text,
+            source_vocab_size=source_vocab_size,
+        )
 
     def __post_init__(self) -> None:
         optional = ("max_source_positions", "max_target_positions", "num_heads", "source_vocab_size")

@@ -112,6 +112,12 @@ class PdfPage:
             )
 
 
+def check_dpi(dpi: float) -> None:
+    """Raise ParameterError for what is no number of pixels an inch from LOWEST_DPI to HIGHEST_DPI."""
+    if not (isinstance(dpi, int | float) and not isinstance(dpi, bool) and LOWEST_DPI <= dpi <= HIGHEST_DPI):
+        raise ParameterError(f"dpi must be a number from {LOWEST_DPI} to {HIGHEST_DPI}, not {dpi!r}")
+
+
 def pdf_pages(
     file: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO,
     *,
@@ -125,8 +131,7 @@ def pdf_pages(
     what is no PDF, has no pages, is damaged or needs a password, ParameterError for another dpi, MissingPackageError
     without pypdfium2.
     """
-    if not (isinstance(dpi, int | float) and not isinstance(dpi, bool) and LOWEST_DPI <= dpi <= HIGHEST_DPI):
-        raise ParameterError(f"dpi must be a number from {LOWEST_DPI} to {HIGHEST_DPI}, not {dpi!r}")
+    check_dpi(dpi)
     require_packages("reading PDFs", {"pypdfium2": "pypdfium2", "PIL": "pillow"}, "pdf")
     limits = limits or ImageLimits()
     name, data = _name_and_bytes(file, limits)

@@ -13,7 +13,8 @@ from typing import Any
 
 from transept.errors import MediaError, PluginError
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec, resolve
+from transept.registry.plugin_calls import call_plugin
+from transept.registry.spec import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ def map_input(
     spec: the model family, whose ``input_mappers`` has the mapper. view: of the checkpoint, handed to the mapper.
     modality: such as ``"audio"``. data: whatever the mapper takes. prompt: for the mapper of a prompted modality.
     Raises MediaError when the family has no mapper for this modality, and what the mapper raises on bad data;
-    PluginError when the mapper breaks its contract.
+    PluginFailedError for anything else that it raises, and PluginError when it breaks its contract.
     """
     if modality not in spec.input_mappers:
         raise MediaError(_no_mapper(spec, modality))
     prompts = [prompt or EncoderPrompt()] if modality in spec.prompted_modalities else []
-    mapped = resolve(spec.input_mappers[modality])(data, view, *prompts)
-    mapper = f'the "{modality}" mapper of plugin family "{spec.name}"'
+    mapped = call_plugin(spec, f'the "{modality}" mapper', spec.input_mappers[modality], data, view, *prompts)
+    mapper = f'the "{modality}" mapper of {spec.known_as}'
     if not isinstance(mapped, MappedInput):
         raise PluginError(f"{mapper} returned {type(mapped).__name__}; it must return a MappedInput")
     if not isinstance(mapped.kwargs, dict) or not all(isinstance(keyword, str) for keyword in mapped.kwargs):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from transept.errors import CheckpointError
 from transept.json_files import read_json
 
 
@@ -71,6 +72,24 @@ class CheckpointView:
     def processor_config(self) -> Mapping[str, Any]:
         """The same of processor_config.json, in which transformers 5 nests what was in preprocessor_config.json."""
         return self._processor_config()
+
+    def lacks(self, setting: str) -> CheckpointError:
+        """The error of a checkpoint whose generation config does not have a setting that its family needs.
+
+        It says why: the file is not there, does not name it, or tells transformers to leave it out.
+        """
+        file = self._path / "generation_config.json"
+        settings = read_json(file) if file.exists() else {}
+        if setting in settings and settings.get("_from_model_config"):
+            return CheckpointError(
+                f'"{file}" has {setting}, but says "_from_model_config": true, by which transformers leaves out all '
+                "settings of one family alone, and so does Transept: set it to false, or delete it"
+            )
+        why = "it names none" if file.exists() else "there is no such file"
+        return CheckpointError(
+            f'"{file}" lacks {setting}: {why}; copy that file from where the checkpoint was published, or save it with '
+            "the setting"
+        )
 
     def with_config(self, config: Any) -> CheckpointView:
         """The same checkpoint with another config; what either has read the other need not read."""

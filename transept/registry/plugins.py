@@ -11,7 +11,7 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import pluggy
@@ -33,7 +33,7 @@ class PluginReport:
 
     name, distribution, version: the entry point's name and the installed distribution that brought it.
     status: ``"ok"``; ``"failed"``, then `error` says why in one line and `traceback` where; or ``"disabled"``.
-    models: the model families that it runs; empty unless the status is ``"ok"``.
+    models: the model families that it runs; empty where it could not be loaded, or was not.
     diarize: its hook of that name, to be called with keywords, which returns a list with what the plugin returned; None
         where it has none.
     """
@@ -128,7 +128,9 @@ def _report(entry_point: importlib.metadata.EntryPoint, disabled: Set[str]) -> P
         raise
     except BaseException as error:  # not only Exception: a plugin may call sys.exit(), a Rust extension may panic
         trace = traceback.format_exc()
-        return PluginReport(name, distribution_name, version, "failed", error=_one_line(error), traceback=trace)
+        return PluginReport(name, distribution_name, version, "failed", error=one_line(error), traceback=trace)
+    origin = f'plugin "{name}" of {distribution_name} {version}'
+    models = tuple(replace(spec, origin=origin) for spec in models)
     return PluginReport(name, distribution_name, version, "ok", models=models, diarize=diarize)
 
 
@@ -202,7 +204,7 @@ def _a(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else f"a value of type {type(value).__name__}"
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """``"ImportError: No module named 'foo'"``, whatever the error's text looks like."""
     try:
         text = " ".join(str(error).split())

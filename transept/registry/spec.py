@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from transept.errors import PluginError, TranseptError, shown
+from transept.errors import PluginError
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.requirements import requires_problem
 from transept.registry.special_tokens import special_token
@@ -256,6 +256,7 @@ class ModelSpec:
     text: how the family is asked to summarize and to translate, for text families.
     vision: how the family is asked for the text in an image, for families that read images.
     published: short name (``"small"``) -> PublishedCheckpoint, for which the name stands wherever a model is named.
+    origin: the plugin and the distribution that it came from, for messages; set as plugins are discovered.
     """
 
     name: str
@@ -273,6 +274,12 @@ class ModelSpec:
     prompted_modalities: tuple[str, ...] = ()
     encoder_inputs: Mapping[str, Any] = field(default_factory=dict)
     tokenizers: Callable[[CheckpointView], tuple[Any, Any]] = one_tokenizer
+    origin: str = field(default="", compare=False, repr=False)
+
+    @property
+    def known_as(self) -> str:
+        """How messages name it: the family, and whose it is where that is known."""
+        return f'plugin family "{self.name}"' + (f" ({self.origin})" if self.origin else "")
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
@@ -325,32 +332,3 @@ class ModelSpec:
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} is no short name, such as "small"')
             if not isinstance(published, PublishedCheckpoint):
                 raise PluginError(f'ModelSpec "{self.name}": {short_name!r} must be a PublishedCheckpoint')
-
-
-def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:
-    """The tokenizers of the encoder's text and of the decoder's, each None where there is none.
-
-    Raises PluginError for what is no pair, and whatever reading the tokenizer raises.
-    """
-    if spec.tokenizers is one_tokenizer:
-        return one_tokenizer(view)
-    what = f'tokenizers of plugin family "{spec.name}"'
-    made = call_plugin(what, spec.tokenizers, view)
-    if not (isinstance(made, tuple) and len(made) == 2):
-        raise PluginError(
-            f"{what} returned {type(made).__name__}; it must return a pair, of the encoder's and decoder's"
-        )
-    for tokenizer in made:
-        if tokenizer is not None and not (callable(tokenizer) and hasattr(tokenizer, "decode")):
-            raise PluginError(f"{what} returned {shown(tokenizer)} in its pair, which is no tokenizer")
-    return made[0], made[1]
-
-
-def call_plugin(what: str, function: Any, *arguments: Any) -> Any:
-    """Call a function of a plugin, or a reference to one. Raises PluginError for what is no TranseptError."""
-    try:
-        return resolve(function)(*arguments)
-    except TranseptError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{what} raised {type(error).__name__}: {error}") from error

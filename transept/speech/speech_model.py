@@ -17,11 +17,11 @@ from transept.core.input_processor import Request
 from transept.core.request.preprocess import content_key
 from transept.core.request.prompts import MultiModalPrompt, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, UnsupportedModelError, suggest
+from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
 from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
+from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
-from transept.registry.spec import resolve
 from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
 
@@ -39,8 +39,9 @@ UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no
 class SpeechModel:
     """What is known of the model.
 
-    spec: its SpeechSpec. device: the engine's. languages: that it hears, code to token id or None, empty for a model of
-    one language. language_tokens: those with a token. detects: whether it tells which of them is spoken.
+    family: its ModelSpec. spec: its SpeechSpec. device: the engine's. languages: that it hears, code to token id or
+    None, empty for a model of one language. language_tokens: those with a token.
+    detects: whether it tells which of them is spoken.
     target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
     max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
@@ -57,32 +58,39 @@ class SpeechModel:
             raise CheckpointError(
                 f'"{engine.config.model}" has no tokenizer; put its tokenizer.json beside the weights'
             )
-        self.spec = engine.spec.speech
+        self.family, self.spec = engine.spec, engine.spec.speech
         self.view = engine.view
         self.device = engine.config.device
         self.max_num_seqs = engine.config.max_num_seqs
-        self.tokenizer = SpeechTokenizer(self.spec, self.view)
-        self.languages = dict(self.spec.languages(self.view))
+        self.tokenizer = SpeechTokenizer(self.family, self.view)
+        self.languages = dict(self.ask("languages", self.view))
         self.language_tokens = {code: token for code, token in self.languages.items() if token is not None}
         self.detects = self.spec.language_prompt is not None and len(self.language_tokens) > 1
-        self.target_languages = list(self.spec.target_languages(self.view))
+        self.target_languages = list(self.ask("target_languages", self.view))
         self.fps = self.spec.frames_per_second
-        self.window_frames = round(self.spec.window_seconds(self.view) * self.fps)
+        self.window_frames = round(self.ask("window_seconds", self.view) * self.fps)
         self.vocab_size = engine.shape.vocab_size
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
+    def ask(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+        """What a function of the family's SpeechSpec says. Raises its errors, PluginFailedError for foreign ones."""
+        return call_declared(self.family, f"speech.{name}", *arguments, **keywords)
+
     def _alignment_heads(self, engine: Engine) -> tuple[tuple[int, int], ...]:
         """Raises CheckpointError for heads that the checkpoint names and its decoder does not have."""
         layers, heads = engine.shape.num_decoder_layers, engine.shape.num_heads or engine.shape.num_kv_heads
+        given = getattr(engine.generation_config, "alignment_heads", None)
         try:
-            named = [(layer, head) for layer, head in self.spec.alignment_heads(self.view)]
+            named = [(layer, head) for layer, head in self.ask("alignment_heads", self.view)]
             if all(layer in range(layers) and head in range(heads) for layer, head in named):
                 return tuple(named)
         except (TypeError, ValueError):  # no pairs
             pass
-        given = getattr(engine.generation_config, "alignment_heads", None)
+        except PluginFailedError as error:
+            if given is None or not isinstance(error.__cause__, TypeError | ValueError):
+                raise
         raise CheckpointError(
             f'"{engine.config.model}": alignment_heads must be (layer, head) pairs of a decoder with {layers} layers '
             f"of {heads} heads, not {given!r}"
@@ -250,7 +258,7 @@ class SpeechModel:
 
     def features(self, waveform: Waveform) -> Tensor:
         """Features of a whole recording, float32 [channels, frames]."""
-        features: Tensor = resolve(self.spec.features)(waveform, self.view, self.device)
+        features: Tensor = self.ask("features", waveform, self.view, self.device)
         return features
 
     def window_features(self, waveform: Waveform) -> Tensor:

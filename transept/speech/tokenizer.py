@@ -10,7 +10,8 @@ from typing import Any
 
 from transept.errors import ParameterError, shown
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import SpeechSpec, resolve
+from transept.registry.plugin_calls import call_declared
+from transept.registry.spec import ModelSpec, SpeechTokens
 from transept.speech.options import TranscriptionOptions
 
 UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
@@ -22,15 +23,16 @@ REMEMBERED = 16  # regular expressions
 class SpeechTokenizer:
     """What the ids of one checkpoint mean.
 
-    spec, view: see SpeechSpec. tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
+    family: has a SpeechSpec. view: for its functions.
+    tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
     control: the control tokens. text_tokens: the ids of text.
     """
 
-    def __init__(self, spec: SpeechSpec, view: CheckpointView) -> None:
-        self.spec = spec
+    def __init__(self, family: ModelSpec, view: CheckpointView) -> None:
+        self.family = family
         self.view = view
         self.tokenizer: Any = view.tokenizer
-        self.control = spec.tokens(view)
+        self.control: SpeechTokens = call_declared(family, "speech.tokens", view)
         self._matching: dict[str, frozenset[int]] = {}  # by regular expression
         self.text_tokens = range(self.control.end_of_text) if self.control.text is None else self.control.text
 
@@ -40,7 +42,9 @@ class SpeechTokenizer:
         target: target_language, of families that have several.
         """
         timestamps = timestamps and self.control.first_timestamp is not None
-        return self.spec.decoder_prompt(self.view, language=language, task=task, timestamps=timestamps, **target)
+        asked = {"language": language, "task": task, "timestamps": timestamps, **target}
+        opening: list[int] = call_declared(self.family, "speech.decoder_prompt", self.view, **asked)
+        return opening
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens, without special ones around it."""
@@ -87,9 +91,10 @@ class SpeechTokenizer:
 
     @cached_property
     def _unspoken_tokens(self) -> tuple[int, ...]:
-        if self.spec.unspoken_tokens is None:
+        assert self.family.speech is not None  # SpeechModel looked
+        if self.family.speech.unspoken_tokens is None:
             return ()
-        return tuple(resolve(self.spec.unspoken_tokens)(self.view))
+        return tuple(call_declared(self.family, "speech.unspoken_tokens", self.view))
 
     @cached_property
     def _texts(self) -> list[str]:

@@ -18,6 +18,7 @@ from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
+from transept.registry.plugin_calls import call_declared
 from transept.text.document import write_for
 from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import LANGUAGES, Task, TextJob, make_job
@@ -72,7 +73,7 @@ class TextGenerator:
         spec = self.engine.spec.text
         if spec is None or spec.languages is None:
             return [], []
-        sources, targets = spec.languages(self.engine.view)
+        sources, targets = call_declared(self.engine.spec, "text.languages", self.engine.view)
         return list(sources), list(targets)
 
     @overload

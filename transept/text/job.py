@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,8 +12,9 @@ from typing import Any, Literal
 from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
+from transept.errors import CheckpointError, ParameterError, PluginError, suggest
 from transept.option_names import refuse_unknown
+from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import TextSpec, TextTask
 from transept.text.encoding import DocumentEncoder
 
@@ -69,14 +70,17 @@ def make_job(
     settings = _task_settings(engine, text_task)
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))
     limit = _source_limit(engine, max_source_tokens)
+    decoder_prompt = None if text_task.decoder_prompt is None else list(text_task.decoder_prompt)
+    generation_config = _generation_config(engine, text_task, settings) if settings else None
+    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every document
     return TextJob(
         encoder=DocumentEncoder(
             engine.source_tokenizer, text_task, limit, truncate=truncate, chunk=chunk, limits=engine.config.limits
         ),
         encoder_inputs=text_task.encoder_inputs,
-        decoder_prompt=None if text_task.decoder_prompt is None else list(text_task.decoder_prompt),
+        decoder_prompt=decoder_prompt,
         sampling_params=params,
-        generation_config=_generation_config(engine, text_task, settings) if settings else None,
+        generation_config=generation_config,
     )
 
 
@@ -86,27 +90,22 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
     if task not in TASKS:
         raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
     if task == "translate" and spec.translate is not None:
-        return _asked(engine.spec.name, task, spec.translate, engine.view, source, target)
+        return _asked(engine, task, source, target)
     if source is not None or target is not None:
         raise ParameterError(
             f'{task} with a "{engine.spec.name}" model takes no source and no target: documents go in as they are. '
             "Leave them out"
         )
     if task == "summarize" and spec.summarize is not None:
-        return _asked(engine.spec.name, task, spec.summarize, engine.view)
+        return _asked(engine, task)
     return TextTask({"summarize": "summarization", "translate": "translation", "generate": None}[task])
 
 
-def _asked(family: str, task: Task, answer: Callable[..., Any], *given: Any) -> TextTask:
+def _asked(engine: Engine, task: Task, *languages: str | None) -> TextTask:
     """What a plugin says of a task. Raises PluginError for what is no TextTask, and for what it raises itself."""
-    where = f'the TextSpec of plugin family "{family}"'
-    try:
-        text_task = answer(*given)
-    except TranseptError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{where} cannot say how to {task}: {type(error).__name__}: {error}") from error
+    text_task = call_declared(engine.spec, f"text.{task}", engine.view, *languages)
     if not isinstance(text_task, TextTask):
+        where = f"the TextSpec of {engine.spec.known_as}"
         raise PluginError(f"{where} answers {task} with a {type(text_task).__name__}; it must return a TextTask")
     return text_task
 

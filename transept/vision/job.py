@@ -15,8 +15,9 @@ from transept.core.jobs import Offload, Submit
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import Prompt
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, PluginError, TranseptError, suggest
+from transept.errors import CheckpointError, ParameterError, PluginError, suggest
 from transept.option_names import refuse_unknown
+from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import VisionSpec, VisionTask
 from transept.vision.image_text import ImageText
 
@@ -56,26 +57,24 @@ def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> Rea
     if not isinstance(name, str) or name not in known:
         raise ParameterError(f"there is no task {task!r} with this model.{suggest(str(task), known)}")
     chosen = known[name]
+    decoder_prompt = None if chosen.decoder_prompt is None else list(chosen.decoder_prompt)
+    generation_config = _generation_config(engine, name, chosen.settings) if chosen.settings else None
+    engine.inputs.check(params, generation_config, decoder_prompt)  # so that it is told once, and not of every image
     return ReadingJob(
         inputs=engine.inputs,
         modality=spec.modality,
         encoder_prompt=chosen.encoder_prompt,
-        decoder_prompt=None if chosen.decoder_prompt is None else list(chosen.decoder_prompt),
+        decoder_prompt=decoder_prompt,
         sampling_params=params,
-        generation_config=_generation_config(engine, name, chosen.settings) if chosen.settings else None,
+        generation_config=generation_config,
     )
 
 
 def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
     """What the family says that the model does. Raises PluginError where that is nothing of the kind."""
-    where = f'the VisionSpec of plugin family "{engine.spec.name}"'
-    try:
-        known: Any = spec.tasks(engine.view)
-    except TranseptError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{where} cannot name its tasks: {type(error).__name__}: {error}") from error
+    known: Any = call_declared(engine.spec, "vision.tasks", engine.view)
     if not (isinstance(known, Mapping) and known and all(isinstance(each, VisionTask) for each in known.values())):
+        where = f"the VisionSpec of {engine.spec.known_as}"
         raise PluginError(f"{where} must name tasks, a dict of VisionTasks with at least one, not {known!r}")
     return known
 

@@ -78,13 +78,10 @@ class FSMTForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers FSMTConfig."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
+        return ModelShape.of_decoder(
+            config,
             vocab_size=config.tgt_vocab_size,
             max_source_positions=config.max_position_embeddings,
-            max_target_positions=config.max_position_embeddings,
             source_vocab_size=config.src_vocab_size,
         )
 
@@ -114,7 +111,3 @@ class FSMTForConditionalGeneration(ForConditionalGeneration):
         for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
             x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
         return x
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, tgt_vocab_size]."""
-        return self.head(hidden)

@@ -66,11 +66,8 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers LEDConfig."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
+        return ModelShape.of_decoder(
+            config,
             max_source_positions=config.max_encoder_position_embeddings,
             max_target_positions=config.max_decoder_position_embeddings,
         )
@@ -97,17 +94,6 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
         ids = F.pad(token_ids, padding, value=self.config.pad_token_id)
         attends = F.pad(1 + global_attention, padding)  # 0: not at all, 1: in the window, 2: everywhere
         return self.encoder(ids[None], attends[None]).last_hidden_state[0, : len(token_ids)]
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

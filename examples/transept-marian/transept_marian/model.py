@@ -81,13 +81,10 @@ class MarianMTModel(ForConditionalGeneration):
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers MarianConfig. The vocabulary is the decoder's."""
         shared = config.share_encoder_decoder_embeddings
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
+        return ModelShape.of_decoder(
+            config,
             vocab_size=config.vocab_size if shared else config.decoder_vocab_size,
             max_source_positions=config.max_position_embeddings,
-            max_target_positions=config.max_position_embeddings,
             source_vocab_size=config.vocab_size,
         )
 

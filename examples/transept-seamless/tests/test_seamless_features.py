@@ -44,6 +44,10 @@ def test_a_checkpoint_without_languages_is_refused(tmp_path: Path) -> None:
     view = CheckpointView(tmp_path, CONFIG, load_generation_config=GenerationConfig)
     with pytest.raises(CheckpointError, match=r'generation_config\.json" lacks text_decoder_lang_to_code_id'):
         target_languages(view)
+    settings = '{"_from_model_config": true, "text_decoder_lang_to_code_id": {"deu": 5}}'
+    (tmp_path / "generation_config.json").write_text(settings)
+    with pytest.raises(CheckpointError, match='"_from_model_config": true, by which transformers leaves out'):
+        target_languages(view)
 
 
 def test_names_of_languages_are_of_one_each() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from transept.authoring import (
-    CheckpointError,
     CheckpointView,
     ModelSpec,
     ParameterError,
@@ -23,7 +22,7 @@ def target_languages(view: CheckpointView) -> dict[str, int]:
     """Code to token id, of the languages that the text decoder writes. Raises CheckpointError where none are named."""
     codes = getattr(view.generation_config, "text_decoder_lang_to_code_id", None)
     if not codes:
-        raise CheckpointError(f'"{view.path / "generation_config.json"}" lacks text_decoder_lang_to_code_id')
+        raise view.lacks("text_decoder_lang_to_code_id")
     return dict(codes)
 
 

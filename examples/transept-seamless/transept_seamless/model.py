@@ -63,15 +63,7 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers SeamlessM4TConfig or SeamlessM4Tv2Config."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.hidden_size // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
-            max_source_positions=num_tokens(LONGEST, config),
-            max_target_positions=config.max_position_embeddings,
-            encoder_takes_text=False,
-        )
+        return ModelShape.of_decoder(config, max_source_positions=num_tokens(LONGEST, config), encoder_takes_text=False)
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
@@ -108,7 +100,3 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
         for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
             x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
         return self.decoder.layer_norm(x)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

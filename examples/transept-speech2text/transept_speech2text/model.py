@@ -78,10 +78,20 @@ class Decoder(Side):
         super().__init__(config, config.max_target_positions, layers)
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
 
-    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+    ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
-        return self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
+        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden, kv_cache, metadata)
+        return self.layer_norm(x)
 
 
 class Speech2TextForConditionalGeneration(ForConditionalGeneration):
@@ -97,11 +107,8 @@ class Speech2TextForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers Speech2TextConfig, whose max_source_positions are frames."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
+        return ModelShape.of_decoder(
+            config,
             max_source_positions=num_tokens(config.max_source_positions, config),
             max_target_positions=config.max_target_positions,
             encoder_takes_text=False,
@@ -124,21 +131,3 @@ class Speech2TextForConditionalGeneration(ForConditionalGeneration):
         for layer in self.encoder.layers:
             x = layer(x, attn_metadata)
         return self.encoder.layer_norm(x)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration."""
-        x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return self.decoder.layer_norm(x)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

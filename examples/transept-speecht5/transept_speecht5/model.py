@@ -125,11 +125,8 @@ class SpeechT5ForSpeechToText(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers SpeechT5Config."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.hidden_size // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
+        return ModelShape.of_decoder(
+            config,
             max_source_positions=min(num_tokens(LONGEST, config), config.max_speech_positions),
             max_target_positions=config.max_text_positions,
             encoder_takes_text=False,
@@ -163,7 +160,3 @@ class SpeechT5ForSpeechToText(ForConditionalGeneration):
         for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
             x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
         return x
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

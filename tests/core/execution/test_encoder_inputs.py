@@ -65,6 +65,22 @@ def test_an_encoder_that_returns_other_lengths_than_declared_is_named(directory:
         engine.generate(prompt(*counts), GREEDY, progress=False)
 
 
+@pytest.mark.parametrize("frames", [32, 100])  # of 50 positions
+def test_a_length_with_one_token_too_many_is_the_mappers(directory: Path, frames: int) -> None:
+    def one_more(frames: Tensor, view: Any) -> MappedInput:
+        return MappedInput({"input_features": frames}, num_tokens=frames.shape[1] // 2 + 1)
+
+    engine = ragged_engine(directory, one_more)
+    owner = r'the "audio_features" mapper of plugin family "whisper" \(plugin "whisper" of transept \S+\)'
+    told = {
+        32: f"RaggedWhisper.encode returned 16 rows, but {owner} declared 17 encoder tokens",
+        100: rf"^{owner} declared num_tokens=51, and the encoder gives 50 tokens at most.*the plugin's author: correct",
+    }
+    with pytest.raises(PluginError, match=told[frames]) as raised:
+        engine.generate(prompt(frames), GREEDY, progress=False)
+    assert "shorten" not in str(raised.value)
+
+
 def test_hidden_states_of_another_shape_are_named(directory: Path) -> None:
     engine = ragged_engine(directory)
     model = engine.executor.worker.runner.model

@@ -9,6 +9,7 @@ import sys
 
 from transept.cli.printable import printable
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
+from transept.registry.references import with_references
 from transept.registry.requirements import required_values
 
 
@@ -18,7 +19,7 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
     list_parser = subcommands.add_parser("list", help=about, description=about.capitalize() + ".")
     list_parser.set_defaults(run=list_plugins)
 
-    about = "like list, but exit with 1 if a plugin failed or if two run the same checkpoints"
+    about = "like list, but import all that plugins name; exit with 1 if one failed or if two run the same checkpoints"
     check_parser = subcommands.add_parser("check", help=about, description=about.capitalize() + ".")
     check_parser.add_argument(
         "--traceback", action="store_true", help="show where each failed plugin failed (on stderr)"
@@ -37,7 +38,8 @@ def list_plugins(arguments: argparse.Namespace) -> int:
 
 def check_plugins(arguments: argparse.Namespace) -> int:
     """``transept plugins check``."""
-    plugins = discover_quietly()
+    with contextlib.redirect_stdout(sys.stderr):
+        plugins = with_references(discover())
     failed = plugins.with_status("failed")
     _show(plugins, as_json=arguments.json)
     if arguments.traceback:

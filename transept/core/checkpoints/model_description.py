@@ -66,15 +66,11 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     weight_map = _imported(spec, spec.weight_maps[checkpoint.format])
     if not isinstance(weight_map, WeightMap):
         kind = type(weight_map).__name__
-        raise PluginError(
-            f'the {checkpoint.format} weight map of plugin family "{spec.name}" is a {kind}, no WeightMap'
-        )
+        raise PluginError(f"the {checkpoint.format} weight map of {spec.known_as} is a {kind}, no WeightMap")
     config = load_config(checkpoint, weight_map)
     model_class = _imported(spec, spec.model_class)
     if not (isinstance(model_class, type) and issubclass(model_class, ForConditionalGeneration)):
-        raise PluginError(
-            f'"{spec.model_class}" of plugin family "{spec.name}" is no subclass of ForConditionalGeneration'
-        )
+        raise PluginError(f'"{spec.model_class}" of {spec.known_as} is no subclass of ForConditionalGeneration')
     shape = _model_shape(model_class, config, checkpoint)
     view = CheckpointView(
         path,
@@ -92,9 +88,7 @@ def _imported(spec: ModelSpec, reference: Any) -> Any:
     except PluginError:
         raise
     except Exception as error:  # of a plugin's module, or of what that imports
-        raise PluginError(
-            f'"{reference}" of plugin family "{spec.name}" cannot be imported: {cause_of(error)}'
-        ) from error
+        raise PluginError(f'"{reference}" of {spec.known_as} cannot be imported: {cause_of(error)}') from error
 
 
 def _model_shape(model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint) -> ModelShape:
@@ -132,7 +126,7 @@ def check_default_prompt(described: ModelDescription) -> None:
         with suppress(Exception):
             _check_prompt(described.spec, view, vocab_size)
         if not view.any_read:
-            rule = f'the default_decoder_prompt of plugin family "{described.spec.name}"'
+            rule = f"the default_decoder_prompt of {described.spec.known_as}"
             raise PluginError(f"{rule} gives no list of token ids: {_cause(error)}") from error
         raise _undescribed(described.model_class, described.checkpoint, error, read) from error
 
@@ -166,7 +160,7 @@ def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:
         returned: Any = spec.default_decoder_prompt(view)
         if isinstance(returned, str | bytes) or not isinstance(returned, Iterable):
             raise PluginError(
-                f'the default_decoder_prompt of plugin family "{spec.name}" returned {shown(returned)}, of type '
+                f"the default_decoder_prompt of {spec.known_as} returned {shown(returned)}, of type "
                 f"{type(returned).__name__}; it must return a list of token ids"
             )
         prompt: list[Any] = list(returned)

@@ -10,7 +10,8 @@ from typing import Any
 
 from transept.errors import PluginError, PromptError, suggest
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec, call_plugin
+from transept.registry.plugin_calls import call_plugin
+from transept.registry.spec import ModelSpec
 
 
 def map_encoder_inputs(
@@ -28,8 +29,8 @@ def map_encoder_inputs(
             raise PromptError(f'encoder_inputs: "{spec.name}" models have no {name!r}.{suggest(str(name), known)}')
     features = {}
     for name, function in known.items():
-        what = f'encoder_inputs["{name}"] of plugin family "{spec.name}"'
-        features[name] = call_plugin(what, function, given.get(name), token_ids, view)
+        what = f'encoder_inputs["{name}"]'
+        features[name] = call_plugin(spec, what, function, given.get(name), token_ids, view)
         if not hasattr(features[name], "shape"):
-            raise PluginError(f"{what} returned {type(features[name]).__name__}, no tensor")
+            raise PluginError(f"{what} of {spec.known_as} returned {type(features[name]).__name__}, no tensor")
     return features

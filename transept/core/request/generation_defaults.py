@@ -175,7 +175,7 @@ def _temperature(params: SamplingParams, generation_config: Any) -> float:
     if temperature == 0.0 and (params.top_k or (params.top_p or 1.0) < 1.0 or params.min_p or params.n > 1):
         raise ParameterError(
             "top_k, top_p, min_p and n > 1 need sampling, but this model decodes greedily by default; "
-            "set temperature above 0, such as SamplingParams(temperature=1.0, ...)"
+            "set temperature above 0, such as temperature=1.0"
         )
     return temperature
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -19,10 +19,11 @@ from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
-from transept.errors import PromptError, suggest
+from transept.errors import PluginError, PromptError, shown, suggest
 from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.spec import ModelSpec, tokenizers_of
+from transept.registry.plugin_calls import call_declared, tokenizers_of
+from transept.registry.spec import ModelSpec
 
 _SINGLE_KEYS = (
     *("prompt", "prompt_tokens", "prompt_token_ids", "encoder_inputs"),
@@ -149,11 +150,13 @@ class InputPreprocessor:
             raise PromptError(f"multi_modal_data holds {sorted(given)}; give exactly one modality")
         ((modality, data),) = given.items()
         mapped = map_input(self.spec, self.view, modality, data, self._encoder_prompt(single))
-        mapper = f'the "{modality}" mapper of plugin family "{self.spec.name}"'
+        mapper = f'the "{modality}" mapper of {self.spec.known_as}'
         token_ids = [operator.index(token) for token in mapped.token_ids]
         if outside := [token for token in token_ids if not 0 <= token < self.source_vocab_size]:
             last = self.source_vocab_size - 1
             raise PromptError(f"{mapper} made token id {outside[0]} of the prompt, where ids go from 0 to {last}")
+        if single.empty:
+            self._check_declared_length(mapper, mapped.num_tokens)
         self._check_source_length(mapped.num_tokens)
         name = single.uuids.get(modality)
         known_by = mapped.kwargs if name is None else {"modality": modality, "name": name, "form": _form(mapped)}
@@ -179,13 +182,26 @@ class InputPreprocessor:
         if limit is not None and num_tokens > limit:
             raise PromptError(f"the encoder's prompt has {num_tokens} tokens; this model reads {limit}: shorten it")
 
+    def _check_declared_length(self, mapper: str, num_tokens: int) -> None:
+        """Raise PluginError for a mapper that gives data more tokens than the encoder has positions.
+
+        Data that are too long it refuses itself, with a MediaError: only it knows how to say by how much.
+        """
+        limit = self.max_source_positions
+        if limit is not None and num_tokens > limit:
+            raise PluginError(
+                f"{mapper} declared num_tokens={num_tokens}, and the encoder gives {limit} tokens at most, by "
+                "max_source_positions of the model's shape(config). That is for the plugin's author: correct one of "
+                "the two, or where these data are longer than the model takes, raise a MediaError in the mapper"
+            )
+
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
         text = None
         if single is None:
-            token_ids = list(self.spec.default_decoder_prompt(self.view))
+            token_ids = self._rule("default_decoder_prompt", self.view)
         else:
             given = self._token_ids(single, self.tokenizer, self.vocab_size, add_special_tokens=False)
-            token_ids = list(self.spec.prepare_decoder_prompt(given, self.view))
+            token_ids = self._rule("prepare_decoder_prompt", given, self.view)
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
             vocab_size = self.vocab_size
             token: Any  # of a plugin's rule
@@ -209,6 +225,20 @@ class InputPreprocessor:
                 "output together: shorten it"
             )
         return DecoderInputs(_text(text, token_ids, self.tokenizer), token_ids)
+
+    def decoder_inputs(self, token_ids: list[int] | None) -> DecoderInputs:
+        """The decoder's side of a prompt with these token ids; None: the family's default. Raises PromptError."""
+        return self._decoder_inputs(None if token_ids is None else _Single(None, token_ids, None))
+
+    def _rule(self, name: str, *arguments: Any) -> list[int]:
+        """What one of the family's rules for decoder prompts makes. Raises PluginError for what is no list."""
+        made: Any = call_declared(self.spec, name, *arguments)
+        if isinstance(made, str | bytes) or not isinstance(made, Iterable):
+            raise PluginError(
+                f"{name} of {self.spec.known_as} returned {shown(made)}, of type {type(made).__name__}; it must return "
+                "a list of token ids"
+            )
+        return list(made)
 
     def _token_ids(self, single: _Single, tokenizer: Any, vocab_size: int, *, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""

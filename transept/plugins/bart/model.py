@@ -175,14 +175,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from the transformers config of any of the families."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
-            max_source_positions=config.max_position_embeddings,
-            max_target_positions=config.max_position_embeddings,
-        )
+        return ModelShape.of_decoder(config, max_source_positions=config.max_position_embeddings)
 
     def encode(
         self,
@@ -193,17 +186,6 @@ class BartForConditionalGeneration(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration.encode; text only."""
         return self.encoder(encoder_input_ids, encoder_positions, attn_metadata)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

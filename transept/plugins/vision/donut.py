@@ -57,15 +57,7 @@ class Donut(ForConditionalGeneration):
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers VisionEncoderDecoderConfig."""
         decoder = config.decoder
-        return ModelShape(
-            num_decoder_layers=decoder.decoder_layers,
-            num_kv_heads=decoder.decoder_attention_heads,
-            head_dim=decoder.d_model // decoder.decoder_attention_heads,
-            vocab_size=decoder.vocab_size,
-            max_source_positions=num_tokens(config.encoder),
-            max_target_positions=decoder.max_position_embeddings,
-            encoder_takes_text=False,
-        )
+        return ModelShape.of_decoder(decoder, max_source_positions=num_tokens(config.encoder), encoder_takes_text=False)
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
@@ -82,18 +74,3 @@ class Donut(ForConditionalGeneration):
         """pixel_values: a list of [channels, height, width]. Returns [images * tokens, d_model]."""
         hidden = self.encoder(pixel_values=torch.stack(multimodal_kwargs["pixel_values"])).last_hidden_state
         return self.enc_to_dec_proj(hidden.flatten(0, 1))
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

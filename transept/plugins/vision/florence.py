@@ -109,15 +109,7 @@ class Florence2(ForConditionalGeneration):
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers Florence2Config. Its encoder reads no text without an image."""
         text = config.text_config
-        return ModelShape(
-            num_decoder_layers=text.decoder_layers,
-            num_kv_heads=text.decoder_attention_heads,
-            head_dim=text.d_model // text.decoder_attention_heads,
-            vocab_size=text.vocab_size,
-            max_source_positions=text.max_position_embeddings,
-            max_target_positions=text.max_position_embeddings,
-            encoder_takes_text=False,
-        )
+        return ModelShape.of_decoder(text, max_source_positions=text.max_position_embeddings, encoder_takes_text=False)
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
@@ -153,18 +145,3 @@ class Florence2(ForConditionalGeneration):
         for layer in self.encoder.layers:
             x = layer(x, attn_metadata)
         return x
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

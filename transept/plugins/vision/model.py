@@ -89,12 +89,22 @@ class TrOCRDecoder(nn.Module):
         layer = LayerConfig(*sizes, config.activation_function, pre_norm=False, encoder_hidden_size=cross)
         self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
-    def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+    ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         rows = positions + self.offset
         if self.padding is not None:
             rows = rows.masked_fill(input_ids == self.padding, self.padding)
-        return self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
+        x = self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
+        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
+            x = layer(x, encoder_hidden, kv_cache, metadata)
+        return x
 
 
 class TrOCR(ForConditionalGeneration):
@@ -117,15 +127,7 @@ class TrOCR(ForConditionalGeneration):
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers VisionEncoderDecoderConfig."""
         decoder = config.decoder
-        return ModelShape(
-            num_decoder_layers=decoder.decoder_layers,
-            num_kv_heads=decoder.decoder_attention_heads,
-            head_dim=decoder.d_model // decoder.decoder_attention_heads,
-            vocab_size=decoder.vocab_size,
-            max_source_positions=num_tokens(config.encoder),
-            max_target_positions=decoder.max_position_embeddings,
-            encoder_takes_text=False,
-        )
+        return ModelShape.of_decoder(decoder, max_source_positions=num_tokens(config.encoder), encoder_takes_text=False)
 
     @classmethod
     def longest_features(cls, config: Any) -> dict[str, Tensor]:
@@ -142,21 +144,3 @@ class TrOCR(ForConditionalGeneration):
         """pixel_values: a list of [channels, height, width]. Returns [images * tokens, cross-attention's width]."""
         hidden = self.encoder(torch.stack(multimodal_kwargs["pixel_values"]), attn_metadata)
         return self.enc_to_dec_proj(hidden)
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return x
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, d_model]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

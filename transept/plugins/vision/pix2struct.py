@@ -148,7 +148,3 @@ class Pix2Struct(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
         return self.decoder(self.shared(input_ids), encoder_hidden_states, kv_caches, attn_metadata)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """hidden: [rows, hidden_size]. Returns [rows, vocab_size]."""
-        return self.head(hidden)

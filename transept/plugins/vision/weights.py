@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transept.authoring import Checkpoint, WeightMap, huggingface_config
+from transept.authoring import Checkpoint, WeightMap, bart_layer_rules, huggingface_config
 from transept.plugins.bart.weights import HUGGINGFACE as BART
 
 if TYPE_CHECKING:
@@ -15,18 +15,9 @@ if TYPE_CHECKING:
 
 _ENCODER = r"encoder\.(?:encoder\.layer|layers)\.(\d+)"
 _DECODER = r"decoder\.model\.decoder"
-_LAYER = rf"{_DECODER}\.layers\.(\d+)"
+_LAYER = r"decoder\.model\.(decoder\.layers\.\d+)"
 _QKV = r"(?:attention\.)?([qkv])(?:uery|ey|alue|_proj)"
 
-_DECODER_LAYERS = (
-    (rf"{_LAYER}\.self_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.self_attn.qkv_proj.\3#\2"),
-    (rf"{_LAYER}\.self_attn\.out_proj\.(\w+)", r"decoder.layers.\1.self_attn.out_proj.\2"),
-    (rf"{_LAYER}\.encoder_attn\.out_proj\.(\w+)", r"decoder.layers.\1.cross_attn.out_proj.\2"),
-    (rf"{_LAYER}\.self_attn_layer_norm\.(\w+)", r"decoder.layers.\1.self_attn_norm.\2"),
-    (rf"{_LAYER}\.encoder_attn_layer_norm\.(\w+)", r"decoder.layers.\1.cross_attn_norm.\2"),
-    (rf"{_LAYER}\.final_layer_norm\.(\w+)", r"decoder.layers.\1.ffn_norm.\2"),
-    (rf"{_LAYER}\.(fc[12])\.(\w+)", r"decoder.layers.\1.ffn.\2.\3"),
-)
 _EMBEDDING, _HEAD = rf"{_DECODER}\.embed_tokens\.weight", r"decoder\.(output_projection|lm_head)\.weight"
 
 
@@ -42,6 +33,11 @@ def nested_config(checkpoint: Checkpoint) -> PretrainedConfig:
     return config
 
 
+def within(prefix: str, rules: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """BART's rules for a BART inside another model. prefix: of its names, a regular expression."""
+    return tuple((name.replace(r"(?:model\.)?", prefix), target) for name, target in rules)
+
+
 TROCR = WeightMap(
     rules=(
         (rf"{_ENCODER}\.attention\.{_QKV}\.(\w+)", r"encoder.layers.\1.self_attn.qkv_proj.\3#\2"),
@@ -53,9 +49,9 @@ TROCR = WeightMap(
         (r"encoder\.embeddings\.(cls_token|distillation_token|position_embeddings)", r"encoder.\1"),
         (r"encoder\.embeddings\.patch_embeddings\.projection\.(\w+)", r"encoder.patches.\1"),
         (r"encoder\.layernorm\.(\w+)", r"encoder.norm.\1"),
-        (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"decoder.layers.\1.cross_attn.q_proj.\2"),
-        (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.kv_proj.\3#\2"),
-        *_DECODER_LAYERS,
+        (rf"{_LAYER}\.encoder_attn\.q_proj\.(\w+)", r"\1.cross_attn.q_proj.\2"),
+        (rf"{_LAYER}\.encoder_attn\.([kv])_proj\.(\w+)", r"\1.cross_attn.kv_proj.\3#\2"),
+        *bart_layer_rules(_LAYER, r"\1"),
         (rf"{_DECODER}\.embed_positions\.weight", "decoder.embed_positions"),
         (rf"{_DECODER}\.((?:embed_tokens|layernorm_embedding)\..*)", r"decoder.\1"),
         (r"(enc_to_dec_proj\..*)", r"\1"),
@@ -68,22 +64,13 @@ TROCR = WeightMap(
 
 DONUT = WeightMap(
     rules=(
-        (rf"{_LAYER}\.encoder_attn\.([qkv])_proj\.(\w+)", r"decoder.layers.\1.cross_attn.qkv_proj.\3#\2"),
-        *_DECODER_LAYERS,
-        (rf"{_DECODER}\.embed_positions\.weight", "decoder.embedding.embed_positions"),
-        (rf"{_DECODER}\.(embed_tokens|layernorm_embedding)\.(\w+)", r"decoder.embedding.\1.\2"),
-        (rf"{_DECODER}\.(layer_norm\..*)", r"decoder.\1"),
+        (_EMBEDDING, "decoder.embedding.embed_tokens.weight"),
+        *within(r"decoder\.model\.", BART.rules),
         (r"((?:encoder|enc_to_dec_proj)\..*)", r"\1"),
     ),
     tied=((_HEAD, "head.weight"),),
     config=nested_config,
 )
-
-
-def within(prefix: str, rules: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """BART's rules for a BART inside another model. prefix: of its names, a regular expression."""
-    return tuple((name.replace(r"(?:model\.)?", prefix), target) for name, target in rules)
-
 
 _LANGUAGE_MODEL, _PROJECTOR = r"model\.language_model\.", r"model\.multi_modal_projector"
 

@@ -97,11 +97,8 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """The model's shape, from a transformers WhisperConfig."""
-        return ModelShape(
-            num_decoder_layers=config.decoder_layers,
-            num_kv_heads=config.decoder_attention_heads,
-            head_dim=config.d_model // config.decoder_attention_heads,
-            vocab_size=config.vocab_size,
+        return ModelShape.of_decoder(
+            config,
             max_source_positions=config.max_source_positions,
             max_target_positions=config.max_target_positions,
             encoder_takes_text=False,

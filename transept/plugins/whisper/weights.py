@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from transept.authoring import CheckpointError, PlainConfig, WeightMap
+from transept.authoring import CheckpointError, PlainConfig, WeightMap, bart_layer_rules
 from transept.plugins.whisper.control_tokens import MULTILINGUAL_VOCABULARY, ControlTokens
 from transept.plugins.whisper.plain import PLAIN
 
 HUGGINGFACE = WeightMap(
     rules=(
         (r"(?:model\.)?(encoder|decoder)\.embed_positions\.weight", r"\1.embed_positions"),
-        (r"(?:model\.)?(.*\.self_attn)\.([qkv])_proj\.(weight|bias)", r"\1.qkv_proj.\3#\2"),
-        (r"(?:model\.)?(.*)\.encoder_attn\.([qkv])_proj\.(weight|bias)", r"\1.cross_attn.qkv_proj.\3#\2"),
-        (r"(?:model\.)?(.*)\.encoder_attn\.out_proj\.(weight|bias)", r"\1.cross_attn.out_proj.\2"),
-        (r"(?:model\.)?(.*)\.self_attn_layer_norm\.(weight|bias)", r"\1.self_attn_norm.\2"),
-        (r"(?:model\.)?(.*)\.encoder_attn_layer_norm\.(weight|bias)", r"\1.cross_attn_norm.\2"),
-        (r"(?:model\.)?(.*)\.final_layer_norm\.(weight|bias)", r"\1.ffn_norm.\2"),
-        (r"(?:model\.)?(.*)\.(fc[12])\.(weight|bias)", r"\1.ffn.\2.\3"),
+        *bart_layer_rules(r"(?:model\.)?(.*)", r"\1"),
         (r"(?:model\.)?((?:encoder|decoder)\..*)", r"\1"),
     ),
     tied=((r"proj_out\.weight", "decoder.embed_tokens.weight"),),

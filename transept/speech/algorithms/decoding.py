@@ -15,7 +15,6 @@ from transept.core.jobs import Submit
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
-from transept.registry.spec import resolve
 from transept.speech.algorithms.prompt import WindowPrompt, window_prompt
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -109,9 +108,8 @@ def _sampling_params(
         }
     processors: tuple[LogitsProcessor, ...] = ()
     if model.spec.timestamp_rules is not None and not options.without_timestamps:
-        rules = resolve(model.spec.timestamp_rules)
-        bound = options.max_initial_timestamp
-        processors = (rules(model.view, max_initial_timestamp=bound, num_prefix_tokens=len(prompt.prefix)),)
+        asked = {"max_initial_timestamp": options.max_initial_timestamp, "num_prefix_tokens": len(prompt.prefix)}
+        processors = (model.ask("timestamp_rules", model.view, **asked),)
     # As openai-whisper, half of the positions where the other half is for a prompt.
     longest = model.max_positions // (1 if model.tokenizer.control.start_of_previous is None else 2)
     room = model.max_positions - len(prompt.tokens)

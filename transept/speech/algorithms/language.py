@@ -75,8 +75,7 @@ def language_request(model: SpeechModel, features: Tensor) -> Request:
         begin_suppress_tokens=(),
         logprobs=len(model.language_tokens),
     )
-    assert model.spec.language_prompt is not None  # of a model that detects
-    return model.request(features, model.spec.language_prompt(model.view), params)
+    return model.request(features, model.ask("language_prompt", model.view), params)  # of a model that detects
 
 
 def detected(model: SpeechModel, output: RequestOutput) -> Language:

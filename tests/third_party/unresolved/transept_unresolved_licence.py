@@ -1,0 +1,3 @@
+import sys
+
+sys.exit("this plugin needs a licence")

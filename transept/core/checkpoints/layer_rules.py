@@ -1,0 +1,27 @@
+"""bart_layer_rules: weights of layers under the names that most of transformers' families have for them.
+
+Weight maps of plugins are made with it.
+"""
+
+from __future__ import annotations
+
+_LAYER = (  # of BART's layers in transformers -> of EncoderLayer and DecoderLayer
+    (r"self_attn\.(?P<part>[qkv])_proj", r"self_attn.qkv_proj.\g<kind>#\g<part>"),
+    (r"self_attn\.out_proj", r"self_attn.out_proj.\g<kind>"),
+    (r"self_attn_layer_norm", r"self_attn_norm.\g<kind>"),
+    (r"encoder_attn\.(?P<part>[qkv])_proj", r"cross_attn.qkv_proj.\g<kind>#\g<part>"),
+    (r"encoder_attn\.out_proj", r"cross_attn.out_proj.\g<kind>"),
+    (r"encoder_attn_layer_norm", r"cross_attn_norm.\g<kind>"),
+    (r"(?P<linear>fc[12])", r"ffn.\g<linear>.\g<kind>"),
+    (r"final_layer_norm", r"ffn_norm.\g<kind>"),
+)
+
+
+def bart_layer_rules(names: str, target: str) -> tuple[tuple[str, str], ...]:
+    r"""Rules of a WeightMap for layers whose weights are named as BART's are in transformers.
+
+    names: regular expression of what is in front of ``.self_attn.q_proj.weight``, such as
+        ``model\.(decoder\.layers\.\d+)``.
+    target: the layer's name in the model, an EncoderLayer or a DecoderLayer; ``\1`` is the first group of `names`.
+    """
+    return tuple((rf"{names}\.{theirs}\.(?P<kind>weight|bias)", f"{target}.{ours}") for theirs, ours in _LAYER)

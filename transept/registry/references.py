@@ -1,0 +1,61 @@
+"""Every ``"module:attribute"`` of what plugins declare, imported: what ``transept plugins check`` adds to discovery.
+
+Discovery leaves them alone, so that listing plugins is quick. Nothing is called here, and no checkpoint is looked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from transept.errors import PluginError, shown
+from transept.registry.plugins import PluginReport, Plugins, one_line
+from transept.registry.spec import ModelSpec, resolve
+
+BY_KEY = ("input_mappers", "encoder_inputs", "weight_maps")  # fields of a ModelSpec that hold several
+TASKS = ("speech", "text", "vision")
+NAMES = ("features_modality", "modality")  # fields of those whose text is no reference
+DATA = ("weight_maps",)  # what they name is no function and no class
+
+
+def references(spec: ModelSpec) -> Iterator[tuple[str, str]]:
+    """Where a spec has a reference, such as ``speech.features``, and the reference."""
+    found: list[tuple[str, Any]] = [("model_class", spec.model_class)]
+    for name in BY_KEY:
+        found += [(f'{name}["{key}"]', value) for key, value in getattr(spec, name).items()]
+    for task in TASKS:
+        declared = getattr(spec, task)
+        fields = () if declared is None else dataclasses.fields(declared)
+        found += [(f"{task}.{each.name}", getattr(declared, each.name)) for each in fields if each.name not in NAMES]
+    return ((where, value) for where, value in found if isinstance(value, str))
+
+
+def with_references(plugins: Plugins) -> Plugins:
+    """The same plugins, of which those have failed that hold a reference to what cannot be imported.
+
+    Imports their models, and so torch. Never raises for what a plugin does, but for a KeyboardInterrupt.
+    """
+    return Plugins(tuple(_checked(report) if report.status == "ok" else report for report in plugins.reports))
+
+
+def _checked(report: PluginReport) -> PluginReport:
+    errors: list[str] = []
+    traces: list[str] = []
+    for spec in report.models:
+        for where, reference in references(spec):
+            try:
+                named = resolve(reference)
+                if not where.startswith(DATA) and not callable(named):
+                    raise PluginError(f'"{reference}" is {shown(named)}, which cannot be called')
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # not only Exception: as where plugins are discovered
+                is_ours = isinstance(error, PluginError)  # which says the reference
+                reason = str(error) if is_ours else f'"{reference}" cannot be imported: {one_line(error)}'
+                errors.append(f"{where} of {spec.name}: {reason}")
+                traces.append(traceback.format_exc())
+    if not errors:
+        return report
+    return dataclasses.replace(report, status="failed", error="; ".join(errors), traceback="\n".join(traces))
