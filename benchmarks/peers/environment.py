@@ -1,13 +1,11 @@
-"""Where the peers' environment is, and where files for them lie."""
+"""Where the peers' environment is."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
 PYTHON = REPOSITORY / ".venv-peers" / "bin" / "python"  # made by `make peers`
-CACHE = Path(tempfile.gettempdir()) / "transept-benchmarks"  # model -> its weights in everyone's format
 
 
 def interpreter() -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import text
 from benchmarks.peers import huggingface
-from benchmarks.peers.environment import CACHE, REPOSITORY, interpreter
+from benchmarks.peers.environment import REPOSITORY, interpreter
 
 WHISPER = ("tiny.en", "base")
 EXPORTERS = {
@@ -27,7 +27,7 @@ def export(model: str) -> Path:
         huggingface.write(model)
     else:
         text.checkpoint(model)
-    folder = CACHE / model
+    folder = text.CACHE / model
     for exporter in EXPORTERS["whisper" if model in WHISPER else "text"]:
         print(f"{model}: {exporter}", flush=True)
         subprocess.run(

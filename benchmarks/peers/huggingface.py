@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import whisper
-from benchmarks.peers.environment import CACHE, REPOSITORY
+from benchmarks.peers.environment import REPOSITORY
+from benchmarks.text import CACHE
 
 
 def write(model: str) -> Path:

@@ -23,7 +23,7 @@ import torch
 
 from benchmarks import text
 from benchmarks.elsewhere import Elsewhere
-from benchmarks.peers.environment import CACHE, interpreter
+from benchmarks.peers.environment import interpreter
 from benchmarks.peers.versions import versions
 from benchmarks.peers.workers import openvino_text
 from benchmarks.peers.workers.openvino_whisper import Settings
@@ -34,7 +34,7 @@ EXACT = "transept"
 
 def of_project(load: Callable[[str, Path, str], Runner], weights: str, name: str) -> Callable[[], Runner]:
     """An engine of benchmarks.text."""
-    return partial(load, name, CACHE / name, weights)
+    return partial(load, name, text.CACHE / name, weights)
 
 
 def of_openvino(kind: str, hint: str | None, name: str) -> Elsewhere:
@@ -42,7 +42,7 @@ def of_openvino(kind: str, hint: str | None, name: str) -> Elsewhere:
     settings: Settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
     if hint:
         settings["INFERENCE_PRECISION_HINT"] = hint
-    model, folder = text.MODELS[name], CACHE / name / "openvino" / kind
+    model, folder = text.MODELS[name], text.CACHE / name / "openvino" / kind
     return Elsewhere(
         interpreter(),
         partial(openvino_text.runner, folder, settings, model.start, model.eos, model.pad, text.NEW_TOKENS),

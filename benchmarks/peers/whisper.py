@@ -27,9 +27,10 @@ from tokenizers import Tokenizer
 
 from benchmarks import whisper
 from benchmarks.elsewhere import Elsewhere
-from benchmarks.peers.environment import CACHE, interpreter
+from benchmarks.peers.environment import interpreter
 from benchmarks.peers.versions import versions
 from benchmarks.peers.workers import onnx_whisper, openvino_whisper, whisper_cpp
+from benchmarks.text import CACHE
 from benchmarks.transcripts import clips, word_error_rate
 from benchmarks.turns import Engines, Record, Runner, Turns, add_json_option, print_table, take_turns
 
