@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 import transept.core.kernels.cpu as cpu
 from transept.core.kernels.cpu.gemm import product
-from transept.core.kernels.cpu.gemm.panels import WeightPanels, pack_floats, pack_int8
+from transept.core.kernels.cpu.gemm.panels import WeightPanels, pack_floats, pack_int8, pack_int8_for_int8
 from transept.core.kernels.cpu.library import level, library
 
 # Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
@@ -29,7 +29,7 @@ AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
 SOURCES = (
     "library.cpp",
-    *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "float_gemm", "int8_gemm", "product")),
+    *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "byte_gemm", "float_gemm", "int8_gemm", "product")),
 )
 
 Product = Callable[[Tensor, WeightPanels, Tensor | None], Tensor]
@@ -44,7 +44,8 @@ def amx(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         pytest.skip("there is no AMX, and no AVX-512 or no compiler to emulate it with")
     made = tmp_path_factory.mktemp("amx") / "emulated.so"
     sources = [str(Path(cpu.__file__).parent / name) for name in SOURCES]
-    subprocess.run([*compiler, *FLAGS, "-DTRANSEPT_EMULATE_AMX", *sources, "-o", str(made)], check=True)
+    vnni = [] if level() == "avx512" else ["-mavx512vnni"]
+    subprocess.run([*compiler, *FLAGS, *vnni, "-DTRANSEPT_EMULATE_AMX", *sources, "-o", str(made)], check=True)
     return ctypes.CDLL(str(made))
 
 
@@ -114,12 +115,13 @@ def test_numbers_of_all_sizes(float_product: Product) -> None:
 @pytest.mark.parametrize("num_rows", [FEW + 1, FEW + BLOCK, 200])
 @pytest.mark.parametrize("num_in", [BYTES_DEEP, 5 * BYTES_DEEP, 512])
 @pytest.mark.parametrize("num_out", [5, BLOCK, 333])
+@pytest.mark.parametrize("pack", [pack_int8, pack_int8_for_int8])
 def test_int8_gives_the_same_bits_as_the_tiles_for_few_rows(
-    int8_product: Product, num_rows: int, num_in: int, num_out: int
+    int8_product: Product, num_rows: int, num_in: int, num_out: int, pack: Callable[[Tensor], WeightPanels]
 ) -> None:
     x, bias = torch.randn(num_rows, num_in) * torch.logspace(-3, 3, num_rows)[:, None], torch.randn(num_out)
     x[5] = 0
-    packed = pack_int8(torch.randn(num_out, num_in))
+    packed = pack(torch.randn(num_out, num_in))
     for added in (None, bias):
         few = torch.cat([product.product(part, packed, added) for part in x.split(50)])
         assert torch.equal(int8_product(x, packed, added), few)

@@ -51,7 +51,7 @@ FunctionT = TypeVar("FunctionT", covariant=True)
 
 FLOAT32 = (torch.float32,)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
+CPU_WEIGHTS = (torch.float32, torch.float16, torch.bfloat16, torch.int8)  # of decoders; encoders have uint8, too
 ANY_NUMBER = range(1, 1 << 62)
 HUNDREDS = 256  # rows or tokens at least, of what reads sound: for a choice that is made before they are known
 
@@ -145,6 +145,12 @@ class Panels(Protocol):
 
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
+    Kernel(  # of encoders that read sound or images, which lose nothing by it
+        panels.pack_int8_for_int8,
+        ("transept_pack_int8", "transept_panel"),
+        rows=range(HUNDREDS, ANY_NUMBER.stop),
+        quantization="int8",
+    ),
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
     Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel"), quantization="bfloat16"),
     Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
@@ -176,7 +182,7 @@ PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
         inputs=32,
         level="amx",
     ),
-    Kernel(product.product, ("transept_product",), weights=CPU_WEIGHTS),
+    Kernel(product.product, ("transept_product",), weights=(*CPU_WEIGHTS, torch.uint8)),
     Kernel(rounded_weights.int8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
     Kernel(rounded_weights.fp8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.float8_e4m3fn,)),
 )

@@ -37,15 +37,19 @@ class WeightPacker:
         self._of_long_inputs = {id(module) for layer in layers for module in layer.modules()}
         for weight, modules in _weights(model):
             embeds = all(isinstance(module, VocabParallelEmbedding) for module in modules)
-            if not embeds and self._kernel(weight) is not None:
+            if not embeds and self._kernel(weight, 1) is not None:
                 empty = _without_memory(weight)
                 for module in modules:
                     module.weight = empty
                 self._readers[id(empty)], self._devices[id(empty)] = modules, weight.device
 
-    def _kernel(self, weight: Tensor) -> Callable[[Tensor], Panels] | None:
+    def _kernel(self, weight: Tensor, usual_rows: int) -> Callable[[Tensor], Panels] | None:
         return PACK.find(
-            device=self._kernel_device, dtype=weight.dtype, inputs=weight.shape[1], quantization=self._quantization
+            device=self._kernel_device,
+            dtype=weight.dtype,
+            rows=usual_rows,
+            inputs=weight.shape[1],
+            quantization=self._quantization,
         )
 
     def pack(self, parameter: Tensor, weight: Tensor) -> None:
@@ -53,11 +57,12 @@ class WeightPacker:
 
         weight: what it stands for, in any dtype, from a file that may be mapped.
         """
-        pack, modules = self._kernel(parameter), self._readers[id(parameter)]
+        modules = self._readers[id(parameter)]
+        usual_rows = HUNDREDS if all(id(module) in self._of_long_inputs for module in modules) else 1
+        pack = self._kernel(parameter, usual_rows)
         assert pack is not None
         if self._kernel_device != "cpu":  # where kernels read any dtype
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
-        usual_rows = HUNDREDS if all(id(module) in self._of_long_inputs for module in modules) else 1
         packed = PackedWeight(pack(weight), weight.shape, usual_rows)
         for module in modules:
             module.packed = packed

@@ -13,6 +13,7 @@ namespace transept {
 enum class Use {
   ROUNDED_ROWS,
   ROW_STEPS,
+  ROW_OFFSETS,
   TILES_OF_ROWS,
   TILES_OF_PANEL,
   BLOCK_SUMS,

@@ -13,10 +13,10 @@
 namespace transept {
 
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
-static_assert(LANES == TILE_SIDE && PANEL == 2 * TILE_SIDE, "a block is one panel wide");
+static_assert(LANES == TILE_SIDE && PANEL == AMX_ROWS && PANEL == 2 * TILE_SIDE, "a block is one panel wide");
 namespace {
 
-constexpr int BLOCK = 2 * TILE_SIDE;              // rows and outputs whose sums are in tiles 0 to 3
+constexpr int BLOCK = AMX_ROWS;                   // rows and outputs whose sums are in tiles 0 to 3
 constexpr int DEPTH = 32;                         // bfloat16 of a row of a tile
 constexpr int TILE = TILE_SIDE * DEPTH;           // bfloat16 of a tile
 constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 of a float32, and of a float16
@@ -226,6 +226,48 @@ void amx_int8_piece(const uint8_t* halves, int64_t depth, const float* steps, co
   TILES_END();
 }
 
+// sums: int32 [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
+INLINE void amx_byte_block(const int8_t* a, int64_t depth, const uint8_t* panel, int32_t* sums) {
+  TILE_ZERO(0);
+  TILE_ZERO(1);
+  TILE_ZERO(2);
+  TILE_ZERO(3);
+  for (int64_t first = 0; first < depth; first += BYTES_DEEP) {
+    TILE_LOAD(4, a + first, depth);
+    TILE_LOAD(5, a + TILE_SIDE * depth + first, depth);
+    TILE_LOAD(6, panel + first * PANEL, 4 * PANEL);
+    TILE_LOAD(7, panel + first * PANEL + 64, 4 * PANEL);
+    ADD_PRODUCTS(TILE_ADD_BYTES);
+  }
+  TILE_STORE(0, sums, BLOCK * 4);
+  TILE_STORE(1, sums + TILE_SIDE, BLOCK * 4);
+  TILE_STORE(2, sums + TILE_SIDE * BLOCK, BLOCK * 4);
+  TILE_STORE(3, sums + TILE_SIDE * BLOCK + TILE_SIDE, BLOCK * 4);
+}
+
+void amx_byte_piece(const int8_t* numbers, int64_t depth, const int32_t* offsets, const float* steps, const Weight& weight,
+                    float* out, int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+  const int64_t num_out = weight.num_outputs;
+  const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
+  alignas(64) int32_t sums[BLOCK * BLOCK];
+  TILES_BEGIN();
+  for (int64_t panel = first_panel; panel < stop_panel; panel++) {
+    const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
+    for (int64_t row = first_row; row < stop_row; row += BLOCK) {
+      amx_byte_block(numbers + row * depth, depth, packed + panel * depth * PANEL, sums);
+      for (int64_t r = row; r < std::min<int64_t>(row + BLOCK, stop_row); r++) {
+        float scaled[BLOCK];
+        for (int first = 0; first < BLOCK; first += LANES) {
+          const Floats total = to_floats(load_as<Ints>(sums + (r - row) * BLOCK + first) - broadcast(offsets[r]));
+          store(scaled + first, total * broadcast(steps[r]) * load(weight.scales + column + first));
+        }
+        std::copy(scaled, scaled + columns, out + r * num_out + column);
+      }
+    }
+  }
+  TILES_END();
+}
+
 // Call piece(first_row, stop_row, first_panel, stop_panel) for pieces of so many rows and panels.
 template <int ROWS, int PANELS, class Piece>
 void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
@@ -260,12 +302,19 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
   for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_int8_piece(halves, depth, steps, weight, out, row, stop_row, panel, stop_panel);
-        if (bias) {
-          for (int64_t r = row; r < stop_row; r++) {
-            const int64_t stop = std::min(stop_panel * PANEL, weight.num_outputs);
-            for (int64_t c = panel * PANEL; c < stop; c++) out[r * weight.num_outputs + c] += bias[c];
-          }
-        }
+        if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
+      });
+}
+
+bool amx_serves_bytes(int64_t depth) { return sizeof(RowOfQuads) == 1 && amx_serves_int8(depth); }
+
+void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth, const int32_t* offsets,
+                         const float* steps, const Weight& weight, const float* bias, float* out) {
+  auto bytes = reinterpret_cast<const int8_t*>(numbers);
+  for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
+      rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
+        amx_byte_piece(bytes, depth, offsets, steps, weight, out, row, stop_row, panel, stop_panel);
+        if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
       });
 }
 
@@ -274,6 +323,11 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
 bool amx_serves_int8(int64_t) { return false; }
 void float_product_by_amx(const float*, int64_t, const Weight&, const float*, float*) { std::abort(); }
 void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const float*, float*) {
+  std::abort();
+}
+bool amx_serves_bytes(int64_t) { return false; }
+void byte_product_by_amx(const RowOfQuads*, int64_t, int64_t, const int32_t*, const float*, const Weight&, const float*,
+                         float*) {
   std::abort();
 }
 

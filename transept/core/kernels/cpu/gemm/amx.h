@@ -3,9 +3,12 @@
 
 #include <cstdint>
 
+#include "quad_tile.h"
 #include "weight.h"
 
 namespace transept {
+
+constexpr int AMX_ROWS = 32;  // that are multiplied at a time
 
 // Whether this library, on this processor and system, has products by AMX for weights in int8 of so many inputs.
 bool amx_serves_int8(int64_t depth);
@@ -14,5 +17,13 @@ bool amx_serves_int8(int64_t depth);
 // rounded: int16 [rows, depth], steps: [rows].
 void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
                              const Weight& weight, const float* bias, float* out);
+
+// The same for rows in int8.
+bool amx_serves_bytes(int64_t depth);
+
+// Write ((numbers @ weight.T) - offsets) * steps * scales + bias to out.
+// numbers: [rows, depth], readable for AMX_ROWS more rows. offsets, steps: [rows].
+void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth, const int32_t* offsets,
+                         const float* steps, const Weight& weight, const float* bias, float* out);
 
 }  // namespace transept

@@ -61,6 +61,9 @@ inline float widen_bfloat16(uint16_t bits) { return bits_as<float>((uint32_t)bit
 #define TILE_ADD_UNSIGNED(sums, a, b)                          \
   emulated_tiles[sums].add_product<int32_t, uint8_t, int8_t>(  \
       emulated_tiles[a], emulated_tiles[b], [](uint8_t x, int8_t y) { return (int32_t)x * y; })
+#define TILE_ADD_BYTES(sums, a, b)                             \
+  emulated_tiles[sums].add_product<int32_t, int8_t, uint8_t>(  \
+      emulated_tiles[a], emulated_tiles[b], [](int8_t x, uint8_t y) { return (int32_t)x * y; })
 
 #elif defined(__AMX_TILE__)
 
@@ -86,6 +89,7 @@ inline void configure_tiles() {
 #define TILE_ADD_BFLOAT16(sums, a, b) _tile_dpbf16ps(sums, a, b)
 #define TILE_ADD_SIGNED(sums, a, b) _tile_dpbssd(sums, a, b)
 #define TILE_ADD_UNSIGNED(sums, a, b) _tile_dpbusd(sums, a, b)
+#define TILE_ADD_BYTES(sums, a, b) _tile_dpbsud(sums, a, b)
 
 #endif
 

@@ -99,9 +99,10 @@ void round_to_int8(const From* numbers, int64_t size, float step, int8_t* out) {
   for (; i < size; i++) out[i] = rounded(broadcast(load_one(numbers + i)), step)[0];
 }
 
-// Into [pairs, PANEL, 2], with zeros for what the panel or the last pair lacks.
-template <class From>
-void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int8_t* panel, float* scales) {
+// Into [groups, PANEL, GROUP], groups of inputs with zeros for what the panel or the last of them lacks, and `offset`
+// added to each number.
+template <int GROUP, class From>
+void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int offset, int8_t* panel, float* scales) {
   for (int64_t output = 0; output < PANEL; output++) {
     scales[output] = output < outputs ? largest(weight + output * num_in, num_in) / LARGEST : 0;
   }
@@ -113,8 +114,9 @@ void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int8_t
       round_to_int8(weight + output * num_in + first, count, step, block[output]);
     }
     int8_t* to = panel + first * PANEL;
-    for (int64_t pair = 0; pair < count + count % 2; pair += 2) {
-      for (int64_t output = 0; output < PANEL; output++, to += 2) memcpy(to, block[output] + pair, 2);
+    for (int8_t* number = block[0]; number < block[0] + sizeof block; number++) *number = (int8_t)(*number + offset);
+    for (int64_t group = 0; group < count; group += GROUP) {
+      for (int64_t output = 0; output < PANEL; output++, to += GROUP) memcpy(to, block[output] + group, GROUP);
     }
   }
 }
@@ -145,12 +147,13 @@ void pack_bfloat16(const From* weight, int64_t num_out, int64_t num_in, BFloat16
   });
 }
 
-template <class From>
-void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int8_t* values, float* scales) {
-  const int64_t depth = num_in + num_in % 2;
+template <int GROUP, class From>
+void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int offset, int8_t* values, float* scales) {
+  const int64_t depth = (num_in + GROUP - 1) / GROUP * GROUP;
   parallel_for((num_out + PANEL - 1) / PANEL, [&](int64_t panel) {
     const int64_t first = panel * PANEL, outputs = std::min<int64_t>(PANEL, num_out - first);
-    pack_int8_panel(weight + first * num_in, outputs, num_in, values + panel * depth * PANEL, scales + first);
+    int8_t* to = values + panel * depth * PANEL;
+    pack_int8_panel<GROUP>(weight + first * num_in, outputs, num_in, offset, to, scales + first);
   });
 }
 
@@ -177,14 +180,18 @@ EXPORT int64_t transept_pack_floats(const void* weight, int64_t is_half, int64_t
                  : transept::pack_floats(floats, num_out, num_in, to_floats);
 }
 
-// Round a weight to int8, each output by its largest number.
-EXPORT void transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int8_t* values,
-                               float* scales) {
-  if (is_half) {
-    transept::pack_int8(static_cast<const Half*>(weight), num_out, num_in, values, scales);
-  } else {
-    transept::pack_int8(static_cast<const float*>(weight), num_out, num_in, values, scales);
-  }
+// Round a weight to int8, each output by its largest number: in pairs of inputs, or, for rows in int8 (kind 4), in fours
+// and with 128 added.
+EXPORT void transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
+                               int8_t* values, float* scales) {
+  const auto pack = [&](const auto* numbers) {
+    if (kind == transept::INT8) {
+      transept::pack_int8<2>(numbers, num_out, num_in, 0, values, scales);
+    } else {
+      transept::pack_int8<4>(numbers, num_out, num_in, 128, values, scales);
+    }
+  };
+  is_half ? pack(static_cast<const Half*>(weight)) : pack(static_cast<const float*>(weight));
 }
 
 // Round a weight to bfloat16.

@@ -12,9 +12,11 @@ from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
 
 PANEL: int = bind("transept_panel", returns=Int)()  # outputs
 
-_KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3}  # as in gemm/weight.h
+_KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
 _pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
-_pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Pointer, Pointer)
+_pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
+_OFFSET = 128  # of a weight in uint8
+_MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
 _pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
 
 
@@ -33,9 +35,10 @@ class _Weight(ctypes.Structure):
 class WeightPanels:
     """A weight [out, in] as products read it.
 
-    values: float32 or float16 [panels, in, PANEL], or int8 or bfloat16 [panels, pairs, PANEL, 2], inputs two by two;
-    the last panel and pair are filled up with zeros. scales: for int8, float32 [panels * PANEL], of one step of an
-    output's weights. address: of what a kernel reads.
+    values: float32 or float16 [panels, in, PANEL]; int8 or bfloat16 [panels, pairs, PANEL, 2], inputs two by two; or,
+    for activations in int8, the weight in int8 and 128, uint8 [panels, fours, PANEL, 4]. The last panel and group are
+    filled up with zeros. scales: for 8 bits, float32 [panels * PANEL], of one step of an output's weights. address: of
+    what a kernel reads.
     """
 
     device, alignment, x_dtype = "cpu", PANEL, torch.float32
@@ -77,7 +80,10 @@ class WeightPanels:
             if lowest < 0 or highest >= self.num_outputs:
                 raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
         rows = self.values[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
-        return rows.float() if self.scales is None else rows * self.scales[indices][:, None]
+        if self.scales is None:
+            return rows.float()
+        numbers = rows.float() - _OFFSET if self.dtype is torch.uint8 else rows
+        return numbers * self.scales[indices][:, None]
 
     def __reduce__(self) -> Any:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")
@@ -99,14 +105,12 @@ def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanel
 
 def pack_int8(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype, each output by its largest number."""
-    weight = _readable(weight)
-    num_out, num_in = weight.shape
-    panels = -(-num_out // PANEL)
-    values = torch.empty(panels, -(-num_in // 2), PANEL, 2, dtype=torch.int8)
-    scales = torch.empty(panels * PANEL)
-    half = weight.dtype is torch.float16
-    _pack_int8(weight.data_ptr(), half, num_out, num_in, values.data_ptr(), scales.data_ptr())
-    return WeightPanels(values, scales, num_out, num_in)
+    return _rounded_to_int8(weight, torch.int8, group=2)
+
+
+def pack_int8_for_int8(weight: Tensor) -> WeightPanels:
+    """The same for activations that are rounded to int8, too, each row by its largest number."""
+    return _rounded_to_int8(weight, torch.uint8, group=4) if weight.shape[1] <= _MOST_INPUTS else pack_int8(weight)
 
 
 def pack_bfloat16(weight: Tensor) -> WeightPanels:
@@ -116,6 +120,17 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     values = torch.empty(-(-num_out // PANEL), -(-num_in // 2), PANEL, 2, dtype=torch.bfloat16)
     _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
     return WeightPanels(values, None, num_out, num_in)
+
+
+def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPanels:
+    weight = _readable(weight)
+    num_out, num_in = weight.shape
+    panels = -(-num_out // PANEL)
+    values = torch.empty(panels, -(-num_in // group), PANEL, group, dtype=dtype)
+    scales = torch.empty(panels * PANEL)
+    half = weight.dtype is torch.float16
+    _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())
+    return WeightPanels(values, scales, num_out, num_in)
 
 
 def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:

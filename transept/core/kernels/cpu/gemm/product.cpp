@@ -10,10 +10,13 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const floa
 void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const float* bias,
                       float* out);  // bfloat16_gemm.cpp
 
+void byte_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);  // byte_gemm.cpp
+
 void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
   switch (weight.kind) {
     case INT8: return int8_product(x, rows, weight, bias, out);
     case BFLOAT16: return bfloat16_product(x, rows, weight, bias, out);
+    case INT8_FOR_BYTES: return byte_product(x, rows, weight, bias, out);
     default: return float_product(x, rows, weight, bias, out);
   }
 }

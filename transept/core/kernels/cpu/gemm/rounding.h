@@ -1,4 +1,4 @@
-// Rounding a row of float32 to numbers of 16 bits: integers, or bfloat16.
+// Rounding a row of float32: to integers of 8 or 16 bits, or to bfloat16.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: a float to which it is
 
 // Round `size` numbers to multiples of a step, at most `most` of them either way; those up to `filled` become 0.
 // Returns the step, 0 for a row of zeros.
-inline float round_row(const float* row, int64_t size, int16_t* out, int64_t filled, int most) {
+template <class Number>
+inline float round_row(const float* row, int64_t size, Number* out, int64_t filled, int most) {
   int32_t top = 0;
   Ints tops = {};
   int64_t whole = size / LANES * LANES;
@@ -32,7 +33,7 @@ inline float round_row(const float* row, int64_t size, int16_t* out, int64_t fil
     float shifted = row[i] * factor + TO_INTEGER;
     int32_t bits;
     memcpy(&bits, &shifted, 4);
-    out[i] = (int16_t)bits;
+    out[i] = (Number)bits;
   }
   std::fill(out + size, out + filled, 0);
   return highest / (float)most;

@@ -5,11 +5,12 @@
 
 namespace transept {
 
-enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16 };  // as in panels.py
+enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16, INT8_FOR_BYTES };  // as in panels.py
 
 // A weight [out, in], packed: panels of PANEL outputs, the last one filled up with zeros. The same fields in panels.py.
 struct Weight {
-  // float32, float16: [panels, in, PANEL]; int8, bfloat16: [panels, pairs, PANEL, 2], pairs of inputs side by side
+  // float32, float16: [panels, in, PANEL]; int8, bfloat16: [panels, pairs, PANEL, 2], pairs of inputs side by side;
+  // int8 for rows in int8: the number and 128, without a sign, [panels, quads, PANEL, 4]
   const void* values;
   const float* scales;  // int8: of one step of an output's weights, [panels * PANEL]
   int64_t num_outputs;

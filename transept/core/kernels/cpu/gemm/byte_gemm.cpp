@@ -1,0 +1,61 @@
+// Products with weights in int8, each output with a scale, of rows that are rounded to 127 steps either way. Processors
+// multiply numbers with a sign by numbers without: 128 is added to each weight, and taken from the sums again.
+#include "../scratch.h"
+#include "amx.h"
+#include "rounding.h"
+#include "weight.h"
+
+namespace transept {
+namespace {
+
+constexpr int MOST = 127;    // steps of a row's number
+constexpr int OFFSET = 128;  // of a weight
+
+// Rows rounded, OFFSET times the sum of each, and their steps.
+struct RoundedRows {
+  RowOfQuads* numbers;  // [rows, depth]
+  int32_t* offsets;     // [rows]
+  float* steps;         // [rows]
+};
+
+void round_row_to_quads(const float* x, int64_t num_in, int64_t depth, int64_t row, const RoundedRows& rounded) {
+  RowOfQuads* to = rounded.numbers + row * depth;
+  rounded.steps[row] = round_row(x + row * num_in, num_in, to, depth, MOST);
+  int32_t sum = 0;
+  for (int64_t i = 0; i < depth; i++) sum += to[i];
+  rounded.offsets[row] = OFFSET * sum;
+  if (sizeof(RowOfQuads) == 2) {
+    for (int64_t i = 0; i < depth; i += 4) std::swap(to[i + 1], to[i + 2]);
+  }
+}
+
+}  // namespace
+
+void byte_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
+  const int64_t num_in = weight.num_inputs, depth = (num_in + 3) / 4 * 4;
+  const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
+  const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
+  const int64_t room = rows + AMX_ROWS;  // which AMX reads beyond the last row
+  const RoundedRows rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(room * depth),
+                            scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
+  for_rows(rows, [&](int64_t row) { round_row_to_quads(x, num_in, depth, row, rounded); });
+  if (rows > PIECE_ROWS && amx_serves_bytes(depth)) {
+    byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, bias, out);
+    return;
+  }
+  for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+    for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
+              [&](auto rows, auto panels, int64_t first, int64_t panel, float* to, int64_t stride) {
+                quad_tile<rows, panels>(
+                    rounded.numbers + first * depth, depth, packed + panel * depth * PANEL,
+                    [&](int row, int vector, Ints sums) INLINE_LAMBDA {
+                      const Floats scales = load(weight.scales + panel * PANEL + vector * LANES);
+                      const Floats total = to_floats(sums - broadcast(rounded.offsets[first + row]));
+                      store(to + row * stride + vector * LANES, total * broadcast(rounded.steps[first + row]) * scales);
+                    });
+              });
+    if (bias) add_bias(out, weight.num_outputs, bias, first_row, stop_row, first_panel, stop_panel);
+  });
+}
+
+}  // namespace transept

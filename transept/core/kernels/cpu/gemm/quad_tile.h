@@ -1,0 +1,67 @@
+// The microkernel of products of numbers of 8 bits, which processors multiply four by four: rows with a sign, weights
+// without. Sums are integers, the same on every processor.
+#pragma once
+
+#include "blocking.h"
+
+namespace transept {
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+typedef int8_t RowOfQuads;
+#else
+typedef int16_t RowOfQuads;  // of four numbers the first and the third, then the second and the fourth
+#endif
+
+// Call finish(row, vector, sums) for each vector of sums of a @ b.T.
+//
+//   a: ROWS rows of `depth` numbers, one after the other; depth is a multiple of 4
+//   b: for each panel [depth / 4, PANEL, 4]: four numbers side by side
+template <int ROWS, int PANELS, class Finish>
+INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, const Finish& finish) {
+  constexpr int VECTORS = 2 * PANELS;
+  Ints sums[ROWS][VECTORS] = {};
+  const RowOfQuads* rows[(ROWS + 2) / 3];  // see float_tile
+  UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
+    rows[three] = a + 3 * three * depth;
+    asm("" : "+r"(rows[three]));
+  }
+  for (int64_t step = 0; step < depth; step += 4) {
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+    __m512i parts[VECTORS];
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      const uint8_t* from = b + (vector / 2) * depth * PANEL + step * PANEL;
+      parts[vector] = load_as<__m512i>(from + (vector % 2) * 4 * LANES);
+    }
+    UNROLL for (int row = 0; row < ROWS; row++) {
+      int32_t four;
+      memcpy(&four, rows[row / 3] + row % 3 * depth, 4);
+      UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+        sums[row][vector] =
+            (Ints)_mm512_dpbusd_epi32((__m512i)sums[row][vector], parts[vector], (__m512i)broadcast(four));
+      }
+    }
+#else
+    UNROLL for (int half = 0; half < 2; half++) {
+      Shorts parts[VECTORS];
+      UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+        const uint8_t* from = b + (vector / 2) * depth * PANEL + step * PANEL;
+        const Words fours = load_as<Words>(from + (vector % 2) * 4 * LANES);
+        parts[vector] = bits_as<Shorts>((half == 0 ? fours : fours >> 8) & 0x00ff00ff);
+      }
+      UNROLL for (int row = 0; row < ROWS; row++) {
+        int32_t pair;
+        memcpy(&pair, rows[row / 3] + row % 3 * depth + 2 * half, 4);
+        UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+          sums[row][vector] = add_products_of_pairs(sums[row][vector], bits_as<Shorts>(broadcast(pair)), parts[vector]);
+        }
+      }
+    }
+#endif
+    UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three] += 4;
+  }
+  UNROLL for (int row = 0; row < ROWS; row++) {
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) finish(row, vector, sums[row][vector]);
+  }
+}
+
+}  // namespace transept
