@@ -11,7 +11,6 @@ from torch import Tensor
 from transept.core.kernels.cpu.gemm.panels import PANEL, WeightPanels, pack_int8, pack_int8_for_int8
 from transept.core.kernels.cpu.gemm.product import product
 
-
 Pack = Callable[[Tensor], WeightPanels]
 BOTH = pytest.mark.parametrize("pack", [pack_int8, pack_int8_for_int8])
 
