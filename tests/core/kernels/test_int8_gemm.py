@@ -1,4 +1,4 @@
-"""The product with a weight in int8 against PyTorch's in float64, and with rows in int8 against that of their integers."""
+"""Products with weights in int8: PyTorch's in float64, and of rows in int8 those of their integers."""
 
 from collections.abc import Callable
 
