@@ -48,6 +48,19 @@ pytestmark = [
 ]
 
 
+def pairwise_of(shapes: list[tuple[object, ...]]) -> list[object]:
+    """(a shape, a bias, a dtype): every two of them together; what is left of the product is slow."""
+    return [
+        pytest.param(*shape, bias, dtype, marks=[pytest.mark.slow] if sum(places) % 2 else [])
+        for places, shape, bias, dtype in (
+            ((i, j, k), shape, bias, dtype)
+            for i, shape in enumerate(shapes)
+            for j, bias in enumerate(BIASES)
+            for k, dtype in enumerate(DTYPES)
+        )
+    ]
+
+
 @pytest.fixture(autouse=True)
 def _on_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("transept.core.kernels.gpu.attention.PIECE", PIECE)
@@ -61,9 +74,11 @@ def assert_near(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out.double(), expected, rtol=DTYPES[dtype], atol=DTYPES[dtype])
 
 
-@pytest.mark.parametrize(("heads", "kv_heads", "lengths"), [(2, 2, [90, 1]), (3, 1, [64, 65, 7])])
-@pytest.mark.parametrize("bias_kind", BIASES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "lengths", "bias_kind", "dtype"),
+    pairwise_of([(2, 2, [90, 1]), (3, 1, [64, 65, 7])]),
+    ids=str,
+)
 def test_encoder_tokens_attend_within_their_sequence(
     heads: int, kv_heads: int, lengths: list[int], bias_kind: str, dtype: torch.dtype
 ) -> None:
@@ -80,9 +95,11 @@ def test_encoder_tokens_attend_within_their_sequence(
 
 
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
-@pytest.mark.parametrize(("block_size", "heads", "kv_heads", "scale"), [(16, 2, 2, SCALE), (64, 4, 2, 1.0)])
-@pytest.mark.parametrize("bias_kind", BIASES)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("block_size", "heads", "kv_heads", "scale", "bias_kind", "dtype"),
+    pairwise_of([(16, 2, 2, SCALE), (64, 4, 2, 1.0)]),
+    ids=str,
+)
 def test_decoder_tokens_attend_to_their_past(
     step: list[tuple[int, int]],
     block_size: int,

@@ -164,10 +164,10 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(
     assert len(attempts) == len(graphs.failed_shapes) == len(caplog.messages)
 
 
-def test_a_cache_in_fp8_says_much_the_same() -> None:
+def test_a_cache_in_fp8_says_much_the_same(checkpoints: Path) -> None:
     params = SamplingParams(temperature=0.0, max_tokens=9)
-    expected = Engine(CHECKPOINTS / "bart-g2p", **HERE).generate(WORDS, params)
-    ours = replaying(CHECKPOINTS / "bart-g2p", kv_cache_dtype="fp8").generate(WORDS, params)
+    expected = Engine(checkpoints / "bart-g2p", **HERE).generate(WORDS, params)
+    ours = replaying(checkpoints / "bart-g2p", kv_cache_dtype="fp8").generate(WORDS, params)
     same = sum(
         one.outputs[0].token_ids == other.outputs[0].token_ids for one, other in zip(ours, expected, strict=True)
     )
