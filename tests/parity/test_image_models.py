@@ -1,4 +1,8 @@
-"""Families that look at images beside transformers: one row a configuration, the same checks for each."""
+"""Families that look at images beside transformers: one row a configuration, the same checks for each.
+
+check_beam_search of the kit covers batches and preemption for greedy requests too: they share both with the beams. So
+the checks of both alone are slow, but for one row of each family.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +22,7 @@ from transept.testing import Parity
 
 ALL_ROWS = ROWS | DONUT_ROWS | FLORENCE_ROWS | PIX2STRUCT_ROWS
 SLOW_ROWS = ("florence-2, wide images, a head of its own", "pix2struct, a tied head")
-BFLOAT16_ROWS = ("trocr-base", "donut", "florence-2", "pix2struct")  # the others are slow
+FAMILIES = ("trocr-base", "donut", "florence-2", "pix2struct")  # in checks of which the others are slow
 
 
 def parameters(slow: Callable[[str], bool]) -> list[Any]:
@@ -42,10 +46,12 @@ def test_decode(parity: Parity) -> None:
     parity.check_decode()
 
 
+@pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_batch(parity: Parity) -> None:
     parity.check_batch()
 
 
+@pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_preemption(parity: Parity) -> None:
     parity.check_preemption()
 
@@ -54,7 +60,7 @@ def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 
 
-@pytest.mark.parametrize("parity", parameters(lambda name: name not in BFLOAT16_ROWS), indirect=True)
+@pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_bfloat16(parity: Parity) -> None:
     parity.check_low_precision(("bfloat16",))
 
