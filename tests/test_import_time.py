@@ -55,8 +55,18 @@ def huggingface_dir(tiny_en_dir, tmp_path_factory):
     return save_huggingface_whisper(tiny_en_dir, tmp_path_factory.mktemp("whisper") / "tiny.en")
 
 
-@pytest.mark.parametrize("options", [[], ["--quantization", "int8"], ["--word-timestamps"]], ids=" ".join)
-@pytest.mark.parametrize("directory", ["tiny_en_dir", "huggingface_dir"])
+@pytest.mark.parametrize(
+    ("directory", "options"),
+    [
+        ("tiny_en_dir", ["--quantization", "int8"]),
+        ("tiny_en_dir", ["--word-timestamps"]),
+        ("huggingface_dir", []),
+        pytest.param("tiny_en_dir", [], marks=pytest.mark.slow),
+        pytest.param("huggingface_dir", ["--quantization", "int8"], marks=pytest.mark.slow),
+        pytest.param("huggingface_dir", ["--word-timestamps"], marks=pytest.mark.slow),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
 def test_a_whisper_checkpoint_transcribes_without_transformers(directory, options, request):
     command = ["transcribe", str(CLIP), "--model", str(request.getfixturevalue(directory)), *options]
     ran = subprocess.run([sys.executable, "-c", TRANSCRIBES, *command], capture_output=True, text=True, check=True)
