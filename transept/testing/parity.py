@@ -107,8 +107,8 @@ class Parity:
         prompt = list(self.engine.spec.default_decoder_prompt(self.engine.view))
         if None in prompt:
             raise AssertionError(
-                f"the default decoder prompt is {prompt}: the reference's config does not say how it starts.\n  Give its "
-                "config a decoder_start_token_id, or declare another default_decoder_prompt in the ModelSpec, or pass "
+                f"the default decoder prompt is {prompt}: the reference's config does not say how it starts.\n  Give "
+                "it a decoder_start_token_id, or declare another default_decoder_prompt in the ModelSpec, or pass "
                 "decoder_prompt=."
             )
         return prompt
