@@ -85,6 +85,8 @@ def locked(tiny_en_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         folder / "keys",
         "--cors",
         "https://example.org",
+        "--upload-timeout",
+        "0.2",
         environment={"TRANSEPT_API_KEY": "another-key"},
     )
     yield server.wait_until_ready()
@@ -206,7 +208,7 @@ def test_a_model_that_fails_does_not_keep_others_from_being_served(
     assert httpx.post(f"{server.url}/v1/summarize", json={"model": "none", "input": "a"}).status_code == 503
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_the_first_signal_lets_what_runs_finish(
     how: signal.Signals, serve: Serve, tiny_en_dir: Path, recording: Path
 ) -> None:
@@ -223,10 +225,13 @@ def test_the_first_signal_lets_what_runs_finish(
     assert server.wait() == 0
 
 
-def test_what_does_not_finish_in_time_is_told_so(serve: Serve, tiny_en_dir: Path, recording: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_what_does_not_finish_in_time_is_told_so(
+    how: signal.Signals, serve: Serve, tiny_en_dir: Path, recording: Path
+) -> None:
     server = serve(f"tiny.en={tiny_en_dir}", "--shutdown-timeout", "0").wait_until_ready()
     stream = Stream(server, recording).wait_until_it_has_begun()
-    server.send(signal.SIGTERM)
+    server.send(how)
     assert not stream.ended.result(PATIENCE)
     assert stream.events[-1]["error"]["type"] == "service_unavailable_error"
     assert server.wait() == CUT_OFF
@@ -254,15 +259,18 @@ def test_it_can_be_stopped_while_models_load(serve: Serve, tiny_en_dir: Path) ->
     assert server.wait() == 0
 
 
-def test_an_upload_that_stops_is_given_up(serve: Serve, bart_dir: Path) -> None:
-    server = serve(f"bart={bart_dir}", "--upload-timeout", "0.2").wait_until_ready()
-    port = int(server.url.rpartition(":")[2])
-    head = b"POST /v1/summarize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+def test_an_upload_that_stops_is_given_up(locked: ServeProcess) -> None:
+    port = int(locked.url.rpartition(":")[2])
+    head = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+        b"Authorization: Bearer " + KEY.encode() + b"\r\nContent-Length: 100\r\n\r\n--b\r\n"
+    )
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(head)
         answer = client.recv(65536)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    server.wait_until_idle()
+    while locked.temporary_files():
+        assert locked.process.poll() is None
 
 
 def test_an_upload_that_is_under_way_at_the_end_is_told(serve: Serve, tiny_en_dir: Path) -> None:

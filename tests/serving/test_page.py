@@ -222,10 +222,10 @@ def seamless_server(tmp_path):
     server.stop()
 
 
-@pytest.fixture
-def own_server(tiny_en_dir, tmp_path):
-    """One that a test may stop. It has no diarizer."""
-    server = PageServer(tmp_path, f"tiny.en={tiny_en_dir}").start()
+@pytest.fixture(scope="module")
+def own_server(tiny_en_dir, tmp_path_factory):
+    """One that a test may stop if it starts it again. It has no diarizer."""
+    server = PageServer(tmp_path_factory.mktemp("own"), f"tiny.en={tiny_en_dir}").start()
     yield server
     server.stop()
 
@@ -241,7 +241,7 @@ def locked_server(tiny_en_dir, tmp_path_factory):
 def browser():
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
-        flags.append("--autoplay-policy=no-user-gesture-required")
+        flags += ["--autoplay-policy=no-user-gesture-required", "--disable-gpu"]  # no GPU is emulated
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield chromium
         chromium.close()
@@ -276,9 +276,17 @@ def clip(speech_dir) -> Path:
 
 @pytest.fixture(scope="module")
 def long_recording(speech_dir, tmp_path_factory) -> Path:
-    """The clips one after the other, three times: about 75 seconds, several windows of the model."""
+    """The clips one after the other, twice: about 50 seconds, two windows of the model."""
     file = tmp_path_factory.mktemp("long") / "long.wav"
-    soundfile.write(file, numpy.tile(joined(speech_dir / "librivox"), 3), RATE)
+    soundfile.write(file, numpy.tile(joined(speech_dir / "librivox"), 2), RATE)
+    return file
+
+
+@pytest.fixture(scope="module")
+def one_window(speech_dir, tmp_path_factory) -> Path:
+    """The clips one after the other: about 25 seconds."""
+    file = tmp_path_factory.mktemp("window") / "window.wav"
+    soundfile.write(file, joined(speech_dir / "librivox"), RATE)
     return file
 
 
@@ -506,8 +514,8 @@ def test_playback_follows_the_words(visit, clip, reference):
     assert visit.page.evaluate("document.getElementById('audio').playbackRate") == 2
 
 
-def test_keys_play_skip_and_rewind(visit, long_recording):
-    visit.transcribe(long_recording)
+def test_keys_play_skip_and_rewind(visit, one_window):
+    visit.transcribe(one_window)
     page = visit.page
     page.locator("#reader-title").focus()
     page.wait_for_function("() => document.getElementById('audio').readyState > 0")
@@ -530,13 +538,13 @@ def test_keys_play_skip_and_rewind(visit, long_recording):
     expect(page.get_by_role("dialog", name="Help")).to_be_hidden()
 
 
-def test_the_waveform_is_drawn_and_seeks(visit, long_recording):
-    visit.transcribe(long_recording)
+def test_the_waveform_is_drawn_and_seeks(visit, one_window):
+    visit.transcribe(one_window)
     wave = visit.page.locator("#wave")
     expect(wave).not_to_have_class(re.compile("plain"))
     box = wave.bounding_box()
     visit.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    duration = soundfile.info(long_recording).duration
+    duration = soundfile.info(one_window).duration
     assert visit.position() == pytest.approx(duration / 2, rel=0.02)
     expect(wave).to_have_attribute("aria-valuenow", re.compile(rf"^{round(duration / 2)}|{int(duration / 2)}$"))
     drawn = "canvas => new Set(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data).size"
@@ -1011,7 +1019,16 @@ def test_a_phone_is_wide_enough(visit_of, page_server, clip, broken):
     check_width()
 
 
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}], ids=["light", "dark", "phone"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"color_scheme": "dark", "viewport": PHONE},
+        pytest.param({"color_scheme": "dark"}, marks=pytest.mark.slow),
+        pytest.param({"viewport": PHONE}, marks=pytest.mark.slow),
+    ],
+    ids=["light", "dark phone", "dark", "phone"],
+)
 def test_axe_finds_nothing(visit_of, page_server, clip, broken, options):
     visit = visit_of(page_server, **options)
     visit.expected.append("status of 400")

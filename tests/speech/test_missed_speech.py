@@ -73,7 +73,11 @@ def test_a_model_of_one_language_is_not_told_to_detect_more(
 
 @pytest.mark.parametrize(
     ("first", "second", "word", "vad"),
-    [("fr", "en", "demonstration", False), ("en", "es", "problema", False), ("en", "es", "problema", True)],
+    [
+        ("fr", "en", "demonstration", False),
+        pytest.param("en", "es", "problema", False, marks=pytest.mark.slow),
+        ("en", "es", "problema", True),
+    ],
     ids=["fr-en", "en-es", "en-es-vad"],
 )
 def test_a_second_language_in_a_window_is_heard(

@@ -127,7 +127,7 @@ def test_options_for_the_way_through_the_recording(tiny_en: Case, prompts: np.nd
         {"without_timestamps": True},
         {"suppress_tokens": None, "suppress_blank": False},
         {"max_initial_timestamp": None},
-        {"beam_size": 5},
+        pytest.param({"beam_size": 5}, marks=pytest.mark.slow),
         {"beam_size": 3, "patience": 2.0, "length_penalty": 0.5},
         {"no_speech_threshold": 0.05, "logprob_threshold": -0.1},
     ],
