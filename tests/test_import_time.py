@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,20 @@ def test_what_needs_no_tensors_loads_none(statement):
     code = f"{statement}\nimport sys\nprint(*{HEAVY} & sys.modules.keys())"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "rounds"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    ids=["by default", "as given", "as a policy says"],
+)
+def test_idle_threads_leave_their_cores_to_others_soon(given, rounds):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    code = "import os, transept; print(os.environ.get('GOMP_SPINCOUNT'))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment | given
+    )
+    assert ran.stdout.split() == [rounds]
 
 
 CLIP = Path(__file__).parent / "data" / "speech" / "librivox" / "austen-0880.flac"

@@ -145,6 +145,16 @@ def test_a_decoder_prompt_of_the_callers_own(tmp_path: Path) -> None:
     parity.check_decode()
 
 
+def test_a_config_that_does_not_say_how_decoders_start(tmp_path: Path) -> None:
+    model = bart()
+    for config in (model.config, model.generation_config):
+        config.decoder_start_token_id = config.bos_token_id = None
+    with pytest.raises(
+        AssertionError, match=r"default decoder prompt is \[None, .*\n.*decoder_start_token_id, or declare"
+    ):
+        Parity(model, tmp_path).check_prefill()
+
+
 def test_the_two_sides_of_a_difference_are_shown_with_the_reference_margin(tmp_path: Path) -> None:
     parity = Parity(bart(), tmp_path)
     name_architecture(tmp_path, "SharpEncoder")

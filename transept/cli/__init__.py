@@ -18,7 +18,20 @@ import sys
 import time
 from collections.abc import Sequence
 
-from transept.cli import align, batch, env, generate, models, plugins, read, serve, summarize, transcribe, translate
+from transept.cli import (
+    align,
+    batch,
+    calibrate,
+    env,
+    generate,
+    models,
+    plugins,
+    read,
+    serve,
+    summarize,
+    transcribe,
+    translate,
+)
 from transept.cli.parser import Parser, in_flags
 from transept.cli.printable import PrintableFormatter, tell
 from transept.errors import ParameterError, TranseptError
@@ -27,6 +40,7 @@ INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
 COMMANDS = (
     transcribe,
     align,
+    calibrate,
     summarize,
     translate,
     generate,

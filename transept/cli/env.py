@@ -21,7 +21,7 @@ from transept.cli.printable import printable
 T = TypeVar("T")
 
 PACKAGES = ("transept", "torch", "transformers", "av")
-VARIABLES = ("TRANSEPT_", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")  # starts of the names that are shown
+VARIABLES = ("TRANSEPT_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")  # starts of the names that are shown
 LABELS = {"cpu_level": "CPU level", "gpus": "GPUs", "memory_gib": "memory, GiB", "cache_folder": "cache folder"}
 GIB = 1 << 30
 

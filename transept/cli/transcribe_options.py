@@ -67,6 +67,17 @@ def channel(text: str) -> str:
     return text
 
 
+def encoder_context(text: str) -> str | float | None:
+    """``auto``, seconds, or None."""
+    from transept.speech import option_values
+
+    try:
+        found: str | float | None = option_values.encoder_context(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("encoder_context ")) from None
+    return found
+
+
 def token_ids(text: str) -> tuple[int, ...]:
     """``-1`` or ``50,60``; none for ``None``."""
     try:
@@ -120,6 +131,12 @@ RECORDING = (
     Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
     Option("chunk_length", float, "S", "seconds of a window at most (default: what the model hears, 30 for Whisper)"),
+    Option(
+        "encoder_context",
+        encoder_context,
+        "S",
+        "encode S seconds of silence after a window's sound, not the whole window; auto: as `transept calibrate` found",
+    ),
     Option("batch_size", int, "N", "windows to decode at a time at most, those of all files counted (default: 64)"),
     Option("clip_timestamps", str, "S,S,...", "only these stretches: start,end,start,end,... in seconds"),
 )

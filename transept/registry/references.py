@@ -16,7 +16,7 @@ from transept.registry.spec import ModelSpec, resolve
 
 BY_KEY = ("input_mappers", "encoder_inputs", "weight_maps")  # fields of a ModelSpec that hold several
 TASKS = ("speech", "text", "vision")
-NAMES = ("features_modality", "modality")  # fields of those whose text is no reference
+NAMES = ("features_modality", "short_features_modality", "modality")  # fields of those whose text is no reference
 DATA = ("weight_maps",)  # what they name is no function and no class
 
 

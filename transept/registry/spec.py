@@ -115,6 +115,8 @@ class SpeechSpec:
         float32 [channels, frames], of which a window is a slice.
     frames_per_second: of the features.
     features_modality: key in ModelSpec.input_mappers of the mapper that takes such a slice, at most a window long.
+    short_features_modality: key of one that takes a slice, too, and has the encoder read that and no more, for a family
+        whose encoder reads windows of one length, which features_modality fills up with zeros; None: there is none.
     language_names: lower-case English name, common other names and other codes among them, to language code.
     seconds_per_timestamp: between neighbouring timestamp tokens.
     timestamp_rules: (view, max_initial_timestamp=, num_prefix_tokens=) -> a logits processor that lets timestamps
@@ -137,6 +139,7 @@ class SpeechSpec:
     language_prompt: Callable[[CheckpointView], list[int]] | None = None
     target_languages: Callable[[CheckpointView], Iterable[str]] = no_languages
     features_modality: str = "audio_features"
+    short_features_modality: str | None = None
     language_names: Mapping[str, str] = field(default_factory=dict)
     seconds_per_timestamp: float = 0.0
     timestamp_rules: Any = None

@@ -6,6 +6,7 @@ Called by TranscriptionOptions alone. Every error names the option.
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ from transept.errors import ParameterError, shown
 
 DETECTED = ("", "auto", "none")  # in place of a language
 LONGEST_REGEX = 1000  # characters
+CALIBRATED = "auto"  # as encoder_context
 LAST_TEMPERATURE = 1.0  # of the fallback
 LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
 
@@ -60,6 +62,19 @@ def check_regex(pattern: str | None) -> None:
         regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError) as error:
         raise ParameterError(f"suppress_regex is no regular expression: {error}: {shown(pattern)}") from None
+
+
+def encoder_context(given: Any) -> Any:
+    """CALIBRATED, seconds from 0 up, also as text, or None. Raises ParameterError for anything else."""
+    if given is None or (isinstance(given, str) and given.strip().lower() == "none"):
+        return None
+    if isinstance(given, str) and given.strip().lower() == CALIBRATED:
+        return CALIBRATED
+    with suppress(OverflowError, TypeError, ValueError):
+        seconds = float(given)
+        if not isinstance(given, bool) and 0.0 <= seconds < math.inf:
+            return seconds
+    raise ParameterError(f'encoder_context must be "{CALIBRATED}" or seconds of at least 0, not {shown(given)}')
 
 
 def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:

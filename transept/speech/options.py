@@ -19,6 +19,7 @@ from transept.option_names import finite, made_of, refuses_unknown
 from transept.speech.option_values import (
     LEAST_INCREMENT,
     check_regex,
+    encoder_context,
     flat_clips,
     language_or_none,
     numbers,
@@ -133,6 +134,9 @@ class TranscriptionOptions:
         text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
         than eight not at all. Segments are sentences; hallucination_silence_threshold has no effect.
     chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
+    encoder_context: seconds of silence after a window's sound that the encoder reads, in place of the whole window, for
+        models whose encoder reads windows of one length; ``"auto"``: as many as ``transept calibrate`` found for the
+        model. A window whose text is in doubt is encoded and decoded again as a whole. None: always the whole window.
     vad: leave silence out first (batched does so always). vad_options: what is silence; VadOptions or a dict of them.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
@@ -177,6 +181,7 @@ class TranscriptionOptions:
     channel: str = MIX
     diarize: bool = False
     chunk_length: float | None = None
+    encoder_context: str | float | None = None
     batched: bool = False
     vad: bool = False
     vad_options: VadOptions = DEFAULT_VAD_OPTIONS
@@ -220,6 +225,7 @@ class TranscriptionOptions:
         if not isinstance(self.temperature, int | float):
             freeze(self, "temperature", numbers("temperature", self.temperature))
         freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
+        freeze(self, "encoder_context", encoder_context(self.encoder_context))
         freeze(self, "suppress_tokens", token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
         if isinstance(self.vad_options, Mapping):
             freeze(self, "vad_options", made_of(VadOptions, "VadOptions has no", self.vad_options))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from torch.nn.functional import pad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
@@ -22,6 +24,7 @@ from transept.names_elsewhere import LANGUAGES
 from transept.registry.diarizers import Diarizer, find_diarizer
 from transept.registry.plugin_calls import call_declared
 from transept.registry.plugins import discover
+from transept.speech.calibration import calibrated_margin
 from transept.speech.options import DEFAULT_BEST_OF, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.tokenizer import SpeechTokenizer
 
@@ -36,6 +39,19 @@ UNKNOWN_LANGUAGE = "und"  # ISO 639's code for it: one of several, of a model th
 UNBOUNDED_POSITIONS = 448  # reckoned with where the decoder's positions have no bound; Whisper's own
 
 
+@dataclass
+class ShortContexts:
+    """Windows of which the encoder was to read a part. decoded: how many. again: of them, in the whole window."""
+
+    decoded: int = 0
+    again: int = 0
+
+    def count(self, trusted: bool) -> None:
+        """Count one. trusted: whether its result was kept."""
+        self.decoded += 1
+        self.again += not trusted
+
+
 class SpeechModel:
     """What is known of the model.
 
@@ -44,6 +60,7 @@ class SpeechModel:
     detects: whether it tells which of them is spoken.
     target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
+    short_contexts: how many windows the encoder read in part.
     max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
     with alignment heads that it does not have.
@@ -61,6 +78,7 @@ class SpeechModel:
         self.family, self.spec = engine.spec, engine.spec.speech
         self.view = engine.view
         self.device = engine.config.device
+        self._name = str(engine.config.model)
         self.max_num_seqs = engine.config.max_num_seqs
         self.tokenizer = SpeechTokenizer(self.family, self.view)
         self.languages = dict(self.ask("languages", self.view))
@@ -72,6 +90,7 @@ class SpeechModel:
         self.vocab_size = engine.shape.vocab_size
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
+        self.short_contexts = ShortContexts()
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
     def ask(self, name: str, *arguments: Any, **keywords: Any) -> Any:
@@ -119,6 +138,13 @@ class SpeechModel:
         usual = (None, TranscriptionOptions.max_initial_timestamp)
         if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
             raise ParameterError("this model writes no timestamps; leave max_initial_timestamp out")
+        if options.encoder_context is not None:
+            if self.spec.short_features_modality is None:
+                raise ParameterError(
+                    "this model's encoder has no windows that it could read in part, as Whisper's has; leave "
+                    "encoder_context out"
+                )
+            self.encoder_margin(options)
         window = self.window_frames / self.fps
         if options.chunk_length is not None and options.chunk_length > window:
             raise ParameterError(
@@ -273,10 +299,37 @@ class SpeechModel:
             self._names[features] = key.hex()
         return features
 
-    def request(self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams) -> Request:
-        """A request about one window; features: [channels, up to window_frames]."""
-        sound: MultiModalPrompt = {"multi_modal_data": {self.spec.features_modality: features}}
-        if features in self._names:
-            sound["multi_modal_uuids"] = {self.spec.features_modality: self._names[features]}
+    def short_context(self, features: Tensor, options: TranscriptionOptions) -> int | None:
+        """Frames of one window that the encoder is to read, as encoder_context asks; None: the whole window.
+
+        features: [channels, up to window_frames]. Raises ParameterError for "auto" where no margin is known.
+        """
+        if options.encoder_context is None or self.spec.short_features_modality is None:
+            return None
+        frames = features.shape[1] + round(self.encoder_margin(options) * self.fps)
+        return frames if frames < self.window_frames else None
+
+    def encoder_margin(self, options: TranscriptionOptions) -> float:
+        """Seconds of silence that the encoder reads after a window's sound. Raises ParameterError as short_context."""
+        asked = options.encoder_context
+        assert asked is not None
+        return self._calibrated_margin if isinstance(asked, str) else asked
+
+    @cached_property
+    def _calibrated_margin(self) -> float:
+        return calibrated_margin(self.view.path, self._name)
+
+    def request(
+        self, features: Tensor, decoder_prompt: Sequence[int], params: SamplingParams, context: int | None = None
+    ) -> Request:
+        """A request about one window; features: [channels, up to window_frames]. context: see short_context."""
+        modality, name = self.spec.features_modality, self._names.get(features)
+        if context is not None:
+            assert self.spec.short_features_modality is not None
+            modality = self.spec.short_features_modality
+            features = pad(features, (0, context - features.shape[1]))
+        sound: MultiModalPrompt = {"multi_modal_data": {modality: features}}
+        if name is not None:
+            sound["multi_modal_uuids"] = {modality: name}
         tokens: TokensPrompt = {"prompt_tokens": list(decoder_prompt)}
         return Request({"encoder_prompt": sound, "decoder_prompt": tokens if decoder_prompt else None}, params)

@@ -101,9 +101,17 @@ class Parity:
 
     @cached_property
     def decoder_prompt(self) -> list[int]:
-        """The decoder's prompt in every check."""
-        given = self._given_decoder_prompt
-        return list(self.engine.spec.default_decoder_prompt(self.engine.view) if given is None else given)
+        """The decoder's prompt in every check. Raises AssertionError where the checkpoint leaves the family's open."""
+        if self._given_decoder_prompt is not None:
+            return list(self._given_decoder_prompt)
+        prompt = list(self.engine.spec.default_decoder_prompt(self.engine.view))
+        if None in prompt:
+            raise AssertionError(
+                f"the default decoder prompt is {prompt}: the reference's config does not say how it starts.\n  Give "
+                "it a decoder_start_token_id, or declare another default_decoder_prompt in the ModelSpec, or pass "
+                "decoder_prompt=."
+            )
+        return prompt
 
     @cached_property
     def prompts(self) -> list[list[int]]:

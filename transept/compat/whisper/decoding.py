@@ -131,7 +131,7 @@ def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[
     speech = model.transcriber.model
     if not speech.detects:
         raise ParameterError(ONE_LANGUAGE)
-    found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window))
+    found = _of_each(model.transcriber, mel, lambda window: window_language(speech, window, TranscriptionOptions()))
     if isinstance(found, list):
         tokens = torch.tensor([speech.language_tokens[each.code] for each in found])
         return tokens, [each.probabilities for each in found]
@@ -142,7 +142,7 @@ def _decoded(speech: SpeechModel, window: Tensor, options: DecodingOptions, chec
     """A job: the result of one window."""
     language = speech.language_code(checked.language)
     if speech.detects and (language is None or options.task == "lang_id"):
-        detected = yield from window_language(speech, window)
+        detected = yield from window_language(speech, window, checked)
         language = detected.code
         if options.task == "lang_id":
             return DecodingResult(language, detected.probabilities)

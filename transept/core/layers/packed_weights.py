@@ -1,8 +1,9 @@
 """Packed weights: what a linear layer multiplies by once it is loaded, in the order in which kernels read it.
 
 Made by `transept.core.layers.packing`; `transept.core.kernels.dispatch` has the kernels. On a CPU weights are in
-float32, in float16 where that loses nothing, or in int8, for which activations stay nearly as they are. On a GPU, in
-int8 and fp8, activations are rounded to 8 bits, too. In 8 bits every output of a weight has a scale of its own.
+float32, in float16 where that loses nothing, or in int8. Beside int8 activations stay nearly as they are; in encoders
+of sound and images they are rounded to 8 bits, too, as they are on a GPU, in int8 and fp8. In 8 bits every output of
+a weight has a scale of its own.
 """
 
 from __future__ import annotations

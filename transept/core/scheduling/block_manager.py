@@ -200,6 +200,10 @@ class BlockSpaceManager:
         else:
             self._host.free(table)
 
+    def forget_unused(self) -> None:
+        """Free the encoder outputs that no request uses any more, so that equal inputs are encoded again."""
+        self._encoded.make_room(self.num_device_blocks)
+
     def reset(self) -> None:
         """Drop every table: all blocks are free on both sides."""
         self._device.reset()

@@ -39,6 +39,7 @@ def register_models() -> list[ModelSpec]:
             input_mappers={
                 "audio": "transept.plugins.whisper.features:map_audio",
                 "audio_features": "transept.plugins.whisper.features:map_features",
+                "short_audio_features": "transept.plugins.whisper.features:map_short_features",
             },
             weight_maps={
                 "huggingface": "transept.plugins.whisper.weights:HUGGINGFACE",
@@ -54,6 +55,7 @@ def register_models() -> list[ModelSpec]:
                 tokens=control_tokens.speech_tokens,
                 features="transept.plugins.whisper.features:recording_features",
                 frames_per_second=FRAMES_PER_SECOND,
+                short_features_modality="short_audio_features",
                 language_names=LANGUAGE_NAMES,
                 seconds_per_timestamp=SECONDS_PER_POSITION,
                 timestamp_rules="transept.plugins.whisper.timestamp_rules:timestamp_rules",

@@ -29,6 +29,19 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
     data: float32 [num_mel_bins, up to 2 x max_source_positions].
     Raises MediaError for features of another shape or kind.
     """
+    return _padded(data, view, view.config.max_source_positions * FRAMES_PER_TOKEN)
+
+
+def map_short_features(data: Any, view: CheckpointView) -> MappedInput:
+    """The same, padded to whole tokens alone, so that the encoder reads no more than is given.
+
+    data: float32 [num_mel_bins, 1 to 2 x max_source_positions].
+    """
+    frames = data.shape[-1] if getattr(data, "ndim", 0) else 0
+    return _padded(data, view, max(1, -(-frames // FRAMES_PER_TOKEN)) * FRAMES_PER_TOKEN)
+
+
+def _padded(data: Any, view: CheckpointView, frames: int) -> MappedInput:
     import torch
 
     config = view.config
@@ -44,8 +57,8 @@ def map_features(data: Any, view: CheckpointView) -> MappedInput:
         raise MediaError(f"audio_features must be a tensor [{config.num_mel_bins}, frames], not {shape}")
     if data.shape[1] > window:
         raise MediaError(f"audio_features hold {data.shape[1]} frames, and one request carries at most {window}")
-    features = torch.nn.functional.pad(data, (0, window - data.shape[1]))
-    return MappedInput(kwargs={"input_features": features}, num_tokens=config.max_source_positions)
+    features = torch.nn.functional.pad(data, (0, frames - data.shape[1]))
+    return MappedInput(kwargs={"input_features": features}, num_tokens=frames // FRAMES_PER_TOKEN)
 
 
 def map_audio(data: Any, view: CheckpointView) -> MappedInput:

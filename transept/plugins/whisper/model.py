@@ -40,14 +40,21 @@ class WhisperEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         self.layer_norm = nn.LayerNorm(d_model)
 
-    def forward(self, input_features: Tensor, metadata: AttentionMetadata) -> Tensor:
-        """input_features: [windows, mels, frames]. Returns [windows * frames / 2, d_model]."""
-        x = self.conv2(self.conv1(input_features.transpose(1, 2)))  # [windows, frames / 2, d_model]
-        x = (x + self.embed_positions).flatten(0, 1).contiguous()
+    def forward(self, input_features: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+        """input_features: [mels, frames] windows, whose frames may differ. Returns [frames of all / 2, d_model]."""
+        if len({window.shape for window in input_features}) == 1:
+            x = self._stem(torch.stack(input_features))
+        else:
+            x = torch.cat([self._stem(window[None]) for window in input_features])
         for layer in self.layers:
             x = layer(x, metadata)
         hidden: Tensor = self.layer_norm(x)
         return hidden
+
+    def _stem(self, windows: Tensor) -> Tensor:
+        """windows: [windows, mels, frames]. Returns [windows * frames / 2, d_model]."""
+        x = self.conv2(self.conv1(windows.to(self.embed_positions).transpose(1, 2)))  # [windows, frames / 2, d_model]
+        return (x + self.embed_positions[: x.shape[1]]).flatten(0, 1).contiguous()
 
 
 class WhisperDecoder(nn.Module):
@@ -116,9 +123,8 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
         attn_metadata: AttentionMetadata,
         **multimodal_kwargs: list[Tensor],
     ) -> Tensor:
-        """input_features: a list of [mels, frames] windows. Returns [windows * frames / 2, d_model]."""
-        features = torch.stack(multimodal_kwargs["input_features"]).to(self.encoder.embed_positions)
-        hidden: Tensor = self.encoder(features, attn_metadata)
+        """input_features: a list of [mels, frames] windows. Returns [frames of all / 2, d_model]."""
+        hidden: Tensor = self.encoder(multimodal_kwargs["input_features"], attn_metadata)
         return hidden
 
     def decode(

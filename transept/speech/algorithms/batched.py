@@ -119,7 +119,7 @@ def _decoded_in_parts(
         return [] if earlier is None else earlier.prompt(code if options.multilingual else None)
 
     if language is None:
-        found = yield from window_language(model, features)
+        found = yield from window_language(model, features, options)
         language = found.code
         if is_certain(found):
             whole = yield from _decoded(model, window, features, language, options, previous(language))
@@ -177,7 +177,7 @@ def _timings(
         return []
     text_tokens = model.tokenizer.text_tokens
     text = [token for token in decoded.tokens if token in text_tokens]  # a draw may hold timestamps, too
-    return (yield from time_words(model, features, text, options, language=language))
+    return (yield from time_words(model, features, text, options, language=language, context=decoded.context))
 
 
 def _parts(window: SpokenWindow, timings: list[WordTiming]) -> list[SpokenWindow]:

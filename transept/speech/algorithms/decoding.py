@@ -15,6 +15,7 @@ from transept.core.jobs import Submit
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
+from transept.speech.algorithms.plausibility import is_plausible
 from transept.speech.algorithms.prompt import WindowPrompt, window_prompt
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
@@ -30,7 +31,8 @@ class DecodedWindow:
     tokens: timestamps and a prefix among them, without the end of text. text: of all of them, without blanks around it.
     avg_logprob: mean log probability over the new tokens and the end of text. compression_ratio: bytes of the text to
     those that zlib makes of it. no_speech_prob: probability that nobody speaks; 0 where the family does not tell.
-    token_logprobs: one a token, where they are asked for; 0 for a prefix's.
+    token_logprobs: one a token, where they are asked for; 0 for a prefix's. context: frames that the encoder read, None
+    for the whole window. is_finished: whether the end of text came.
     """
 
     tokens: list[int]
@@ -40,6 +42,8 @@ class DecodedWindow:
     compression_ratio: float
     no_speech_prob: float
     token_logprobs: list[float] | None = None
+    context: int | None = None
+    is_finished: bool = True
 
     def is_silent(self, options: TranscriptionOptions) -> bool:
         """Whether the window is skipped: silence is likely, and the text is not."""
@@ -67,21 +71,50 @@ def decode_window(
 ) -> Generator[Any, Any, DecodedWindow]:
     """A job: decode one window, at one temperature after the other until a result is good enough, or at the last one.
 
+    With encoder_context the encoder first reads a part of the window; where that result is in doubt, all of it.
+
     features: [channels, up to window_frames]. language: code. previous_tokens: what was said before, as a prompt.
     prefix: how the text begins.
     """
     prompt = window_prompt(model, options, language, previous_tokens, prefix)
+    context = model.short_context(features, options)
+    if context is not None:
+        first = options.temperatures[:1]
+        decoded = yield from _attempts(model, features, options, prompt, first, context)
+        trusted = _is_trusted(model, features, options, decoded)
+        model.short_contexts.count(trusted)
+        if trusted:
+            return decoded
+    return (yield from _attempts(model, features, options, prompt, options.temperatures, None))
+
+
+def _is_trusted(model: SpeechModel, features: Tensor, options: TranscriptionOptions, decoded: DecodedWindow) -> bool:
+    """Whether nothing suggests that the encoder read too little of a window. Where in doubt it reads all of it."""
+    if decoded.needs_fallback(options) or decoded.is_silent(options) or not decoded.is_finished:
+        return False
+    return is_plausible(model.tokenizer, model.spec, decoded.tokens, decoded.text, features.shape[1] / model.fps)
+
+
+def _attempts(
+    model: SpeechModel,
+    features: Tensor,
+    options: TranscriptionOptions,
+    prompt: WindowPrompt,
+    temperatures: Sequence[float],
+    context: int | None,
+) -> Generator[Any, Any, DecodedWindow]:
+    """A job: the first result that needs no fallback, or the last one. context: see SpeechModel.short_context."""
     no_speech, probe = model.tokenizer.control.no_speech, None
     if no_speech is not None:  # as likely after the first opening token, which starts the transcript
         probe = PromptProbe(logprobs=((len(prompt.earlier), no_speech),))
     no_speech_prob = 0.0
-    for temperature in options.temperatures:
+    for temperature in temperatures:
         params = _sampling_params(model, options, temperature, prompt, probe)
-        (output,) = yield Submit([model.request(features, prompt.tokens, params)])
+        (output,) = yield Submit([model.request(features, prompt.tokens, params, context)])
         if probe is not None:
             no_speech_prob = math.exp(output.prompt_probe.logprobs[0])
             probe = None  # the prompt stays the same, and so does the answer
-        decoded = _decoded(model, options, output, temperature, prompt.prefix, no_speech_prob)
+        decoded = _decoded(model, options, output, temperature, prompt.prefix, no_speech_prob, context)
         if not decoded.needs_fallback(options):
             break
     return decoded
@@ -140,6 +173,7 @@ def _decoded(
     temperature: float,
     prefix_tokens: list[int],
     no_speech_prob: float,
+    context: int | None,
 ) -> DecodedWindow:
     """The best of a request's samples or hypotheses."""
 
@@ -168,6 +202,8 @@ def _decoded(
         compression_ratio=compression_ratio(text),
         no_speech_prob=no_speech_prob,
         token_logprobs=token_logprobs,
+        context=context,
+        is_finished=len(tokens) < len(best.token_ids),
     )
 
 

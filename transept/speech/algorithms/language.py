@@ -49,7 +49,7 @@ def recording_language(
     chunk = model.chunk_frames(options)
     num_frames = min(features.shape[1], options.language_detection_segments * chunk)
     for start in range(0, num_frames, chunk):
-        language = yield from window_language(model, features[:, start : start + chunk])
+        language = yield from window_language(model, features[:, start : start + chunk], options)
         if (language.probability or 0.0) > options.language_detection_threshold:
             return language
         detected.append(language)
@@ -59,14 +59,24 @@ def recording_language(
     return max((each for each in detected if each.code == code), key=lambda each: each.probability or 0.0)
 
 
-def window_language(model: SpeechModel, features: Tensor) -> Generator[Any, Any, Language]:
-    """A job: the most likely language of one window. features: [channels, up to window_frames]."""
-    (output,) = yield Submit([language_request(model, features)])
-    return detected(model, output)
+def window_language(
+    model: SpeechModel, features: Tensor, options: TranscriptionOptions
+) -> Generator[Any, Any, Language]:
+    """A job: the most likely language of one window. features: [channels, up to window_frames].
+
+    With encoder_context the encoder reads a part of the window, and all of it where that leaves doubt.
+    """
+    context = model.short_context(features, options)
+    (output,) = yield Submit([language_request(model, features, context)])
+    found = detected(model, output)
+    if context is not None and (found.probability or 0.0) <= options.language_detection_threshold:
+        (output,) = yield Submit([language_request(model, features)])
+        found = detected(model, output)
+    return found
 
 
-def language_request(model: SpeechModel, features: Tensor) -> Request:
-    """Asks for the language of a window. features: [channels, up to window_frames]."""
+def language_request(model: SpeechModel, features: Tensor, context: int | None = None) -> Request:
+    """Asks for the language of a window. features: [channels, up to window_frames]. context: frames to encode."""
     params = SamplingParams(
         temperature=0.0,
         max_tokens=1,
@@ -75,7 +85,7 @@ def language_request(model: SpeechModel, features: Tensor) -> Request:
         begin_suppress_tokens=(),
         logprobs=len(model.language_tokens),
     )
-    return model.request(features, model.ask("language_prompt", model.view), params)  # of a model that detects
+    return model.request(features, model.ask("language_prompt", model.view), params, context)  # of a model that detects
 
 
 def detected(model: SpeechModel, output: RequestOutput) -> Language:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from transept.speech.algorithms.decoding import DecodedWindow
+from transept.speech.algorithms.plausibility import LATEST_END, longest_text
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 
-LATEST_END = 1.0  # seconds after the sound; models round times up, some to whole seconds
 SHORT_WINDOW = 2.0  # seconds; models fill so little sound, and silence up to 30 s after it, with what they said before
-FASTEST_SPEECH = 40  # characters in a second; hurried speakers reach 25
-SHORTEST_TEXT = 15  # characters, which any window may hold
 
 
 @dataclass(frozen=True)
@@ -136,9 +134,8 @@ def audible(segments: Sequence[Segment], window: Window, clip: Window, fps: int)
     for segment in segments:
         is_late = segment.end > last + LATEST_END
         room = last - (segment.start if is_late else begin)  # seconds
-        if window.start > clip.start and (is_late or room < SHORT_WINDOW):
-            longest = max(SHORTEST_TEXT, FASTEST_SPEECH * room)
-            if room <= 0 or len(segment.text.strip()) > longest:
-                continue
+        is_doubtful = window.start > clip.start and (is_late or room < SHORT_WINDOW)
+        if is_doubtful and (room <= 0 or len(segment.text.strip()) > longest_text(room)):
+            continue
         kept.append(dataclasses.replace(segment, end=last) if is_late and segment.start < last else segment)
     return kept

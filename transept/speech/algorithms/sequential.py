@@ -165,7 +165,7 @@ class _Walk:
         self, window: Window, features: Tensor
     ) -> Generator[Any, Any, tuple[Window, DecodedWindow | None]]:
         """A job: the window up to where its language changes, and what was decoded of it on the way. Sets language."""
-        whole = yield from window_language(self.model, features)
+        whole = yield from window_language(self.model, features, self.options)
         before, self.language = self.language, whole.code
         decoded = (yield from self._decoded(features)) if is_certain(whole) else None
         if (decoded is not None and decoded.avg_logprob >= LIKELY) or self.model.spec.sample_rate != SAMPLE_RATE:
@@ -216,6 +216,7 @@ class _Walk:
                 language=language,
                 time_offset=window.start / model.fps,
                 last_speech=self.last_speech,
+                context=decoded.context,
             )
             trusted, next_start = self._after_words(dataclasses.replace(cut, segments=timed), window)
             if trusted is None:

@@ -34,15 +34,16 @@ def add_words(
     language: str,
     time_offset: float,
     last_speech: float,
+    context: int | None = None,
 ) -> Generator[Any, Any, list[Segment]]:
     """A job: the segments of one window with their words, and with start and end as the words say.
 
     features: of the window, [channels, up to window_frames]. language: code. time_offset, last_speech: seconds at which
-    the window begins, and at which the last word before it ends.
+    the window begins, and at which the last word before it ends. context: of its DecodedWindow.
     """
     texts = [[token for token in segment.tokens if token in model.tokenizer.text_tokens] for segment in segments]
     text = [token for tokens in texts for token in tokens]
-    timings = yield from time_words(model, features, text, options, language=language)
+    timings = yield from time_words(model, features, text, options, language=language, context=context)
     return place_words(
         segments,
         timings,
@@ -55,11 +56,18 @@ def add_words(
 
 
 def time_words(
-    model: SpeechModel, features: Tensor, text: Sequence[int], options: TranscriptionOptions, *, language: str
+    model: SpeechModel,
+    features: Tensor,
+    text: Sequence[int],
+    options: TranscriptionOptions,
+    *,
+    language: str,
+    context: int | None = None,
 ) -> Generator[Any, Any, list[WordTiming]]:
     """A job: the words of one window's text with their times, and with their probabilities if those are asked for.
 
     features: of the window, [channels, up to window_frames]. text: tokens, without timestamps. language: code.
+    context: of its DecodedWindow.
     Without word_timestamps every probability is 1, for which nothing is computed.
 
     Of a text that is too long for one request, the last tokens are timed by a second one, whose decoder prompt leaves
@@ -72,7 +80,7 @@ def time_words(
     starts = range(0, len(text), room)
     begins = [max(0, min(start, len(text) - room)) for start in starts]
     parts = [text[begin : begin + room] for begin in begins]
-    outputs = yield Submit([_timing_request(model, features, opening, part, options) for part in parts])
+    outputs = yield Submit([_timing_request(model, features, opening, part, options, context) for part in parts])
     times, logprobs = np.empty(0), [0.0] * len(text)
     for start, begin, part, output in zip(starts, begins, parts, outputs, strict=True):
         weights = output.prompt_probe.cross_attention
@@ -80,7 +88,7 @@ def time_words(
             weights,
             len(part),
             num_frames=features.shape[1],
-            frames_per_position=model.window_frames // weights.shape[-1],
+            frames_per_position=-(-(context or model.window_frames) // weights.shape[-1]),
             frames_per_second=model.fps,
         )
         times = np.append(times[:start], part_times[start - begin :])
@@ -96,7 +104,12 @@ def time_words(
 
 
 def _timing_request(
-    model: SpeechModel, features: Tensor, opening: Sequence[int], text: Sequence[int], options: TranscriptionOptions
+    model: SpeechModel,
+    features: Tensor,
+    opening: Sequence[int],
+    text: Sequence[int],
+    options: TranscriptionOptions,
+    context: int | None,
 ) -> Request:
     """Read where the heads look at each token of a text, and its log probability if word_timestamps asks for it."""
     first = len(opening) - 1  # position after which the first text token comes
@@ -106,4 +119,4 @@ def _timing_request(
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)
-    return model.request(features, [*opening, *text, model.tokenizer.control.end_of_text], params)
+    return model.request(features, [*opening, *text, model.tokenizer.control.end_of_text], params, context)

@@ -1,0 +1,108 @@
+"""What `transept calibrate` found for models: the margins that ``encoder_context="auto"`` stands for, in a JSON file.
+
+A model is known by the content of its weights, so that a copy elsewhere or under another name has the same margin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from transept.errors import CheckpointError, ParameterError
+from transept.json_files import read_json
+
+FILE = Path("transept", "encoder-context.json")  # within the user's data folder
+WEIGHTS = (".safetensors", ".bin", ".pt")  # suffixes
+PIECES, PIECE_BYTES = 64, 1 << 16  # of each file of weights; training changes every weight
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was found for a model.
+
+    model: as it was called. margin: seconds, None where every margin lost words. whole_error_rate: word error rate of
+    whole windows. error_rates: those of each margin that was tried, in seconds as text.
+    """
+
+    model: str
+    margin: float | None
+    whole_error_rate: float
+    error_rates: dict[str, float]
+
+
+def data_file() -> Path:
+    """Where calibrations are kept: in ``$XDG_DATA_HOME``, or else in ``~/.local/share``."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / FILE
+
+
+def content_hash(checkpoint: Path) -> str:
+    """A hash of a checkpoint's config.json and weights: of a large file of pieces from all over it, and its size.
+
+    Raises CheckpointError for what cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        files = [each for each in checkpoint.iterdir() if each.name == "config.json" or each.suffix in WEIGHTS]
+        for file in sorted(files, key=lambda each: each.name):
+            size = file.stat().st_size
+            digest.update(f"{file.name} {size}\n".encode())
+            with file.open("rb") as opened:
+                for piece in range(PIECES):
+                    opened.seek(piece * max(PIECE_BYTES, (size - PIECE_BYTES) // (PIECES - 1)))
+                    digest.update(opened.read(PIECE_BYTES))
+    except OSError as error:
+        raise CheckpointError(f'cannot read "{checkpoint}": {error}') from None
+    return digest.hexdigest()
+
+
+def found_for(checkpoint: Path) -> Calibration | None:
+    """What was found for a model, if anything. Raises CheckpointError for files that cannot be read."""
+    return _calibration(_read().get(content_hash(checkpoint)))
+
+
+def keep(checkpoint: Path, found: Calibration) -> Path:
+    """Write what was found for a model in place of what was there. Returns the file. Raises OSError."""
+    file = data_file()
+    content = {**_read(), content_hash(checkpoint): asdict(found)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f".{file.stem}.{os.getpid()}.part{file.suffix}")
+    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    os.replace(unfinished, file)
+    return file
+
+
+def calibrated_margin(checkpoint: Path, name: str) -> float:
+    """Seconds that ``encoder_context="auto"`` stands for with a model. name: what the user calls it.
+
+    Raises ParameterError where nothing was found for it, or that it loses words.
+    """
+    found = found_for(checkpoint)
+    if found is None:
+        raise ParameterError(
+            f'encoder_context="auto" takes what was measured for a model, and for "{name}" nothing was: run `transept '
+            f"calibrate {name} RECORDINGS` once, or say seconds"
+        )
+    if found.margin is None:
+        raise ParameterError(
+            f'encoder_context="auto": "{name}" loses words where its encoder reads less than the whole window, as '
+            "`transept calibrate` found; leave encoder_context out"
+        )
+    return found.margin
+
+
+def _read() -> dict[str, Any]:
+    return read_json(data_file()) if data_file().is_file() else {}
+
+
+def _calibration(entry: Any) -> Calibration | None:
+    """What an entry of the file says; None for none, and for what somebody else wrote there."""
+    if not isinstance(entry, dict) or set(entry) != set(Calibration.__dataclass_fields__):
+        return None
+    found = Calibration(**entry)
+    numbers = isinstance(found.margin, Real | None) and isinstance(found.whole_error_rate, Real)
+    return found if numbers and isinstance(found.error_rates, dict) and isinstance(found.model, str) else None
