@@ -89,17 +89,20 @@ class ServeProcess:
             for sample in family.samples
         }
 
-    def wait_until_idle(self) -> None:
-        """Returns once no request is admitted, none of the cache is held and no file of a client is left."""
+    def wait_until_idle(self, **options: Any) -> None:
+        """Returns once no request is admitted, none of the cache is held and no file of a client is left.
+
+        options: of the requests for metrics, such as headers with a key.
+        """
         give_up = time.monotonic() + PATIENCE
-        while held := self.held():
+        while held := self.held(**options):
             assert time.monotonic() < give_up, held
             time.sleep(0.02)
 
-    def held(self) -> list[str]:
+    def held(self, **options: Any) -> list[str]:
         """What requests hold: places, blocks of the cache, files."""
         names = ("transept_requests_running", "transept_requests_waiting", "transept_kv_cache_usage_ratio")
-        found = [" ".join(name) for name, value in self.metrics().items() if name[0] in names and value > 0]
+        found = [" ".join(name) for name, value in self.metrics(**options).items() if name[0] in names and value > 0]
         return found + self.temporary_files()
 
     def temporary_files(self) -> list[str]:

@@ -262,15 +262,14 @@ def test_it_can_be_stopped_while_models_load(serve: Serve, tiny_en_dir: Path) ->
 def test_an_upload_that_stops_is_given_up(locked: ServeProcess) -> None:
     port = int(locked.url.rpartition(":")[2])
     head = (
-        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n"
-        b"Authorization: Bearer " + KEY.encode() + b"\r\nContent-Length: 100\r\n\r\n--b\r\n"
+        b"POST /v1/summarize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer " + KEY.encode() + b"\r\nContent-Length: 100\r\n\r\n{"
     )
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(head)
         answer = client.recv(65536)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    while locked.temporary_files():
-        assert locked.process.poll() is None
+    locked.wait_until_idle(headers={"authorization": f"Bearer {KEY}"})
 
 
 def test_an_upload_that_is_under_way_at_the_end_is_told(serve: Serve, tiny_en_dir: Path) -> None:
