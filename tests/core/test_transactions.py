@@ -40,6 +40,18 @@ class RaisesAt:
             raise ValueError("this processor is broken")
 
 
+@dataclasses.dataclass(frozen=True)
+class LeavesNothing:
+    """A logits processor that puts one number for all logits of a row that has three tokens."""
+
+    number: float
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        for index, row in enumerate(rows):
+            if len(row.output_token_ids) == 3:
+                logits[index] = self.number
+
+
 class Tokenizer:
     """A real tokenizer whose decoding of some tokens raises."""
 
@@ -127,6 +139,20 @@ def test_beams_and_samples_fail_as_a_whole(engine: Engine, alone: Callable) -> N
     finished = run(engine)
     assert_failed(finished["beams"], "this processor is broken")
     assert_failed(finished["samples"], "this processor is broken")
+    assert results(finished["good"]) == alone(WORDS[0], GREEDY)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")], ids=["NaN", "all forbidden"])
+def test_where_no_token_can_be_chosen_the_request_ends(engine: Engine, alone: Callable, number: float) -> None:
+    kinds = dict(zip(("greedy", "scores", "samples", "beams"), (GREEDY, KINDS[1], *KINDS[2:4]), strict=True))
+    for name, kind in kinds.items():
+        broken = dataclasses.replace(kind, logits_processors=[LeavesNothing(number)], min_tokens=5)
+        engine.add_request(name, WORDS[0], broken)
+    engine.add_request("good", WORDS[0], GREEDY)
+    finished = run(engine)
+    for name in kinds:
+        assert "no token can be chosen: the logits are NaN" in str(finished[name].error)
+        assert all(len(each.token_ids) == 3 for each in finished[name].outputs)
     assert results(finished["good"]) == alone(WORDS[0], GREEDY)
 
 

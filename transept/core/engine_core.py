@@ -6,6 +6,7 @@ and the model only through the executor. No torch here.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import replace
@@ -23,6 +24,11 @@ from transept.core.scheduling.step import SequenceGroupMetadata, StepInput, Step
 from transept.core.scheduling.stopping import StopChecker
 from transept.core.statistics import StepStatistics
 from transept.errors import RequestFailedError, TranseptError
+
+NO_NUMBERS = (
+    "no token can be chosen: the logits are NaN. Either weights or input hold NaN or infinities, or the model computes "
+    "them, as it may in float16, which ends at 65,504; or options and logits processors forbid every token"
+)
 
 
 class Participant(NamedTuple):
@@ -236,8 +242,11 @@ class EngineCore:
             step.waiting.popleft()
 
     def _append(self, group: SequenceGroup, output: StepOutput) -> None:
-        """Give a group its tokens, and what its prompt probe read."""
+        """Give a group its tokens, and what its prompt probe read. Raises RequestFailedError where they are drawn of NaN."""
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
+        for seq in group.unfinished_seqs:
+            if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id]):
+                raise RequestFailedError(NO_NUMBERS)
         if group.beam_search is not None:
             self._advance_beams(group, group.beam_search, output.sampled)
             return

@@ -86,7 +86,7 @@ class Drawn:
                     [
                         SampledToken(int(token), value, {**asked, int(token): value} if top else None)
                         for token, value in zip(row_tokens, row_logprobs, strict=True)
-                        if not each.forbidden or value > float("-inf")
+                        if not each.forbidden or value != float("-inf")
                     ]
                 )
         return dict(zip(self.seq_ids, drawn, strict=True))
