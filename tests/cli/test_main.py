@@ -36,7 +36,7 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["plugin"], "Did you mean 'plugins'?"),
         (["plugins", "chekc"], "Did you mean 'check'?"),
         ([], "required"),
-        (["x"], "Known: align, batch, env, generate, models, plugins"),
+        (["x"], "Known: align, batch, calibrate, env, generate, models, plugins"),
         (["plugins", "list", "--jsn"], "transept plugins list: error: there is no option --jsn. Did you mean --json?"),
         (["transcribe", "talk.flac", "--beam-siz=5"], "there is no option --beam-siz. Did you mean --beam-size?"),
         (["transcribe", "talk.flac", "--qqq"], "there is no option --qqq. See transept transcribe --help."),

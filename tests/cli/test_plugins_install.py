@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from fresh_environment import PARENT, FreshEnvironment, make_environment
 
-import transept
-
 THIRD_PARTY = Path(__file__).parents[1] / "third_party"
 
 
@@ -34,12 +32,12 @@ def environment(tmp_path: Path) -> FreshEnvironment:
 
 @pytest.fixture
 def without_pip(tmp_path: Path) -> FreshEnvironment:
-    """Transept and what its command line imports, nothing more."""
+    """All that the tests' environment has but pip."""
     visible = tmp_path / "visible"
     visible.mkdir()
-    packages = [Path(transept.__file__).parent, PARENT / "pluggy"]
-    for path in (*packages, *PARENT.glob("transept-*.dist-info"), *PARENT.glob("pluggy-*.dist-info")):
-        (visible / path.name).symlink_to(path)
+    for path in PARENT.iterdir():
+        if not path.name.startswith("pip"):
+            (visible / path.name).symlink_to(path)
     return make_environment(tmp_path / "venv", visible)
 
 

@@ -242,7 +242,7 @@ class EngineCore:
             step.waiting.popleft()
 
     def _append(self, group: SequenceGroup, output: StepOutput) -> None:
-        """Give a group its tokens, and what its prompt probe read. Raises RequestFailedError for tokens drawn of NaN."""
+        """Give a group its tokens, and what its prompt probe read. RequestFailedError: tokens were drawn of NaN."""
         group.probe_result = output.probes.get(group.request_id, group.probe_result)
         for seq in group.unfinished_seqs:
             if any(math.isnan(token.logprob) for token in output.sampled[seq.seq_id]):
