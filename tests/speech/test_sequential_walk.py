@@ -174,7 +174,8 @@ def invented(seed: int, seek: int, index: int) -> list[Word]:
 def test_the_same_way_when_words_are_known(model, script, seed, threshold, condition):
     seen: dict[str, list[float]] = {"ours": [], "theirs": []}
 
-    def add_words(model, features, segments, options, *, language, time_offset, last_speech):
+    def add_words(model, features, segments, options, *, language, time_offset, last_speech, context=None):
+        assert context is None  # the whole window
         seen["ours"].append(last_speech)
         placed = []
         for index, segment in enumerate(segments):
