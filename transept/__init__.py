@@ -9,7 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-# How long PyTorch's threads look for work before they sleep, in rounds: some 50 microseconds. By OpenMP's default they
+# How long PyTorch's threads look for work before they sleep, in rounds: some 70 microseconds. By OpenMP's default they
 # spin for milliseconds, in which nobody else has their cores. It is read as torch is loaded.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")

@@ -145,7 +145,7 @@ class Panels(Protocol):
 
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
-    Kernel(  # of encoders that read sound or images, which lose nothing by it
+    Kernel(  # of encoders that read sound or images: see docs/performance.md for what they lose
         panels.pack_int8_for_int8,
         ("transept_pack_int8", "transept_panel"),
         rows=range(HUNDREDS, ANY_NUMBER.stop),
