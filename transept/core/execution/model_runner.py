@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -26,7 +27,9 @@ from transept.core.parallel_group import ExchangeError
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.core.transfer import to_device, upload
-from transept.errors import PluginError, RequestFailedError, is_interruption
+from transept.errors import PluginError, RequestFailedError, TranseptError, is_interruption
+from transept.registry.plugin_calls import plugin_failure
+from transept.registry.spec import ModelSpec
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -70,16 +73,18 @@ class Part(NamedTuple):
 
 
 class ModelRunner:
-    """Runs steps on one device."""
+    """Runs steps on one device. spec: names the model's plugin where the model fails."""
 
     def __init__(
         self,
+        spec: ModelSpec,
         model: ForConditionalGeneration,
         cache: KVCache,
         block_size: int,
         sampler: Sampler,
         graphs: DecodeGraphs | None = None,
     ) -> None:
+        self.spec = spec
         self.model = model
         self.cache = cache
         self.block_size = block_size
@@ -186,16 +191,28 @@ class ModelRunner:
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
         self.cache.wait()
-        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.kv_caches, metadata)
-        _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)
+        hidden = self._call("decode", input_ids, positions, encoder_hidden, self.kv_caches, metadata)
+        _check_shape(self._named("decode"), hidden, len(input_ids), None)
         if not self.stage.is_last:
             probes.hand_over(hidden)
             return []
         last_rows = self._last_rows(hidden, metadata)
-        logits = self.model.compute_logits(last_rows)
-        _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
-        probes.read(hidden, self.model.compute_logits)
+        logits = self._call("compute_logits", last_rows)
+        _check_shape(self._named("compute_logits"), logits, len(last_rows), self.vocab_size)
+        probes.read(hidden, partial(self._call, "compute_logits"))
         return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
+
+    def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """What a method of the model returns. Raises PluginFailedError for any foreign error but lack of memory."""
+        try:
+            return getattr(self.model, method)(*arguments, **keywords)
+        except (TranseptError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise plugin_failure(self.spec, f"{type(self.model).__name__}.{method}", error) from error
+
+    def _named(self, method: str) -> str:
+        return f"{type(self.model).__name__}.{method} of {self.spec.known_as}"
 
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
@@ -223,8 +240,8 @@ class ModelRunner:
         if batch[0].token_ids:
             input_ids = self._tensor([token for inputs in batch for token in inputs.token_ids])
             positions = self._tensor([position for inputs in batch for position in range(len(inputs.token_ids))])
-        hidden = self.model.encode(input_ids, positions, metadata, **features)
-        _check_encoded(self.model, batch, hidden)
+        hidden = self._call("encode", input_ids, positions, metadata, **features)
+        _check_encoded(self._named("encode"), batch, hidden)
         return hidden
 
     def _features(self, features: list[Tensor]) -> list[Tensor]:
@@ -321,10 +338,9 @@ def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     ]
 
 
-def _check_encoded(model: ForConditionalGeneration, batch: list[EncoderInputs], hidden: Any) -> None:
+def _check_encoded(encode: str, batch: list[EncoderInputs], hidden: Any) -> None:
     """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
     expected = sum(inputs.num_tokens for inputs in batch)
-    encode = f"{type(model).__name__}.encode"
     if not isinstance(hidden, Tensor) or hidden.dim() != 2:
         returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
         raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
