@@ -201,7 +201,12 @@ SHAPE = "ModelShape(2, 2, 8, config.vocab_size, 99, 99)"
 FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "weight maps that are a list": (changed('{"weight_maps": [HUGGINGFACE]}'), text, "weight_maps"),
     "no weight map": (changed('{"weight_maps": {}}'), text, "none"),
-    "a weight map for another format": (changed('{"weight_maps": {"gguf": HUGGINGFACE}}'), text, "gguf"),
+    "a weight map for an unknown format": (
+        changed('{"weight_maps": {"gguf": HUGGINGFACE}}'),
+        text,
+        'has \'gguf\'; a key is "huggingface" or "ctranslate2"',
+    ),
+    "a weight map for another format": (changed('{"weight_maps": {"ctranslate2": HUGGINGFACE}}'), text, "ctranslate2"),
     "a weight map in a missing module": (changed('{"weight_maps": {"huggingface": "gone:MAP"}}'), text, "gone"),
     "a weight map that is missing": (changed('{"weight_maps": {"huggingface": "transept_row:MAP"}}'), text, "MAP"),
     "a weight map that is a dict": (changed('{"weight_maps": {"huggingface": {}}}'), text, "WeightMap"),
@@ -210,7 +215,7 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a weight map to what the model lacks": (weight_map('rules=((".*", "nowhere.weight"),)'), text, "nowhere.weight"),
     "a weight map of all to one": (weight_map('rules=((".*", "shared.weight"),), tied=()'), text, "shared.weight"),
     "a weight map to a part that is none": (weight_map('rules=((".*", "shared.weight#z"),)'), text, "part z"),
-    "a weight map to a group that is none": (weight_map(r'rules=((".*", r"\7"),), tied=()'), text, "weight map"),
+    "a weight map to a group that is none": (weight_map(r'rules=((".*", r"\7"),), tied=()'), text, "does not fit"),
     "a config that raises": (weight_map("config=lambda checkpoint: 1 / 0"), text, "division by zero"),
     "a config that is None": (weight_map("config=lambda checkpoint: None"), text, "config"),
     "a generation config that raises": (weight_map("generation_config=lambda *given: 1 / 0"), text, "division by zero"),
@@ -382,10 +387,6 @@ NAMES_THE_PLUGIN = {
     "a default prompt that reads a config": (
         changed('{"default_decoder_prompt": lambda view: [view.config.begin]}'),
         rf"default_decoder_prompt of {ROW} raised AttributeError: .*, at \S*transept_row\.py:\d+ in <lambda> \(",
-    ),
-    "a weight map's group": (
-        weight_map(r'rules=((".*", r"\7"),), tied=()'),
-        rf'^{ROW}: weight map: "\\7" does not fit',
     ),
     "a weight map's part": (weight_map('rules=((".*", "shared.weight#z"),)'), rf"^{ROW}: weight map: .* part z"),
     "a weight map's config": (weight_map("config=lambda checkpoint: 1 / 0"), f"the weight map of {ROW} cannot make a"),
