@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.read_inputs import FORMATS, Input, find_inputs
 from transept.cli.result_files import FIELDS, are_there, check_template, remove_unfinished, result_files, write_whole
@@ -108,7 +109,7 @@ def read(arguments: argparse.Namespace) -> int:
             continue
         num_failed += 1
         if each.error is None:  # else it has been told
-            tell(f"transept: {each.shown}: {result.error}")
+            tell(f"transept: {each.shown}: {in_flags(str(result.error), arguments.parser)}")
         _write(each, result, [path for path in files if path.suffix == ".json"])
         if arguments.json:  # else standard output has nothing of it
             _print(arguments, each, result, several)
