@@ -388,11 +388,19 @@ NAMES_THE_PLUGIN = {
         changed('{"default_decoder_prompt": lambda view: [view.config.begin]}'),
         rf"default_decoder_prompt of {ROW} raised AttributeError: .*, at \S*transept_row\.py:\d+ in <lambda> \(",
     ),
+    "a weight map's names": (
+        weight_map('rules=((".*", "nowhere.weight"),)'),
+        rf"^the weights in .* do not fit Model of {ROW}:\n",
+    ),
     "a weight map's part": (weight_map('rules=((".*", "shared.weight#z"),)'), rf"^{ROW}: weight map: .* part z"),
     "a weight map's config": (weight_map("config=lambda checkpoint: 1 / 0"), f"the weight map of {ROW} cannot make a"),
     "a head's size": (
         method("shape", "cls, config", f"return dataclasses.replace({SHAPE}, head_dim=0)"),
         f"describes no Broken of {ROW}: head_dim must be",
+    ),
+    "a head's size that is not the layers'": (
+        method("shape", "cls, config", "return dataclasses.replace(super().shape(config), head_dim=3)"),
+        rf"Broken\.decode of {ROW} raised .* at \S+\.py:\d+ in ",
     ),
     "a shape": (method("shape", "cls, config", "return {}"), rf"^{ROW}: Broken\.shape returned dict"),
     "a constructor": (method("__init__", "self, *given", "pass"), rf"^{ROW}: Broken\.__init__ does not call"),

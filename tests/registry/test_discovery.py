@@ -162,7 +162,6 @@ def test_two_claims_on_one_architecture_name_both_distributions(crowded: Environ
     assert '2 plugins run "WhisperForConditionalGeneration"' in done.stderr
     assert "rival from transept-rival 2.0 and whisper from transept " in done.stderr
     assert 'plugin="rival" or plugin="whisper"' in done.stderr
-    assert "--plugin rival" in done.stderr
 
 
 @pytest.mark.parametrize("plugin", ["whisper", "rival"])
@@ -295,6 +294,8 @@ def test_check_imports_what_plugins_name(crowded: Environment) -> None:
 
 def test_table_is_aligned(crowded: Environment) -> None:
     head, *rows = crowded.cli("plugins", "list").stdout.splitlines()
+    names = [row.split()[0] for row in rows if not row.startswith("Conflict: ")]
+    assert names == sorted(names)  # failed ones in their place
     for row in rows:
         if not row.startswith("Conflict: "):
             assert row[head.index("STATUS") :].split()[0] in ("ok", "failed", "conflict")

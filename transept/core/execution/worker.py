@@ -153,7 +153,7 @@ def _load(
         model.to(device)
     long_inputs = not described.shape.encoder_takes_text
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
-    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere)
+    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
     return model
 
 
