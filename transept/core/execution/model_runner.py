@@ -25,7 +25,7 @@ from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel_group import ExchangeError
 from transept.core.request.inputs import EncoderInputs
-from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput, num_blocks_behind
 from transept.core.transfer import to_device, upload
 from transept.errors import PluginError, RequestFailedError, TranseptError, is_interruption
 from transept.registry.plugin_calls import plugin_failure
@@ -94,7 +94,8 @@ class ModelRunner:
         self.backend = model.context.attention_backend
         self.group, self.stage = model.context.group, model.context.stage
         self.kv_caches = self._caches_of_all_layers()
-        self.vocab_size = model.shape(model.config).vocab_size
+        shape = model.shape(model.config)
+        self.vocab_size, self.window = shape.vocab_size, shape.window
         self._has_encoded = False
 
     @torch.inference_mode()
@@ -174,7 +175,7 @@ class ModelRunner:
         drawn = None if last is None else last.drawn
         if self.graphs is not None and not any(group.is_prefill for group in step):
             self.cache.wait()
-            logits = self.graphs(_decode_rows(step), drawn)
+            logits = self.graphs(self._decode_rows(step), drawn)
             if logits is not None:
                 return [Part(self.sampler(logits, _sampling_rows(step)), None)]
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
@@ -262,7 +263,7 @@ class ModelRunner:
         positions: list[int] = []
         slots: list[int] = []
         query_lens: list[int] = []
-        metadata = AttentionMetadata(block_size=self.block_size)
+        metadata = AttentionMetadata(block_size=self.block_size, window=self.window)
         for index, group in enumerate(step):
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
@@ -271,8 +272,11 @@ class ModelRunner:
                     pending[len(token_ids)] = seq_id
                 token_ids += data.token_ids if group.is_prefill else (data.last_token_id,)
                 positions += range(first, length)
-                slots += (self._slot(table, position) for position in range(first, length))
                 query_lens.append(length - first)
+                if not group.is_prefill:
+                    behind = self._num_behind(length)
+                    first, length = first - behind, length - behind
+                slots += (self._slot(table, position) for position in range(first, length))
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
             metadata.cross_query_start_loc.append(len(token_ids))
@@ -286,9 +290,29 @@ class ModelRunner:
         put_pending(input_ids, pending, last)
         return input_ids, self._tensor(positions), metadata
 
-    def _slot(self, table: list[int], position: int) -> int:
-        """Where a token of a sequence lies in the cache."""
-        return table[position // self.block_size] * self.block_size + position % self.block_size
+    def _decode_rows(self, step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
+        """The sequences of a step without prefills."""
+        rows = DecodeRows([], [], [], [], [], [], {})
+        for group in step:
+            cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
+            for seq_id, data in group.seq_data.items():
+                if data.last_token_id == PENDING:
+                    rows.pending[len(rows.token_ids)] = seq_id
+                rows.token_ids.append(data.last_token_id)
+                rows.positions.append(data.num_tokens - 1)
+                rows.lengths.append(data.num_tokens - self._num_behind(data.num_tokens))
+                rows.block_tables.append(group.block_tables[seq_id])
+                rows.cross_lengths.append(cross_length)
+                rows.cross_block_tables.append(cross_table)
+        return rows
+
+    def _num_behind(self, num_tokens: int) -> int:
+        """The first tokens of a sequence that decodes whose blocks have been given back."""
+        return num_blocks_behind(num_tokens, self.window, self.block_size) * self.block_size
+
+    def _slot(self, table: list[int], place: int) -> int:
+        """Where a token of a sequence lies in the cache. place: among those that the table holds."""
+        return table[place // self.block_size] * self.block_size + place % self.block_size
 
     def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
         """Of [num_tokens, hidden], each sequence's last row."""
@@ -312,22 +336,6 @@ def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> b
     It has none for a request that failed in that step, which the host learns when it collects it.
     """
     return all(data.last_token_id != PENDING or seq_id in drawn for seq_id, data in group.seq_data.items())
-
-
-def _decode_rows(step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
-    """The sequences of a step without prefills."""
-    rows = DecodeRows([], [], [], [], [], {})
-    for group in step:
-        cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
-        for seq_id, data in group.seq_data.items():
-            if data.last_token_id == PENDING:
-                rows.pending[len(rows.token_ids)] = seq_id
-            rows.token_ids.append(data.last_token_id)
-            rows.positions.append(data.num_tokens - 1)
-            rows.block_tables.append(group.block_tables[seq_id])
-            rows.cross_lengths.append(cross_length)
-            rows.cross_block_tables.append(cross_table)
-    return rows
 
 
 def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
