@@ -383,6 +383,11 @@ NAMES_THE_PLUGIN = {
         method("decode", "self", "pass"),
         rf"Broken\.decode of {ROW} raised TypeError: .* given \(the fault",
     ),
+    "a layer of ours that is called wrongly": (
+        "from transept.errors import PluginError\n"
+        + method("encode", "self, *given", "raise PluginError('this layer has rotary positions')"),
+        f"^{ROW}: this layer has rotary positions",
+    ),
     "an encoder's rows": (method("encode", "self, *given", "pass"), rf"Broken\.encode of {ROW} returned NoneType"),
     "a default prompt that reads a config": (
         changed('{"default_decoder_prompt": lambda view: [view.config.begin]}'),

@@ -28,7 +28,7 @@ from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput, num_blocks_behind
 from transept.core.transfer import to_device, upload
 from transept.errors import PluginError, RequestFailedError, TranseptError, is_interruption
-from transept.registry.plugin_calls import plugin_failure
+from transept.registry.plugin_calls import plugin_failure, plugin_named
 from transept.registry.spec import ModelSpec
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
@@ -206,7 +206,8 @@ class ModelRunner:
     def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """What a method of the model returns. Raises PluginFailedError for any foreign error but lack of memory."""
         try:
-            return getattr(self.model, method)(*arguments, **keywords)
+            with plugin_named(self.spec):
+                return getattr(self.model, method)(*arguments, **keywords)
         except (TranseptError, torch.OutOfMemoryError):
             raise
         except Exception as error:
