@@ -54,7 +54,7 @@ def test_idle_threads_leave_their_cores_to_others_soon(given, rounds):
 
 CLIP = Path(__file__).parent / "data" / "speech" / "librivox" / "austen-0880.flac"
 SLOW_TO_IMPORT = {"transformers", "huggingface_hub", "librosa", "numba", "scipy", "sklearn", "pandas", "matplotlib"}
-TRANSCRIBES = """
+RUNS = """
 import json, sys
 from transept.cli import main
 code = main(sys.argv[1:])
@@ -84,13 +84,32 @@ def huggingface_dir(tiny_en_dir, tmp_path_factory):
 )
 def test_a_whisper_checkpoint_transcribes_without_transformers(directory, options, request):
     command = ["transcribe", str(CLIP), "--model", str(request.getfixturevalue(directory)), *options]
-    ran = subprocess.run([sys.executable, "-c", TRANSCRIBES, *command], capture_output=True, text=True, check=True)
+    assert "young man" in runs_without_slow_imports(*command)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command", "expected"),
+    [
+        ("bart-g2p", "transept", ["summarize"], "T R AE0 N S EH1 P T"),
+        ("t5-g2p", "R EY1 N", ["translate", "--source", "phonemes", "--target", "graphemes"], "rain"),
+    ],
+)
+def test_a_text_model_writes_without_transformers(name, text, command, expected, tmp_path):
+    document = tmp_path / "document.txt"
+    document.write_text(text)
+    checkpoint = Path(__file__).parent / "data" / "cmudict" / name
+    assert runs_without_slow_imports(*command, str(document), "--model", str(checkpoint)) == expected
+
+
+def runs_without_slow_imports(*command):
+    """What a command prints, which is one line."""
+    ran = subprocess.run([sys.executable, "-c", RUNS, *command], capture_output=True, text=True, check=True)
     text, imported = ran.stdout.splitlines()
     code, packages = json.loads(imported)
     assert code == 0
-    assert "young man" in text
     assert not SLOW_TO_IMPORT & set(packages)
     assert "tokenizers" in packages
+    return text
 
 
 @pytest.mark.parametrize("public", ["transept", "transept.authoring"])

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.plain_config import PlainConfig
     from transept.core.checkpoints.plain_files import PlainFiles
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
+    from transept.core.checkpoints.plain_tokenizer_files import PlainTokenizerFiles
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
     from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -86,6 +87,7 @@ _LAZY_IMPORTS = {
     "PlainConfig": "transept.core.checkpoints.plain_config",
     "PlainFiles": "transept.core.checkpoints.plain_files",
     "PlainTokenizer": "transept.core.checkpoints.plain_tokenizer",
+    "PlainTokenizerFiles": "transept.core.checkpoints.plain_tokenizer_files",
     "QKVParallelLinear": "transept.core.layers.linear",
     "RMSNorm": "transept.core.layers.norm",
     "RelativeKeys": "transept.core.attention.relative_keys",
@@ -128,6 +130,7 @@ __all__ = [
     "PlainConfig",
     "PlainFiles",
     "PlainTokenizer",
+    "PlainTokenizerFiles",
     "PluginError",
     "PromptError",
     "PublishedCheckpoint",

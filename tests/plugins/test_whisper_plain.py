@@ -8,6 +8,7 @@ from huggingface_whisper import AS_OPENAI_SAVES, edit, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_values import ODD
+from plain_configs import ITS_OWN, NOT_READ, both, same
 from random_whisper import save_random_whisper
 from transformers import GenerationConfig, WhisperConfig
 
@@ -16,13 +17,10 @@ from transept.authoring import PlainConfig, WeightMap
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config, load_generation_config
 from transept.core.request.generation_defaults import complete
-from transept.errors import CheckpointError
 from transept.plugins.whisper.plain import PLAIN
 from transept.plugins.whisper.weights import HUGGINGFACE
 
 TRANSFORMERS = WeightMap(rules=())  # declares nothing
-ITS_OWN = {"_name_or_path", "transformers_version"}  # which say where it read the file, and who
-OF_CLASSIFIERS = {"id2label", "label2id"}
 AS_IN_A_MODEL = {"model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"]}
 GENERATION = {  # of a multilingual checkpoint
     "alignment_heads": [[3, 1], [4, 2]],
@@ -52,37 +50,21 @@ def folder(tmp_path_factory) -> Path:
     return save_random_whisper(tmp_path_factory.mktemp("whisper") / "model")
 
 
-def both(read):
-    """What is made by what the family declares, and by transformers; of an error its message."""
-    made = []
-    for weight_map in (HUGGINGFACE, TRANSFORMERS):
-        try:
-            made.append(read(weight_map))
-        except CheckpointError as error:
-            made.append(str(error))
-    return made
-
-
-def same(ours, theirs, apart=frozenset()):
-    """Whether one has the values of the other, and no more than it. What is not set is None for transformers."""
-    if isinstance(ours, str) or isinstance(theirs, str):
-        return ours == theirs
-    known = {name: getattr(theirs, name) for name in theirs.to_dict() if name not in apart}
-    others = {name for name in ours.to_dict() if name not in apart and not hasattr(theirs, name)}
-    return not others and all(repr(getattr(ours, name, None)) == repr(value) for name, value in known.items())
-
-
 def configs(folder, **values):
     write(folder / "config.json", values)
     checkpoint = open_checkpoint(folder)
-    return both(lambda weight_map: load_config(checkpoint, weight_map))
+    return both(lambda weight_map: load_config(checkpoint, weight_map), HUGGINGFACE, TRANSFORMERS)
 
 
 def generation_configs(folder, values):
     write(folder / "config.json", AS_IN_A_MODEL)
     write(folder / "generation_config.json", values)
     checkpoint = open_checkpoint(folder)
-    return both(lambda weight_map: load_generation_config(checkpoint, weight_map, load_config(checkpoint, weight_map)))
+    return both(
+        lambda weight_map: load_generation_config(checkpoint, weight_map, load_config(checkpoint, weight_map)),
+        HUGGINGFACE,
+        TRANSFORMERS,
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +81,7 @@ def generation_configs(folder, values):
 def test_a_config_is_a_whisper_config(folder, values):
     ours, theirs = configs(folder, **AS_IN_A_MODEL, **values)
     assert (type(ours), type(theirs)) == (PlainConfig, WhisperConfig)
-    assert same(ours, theirs, ITS_OWN | OF_CLASSIFIERS | {"output_attentions"})
+    assert same(ours, theirs, NOT_READ)
     assert all(getattr(ours, name) == getattr(theirs, name) for name in WhisperConfig.attribute_map)
 
 
@@ -107,7 +89,7 @@ def test_a_config_as_transformers_saves_it(folder):
     WhisperConfig(vocab_size=99, max_target_positions=20, decoder_layers=3).save_pretrained(folder)
     ours, theirs = configs(folder, **json.loads((folder / "config.json").read_text()))
     assert isinstance(ours, PlainConfig)
-    assert same(ours, theirs, ITS_OWN | OF_CLASSIFIERS | {"output_attentions"})
+    assert same(ours, theirs, NOT_READ)
 
 
 FIELDS = {*WhisperConfig().to_dict(), *dict(PLAIN.aliases), *PLAIN.extras, "max_length", "torch_dtype", *OTHER_KEYS}
@@ -118,7 +100,7 @@ FIELDS -= {"architectures"}  # which is looked at before
 @given(values=st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES, max_size=3))
 def test_any_value_of_a_config_is_taken_or_refused_as_by_transformers(folder, values):
     ours, theirs = configs(folder, **{**AS_IN_A_MODEL, **values})
-    assert same(ours, theirs, ITS_OWN | OF_CLASSIFIERS | {"output_attentions"})
+    assert same(ours, theirs, NOT_READ)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +128,14 @@ def test_any_setting_is_taken_or_refused_as_by_transformers(folder, values):
 
 def test_generation_keys_of_an_old_config(folder):
     (folder / "generation_config.json").unlink(missing_ok=True)
-    old = {**AS_IN_A_MODEL, **AS_OPENAI_SAVES, "suppress_tokens": [5, 6], "eos_token_id": 9, "num_beams": 3}
+    of_generation = {"suppress_tokens": [5, 6], "begin_suppress_tokens": [7], "eos_token_id": 9, "num_beams": 3}
+    old = {**AS_IN_A_MODEL, **AS_OPENAI_SAVES, **of_generation}
     write(folder / "config.json", old)
     checkpoint = open_checkpoint(folder)
     ours, theirs = both(
-        lambda weight_map: load_generation_config(checkpoint, weight_map, load_config(checkpoint, weight_map))
+        lambda weight_map: load_generation_config(checkpoint, weight_map, load_config(checkpoint, weight_map)),
+        HUGGINGFACE,
+        TRANSFORMERS,
     )
     assert ours == theirs
     assert (ours.max_length, ours.num_beams, ours.suppress_tokens) == (448, 3, [5, 6])

@@ -39,8 +39,7 @@ def load_config(
     if weight_map.config is None:
         if checkpoint.format != "huggingface":
             raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own; {made_by} derives none")
-        config = plain_config(checkpoint, weight_map.plain) if weight_map.plain else None
-        config = huggingface_config(checkpoint) if config is None else config
+        config = huggingface_config(checkpoint, weight_map.plain)
     else:
         try:
             config = weight_map.config(checkpoint)
@@ -54,13 +53,17 @@ def load_config(
     return config
 
 
-def huggingface_config(checkpoint: Checkpoint) -> PretrainedConfig:
+def huggingface_config(checkpoint: Checkpoint, plain: PlainFiles | None = None) -> PretrainedConfig | PlainConfig:
     """The config in a Hugging Face checkpoint's config.json.
 
-    A ``model_type`` that transformers knows gives its config class; any other gives a plain PretrainedConfig with the
-    keys of config.json as attributes, so that a family does not need transformers' blessing.
+    plain: reads it without transformers where it holds no more than this says. Elsewhere a ``model_type`` that
+        transformers knows gives its config class; any other gives a plain PretrainedConfig with the keys of config.json
+        as attributes, so that a family does not need transformers' blessing.
     Raises CheckpointError when config.json does not fit its class.
     """
+    config = plain_config(checkpoint, plain) if plain else None
+    if config is not None:
+        return config
     from transformers import AutoConfig, PretrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 

@@ -20,15 +20,45 @@ from transept.core.checkpoints.plain_config import PlainConfig
 if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
-# Of transformers' base class. It drops those in the second table, or overwrites them: max_length is for generation.
+# Of transformers' base class. It drops those in the second table, or overwrites them, but for fields of a family.
 _OF_EVERY_CONFIG = {
     "architectures": None,
     "chunk_size_feed_forward": 0,
+    "output_attentions": False,
     "output_hidden_states": False,
     "problem_type": None,
     "return_dict": True,
 }
-_DROPPED = ("_name_or_path", "max_length", "transformers_version")
+DROPPED = (
+    "_name_or_path",
+    "transformers_version",
+    # settings of generation, which stood here before there was a generation_config.json
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "suppress_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+)
 
 _TOKEN = int | None
 _TOKENS = list[int] | None
@@ -38,8 +68,14 @@ _OF_EVERY_GENERATION_CONFIG: dict[str, Any] = {  # settings whose value transfor
     "bos_token_id": _TOKEN,
     "decoder_start_token_id": _TOKEN,
     "do_sample": bool | None,
+    "early_stopping": bool | None,
     "eos_token_id": int | list[int] | None,
+    "forced_bos_token_id": _TOKEN,
+    "forced_eos_token_id": int | list[int] | None,
+    "length_penalty": float | int | None,
     "max_length": int | None,
+    "min_length": int | None,
+    "no_repeat_ngram_size": int | None,
     "num_beams": int | None,
     "pad_token_id": _TOKEN,
     "suppress_tokens": _TOKENS,
@@ -60,6 +96,8 @@ class PlainFiles:
         are bool, int, float, str, None, list[...], and unions of them.
     aliases: (other name, field), the config class's ``attribute_map``.
     extras: names in config.json that are no fields of the class, whose values are kept as they are.
+    derived: from the values of fields and extras by name (without aliases) to those that the config class sets by
+        itself, which replace them; None where transformers must read the file.
     generation_extras: names in generation_config.json that only this family has, likewise.
     tokenizer: makes the tokenizer of a directory with a tokenizer_config.json, whose results are those of transformers'
         tokenizer; or None, where transformers must read it.
@@ -69,6 +107,7 @@ class PlainFiles:
     config: type
     aliases: tuple[tuple[str, str], ...] = ()
     extras: tuple[str, ...] = ()
+    derived: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     generation_extras: tuple[str, ...] = ()
     tokenizer: Callable[[Path], PlainTokenizer | None] | None = None
 
@@ -80,15 +119,21 @@ def plain_config(checkpoint: Checkpoint, files: PlainFiles) -> PlainConfig | Non
     """
     given = dict(checkpoint.config_dict)
     dtype = _dtype(given.pop("torch_dtype", None), given.pop("dtype", None))
+    labels = given.pop("id2label", None), given.pop("label2id", None)
     if given.pop("model_type", None) != files.model_type or not isinstance(dtype, torch.dtype | None):
         return None
     kinds, aliases = get_type_hints(files.config), dict(files.aliases)
+    dropped = set(DROPPED).difference(kinds, files.extras)
     kinds |= {name: kinds[target] for name, target in files.aliases}
-    kinds |= {"architectures": list[str] | None, **dict.fromkeys((*files.extras, *_DROPPED), Any)}
-    if not _all_fit(given, kinds):
+    kinds |= {"architectures": list[str] | None, **dict.fromkeys((*files.extras, *dropped), Any)}
+    if not _all_fit(given, kinds) or not _are_labels(*labels):
         return None
     values = {**_OF_EVERY_CONFIG, "dtype": dtype, "model_type": files.model_type, **vars(files.config())}
-    values |= {name: value for name, value in given.items() if name not in _DROPPED}
+    values |= {name: value for name, value in given.items() if name not in dropped}
+    derived = files.derived(values) if files.derived else {}
+    if derived is None:
+        return None
+    values |= derived
     values |= {aliases[name]: value for name, value in given.items() if name in aliases}  # they come last there
     return PlainConfig(**{**values, **{name: values[target] for name, target in files.aliases}})
 
@@ -99,6 +144,8 @@ def plain_generation_config(settings: Mapping[str, Any], files: PlainFiles) -> P
         return None
     if settings.get("_from_model_config") and not settings.keys().isdisjoint(files.generation_extras):
         return None  # transformers drops the latter
+    if settings.get("suppress_tokens") and (settings.keys() & {"forced_bos_token_id", "forced_eos_token_id"}):
+        return None  # which it refuses where they contradict each other
     return PlainConfig(**settings)
 
 
@@ -106,6 +153,18 @@ def _dtype(old: object, new: object) -> object:
     """What the two names under which a config.json may have it mean; another type for what is none."""
     name = old if new is None else new
     return getattr(torch, name, name) if isinstance(name, str) else name
+
+
+def _are_labels(names: object, numbers: object) -> bool:
+    """Whether both tables of a classifier's labels are such, or are not there: number -> name, name -> number."""
+    if not isinstance(names, dict | None) or not isinstance(numbers, dict | None):
+        return False
+    keys = all(key.isascii() and key.isdigit() for key in names or ())
+    return (
+        keys
+        and all(type(name) is str for name in (names or {}).values())
+        and all(type(number) is int for number in (numbers or {}).values())
+    )
 
 
 def _all_fit(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> bool:

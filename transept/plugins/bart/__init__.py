@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from transept.authoring import CheckpointView, ModelSpec, TextSpec, dec_prompt, hookimpl, prepend_dec
 from transept.plugins.bart import tasks
 
+_BART = {"huggingface": "transept.plugins.bart.weights:BART"}
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
 _SINUSOIDAL = {"huggingface": "transept.plugins.bart.weights:SINUSOIDAL"}
 _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
@@ -40,7 +41,7 @@ def register_models() -> list[ModelSpec]:
             name="bart",
             architectures=("BartModel", "BartForConditionalGeneration"),
             model_class="transept.plugins.bart.model:BartForConditionalGeneration",
-            weight_maps=_WEIGHT_MAPS,
+            weight_maps=_BART,
             text=summarizes,
         ),
         ModelSpec(

@@ -3,6 +3,7 @@
 import dataclasses
 
 from transept.authoring import WeightMap, bart_layer_rules
+from transept.plugins.bart.plain import PLAIN
 
 _SIDE = r"(?:model\.)?(encoder|decoder)"
 
@@ -21,6 +22,8 @@ HUGGINGFACE = WeightMap(
     ),
     zeros=(r"final_logits_bias",),
 )
+
+BART = dataclasses.replace(HUGGINGFACE, plain=PLAIN)
 
 # Some checkpoints hold sinusoidal positions, as they are computed here.
 SINUSOIDAL = dataclasses.replace(HUGGINGFACE, ignored=(rf"{_SIDE}\.embed_positions\.weights?",))

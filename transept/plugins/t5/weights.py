@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from transept.authoring import Checkpoint, WeightMap, huggingface_config
+from transept.authoring import Checkpoint, PlainConfig, WeightMap, huggingface_config
+from transept.plugins.t5.plain import PLAIN
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -16,13 +17,13 @@ EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tok
 HEAD = "lm_head.weight"
 
 
-def t5_config(checkpoint: Checkpoint) -> PretrainedConfig:
+def t5_config(checkpoint: Checkpoint) -> PretrainedConfig | PlainConfig:
     """config.json, completed: tie_word_embeddings is true if and only if the head's matrix is the embedding's.
 
     transformers 5 says that every head is tied and leaves the truth to the weights: T5 1.1, Flan-T5, mT5 and UMT5 have
     a head of their own. The decoder start token is the padding token unless the config names another.
     """
-    config = huggingface_config(checkpoint)
+    config = huggingface_config(checkpoint, PLAIN)
     config.tie_word_embeddings = _head_is_tied(checkpoint)
     if getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id
@@ -63,6 +64,7 @@ HUGGINGFACE = WeightMap(
     ),
     ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),  # never used
     config=t5_config,
+    plain=PLAIN,
 )
 
 # The encoder has transformers' names.

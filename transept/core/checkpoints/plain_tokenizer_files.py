@@ -1,0 +1,205 @@
+"""PlainTokenizerFiles: tokenizer.json and tokenizer_config.json of a Hugging Face checkpoint, without transformers.
+
+transformers takes a tokenizer.json as it is for some classes, and for others its vocabulary and its added tokens alone:
+the rest they build by themselves, as families declare here. Files in which transformers would change or add a token,
+or that say more than is known here, are left to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, models
+
+from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
+
+AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take a tokenizer.json as it is
+MOST_TOKENS = 100_000  # beyond, transformers looks for a mistake of Mistral's tokenizers
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+LISTS = ("additional_special_tokens", "extra_special_tokens")
+SIDES = ("left", "right")
+# What else a tokenizer_config.json may hold, and the values of it that are read here; None: any, it matters nowhere.
+SETTINGS: dict[str, tuple[object, ...] | None] = {
+    "add_prefix_space": (False,),
+    "added_tokens_decoder": None,
+    "backend": ("tokenizers",),
+    "clean_up_tokenization_spaces": (False, True),
+    "errors": None,
+    "is_local": None,
+    "local_files_only": None,
+    "model_input_names": (["input_ids", "attention_mask"], ["input_ids", "token_type_ids", "attention_mask"]),
+    "model_max_length": None,
+    "name_or_path": None,
+    "padding_side": SIDES,
+    "processor_class": None,
+    "special_tokens_map_file": None,
+    "split_special_tokens": (False,),
+    "tokenizer_class": None,
+    "tokenizer_file": None,
+    "truncation_side": SIDES,
+}
+CLEANED_UP = (  # in this order, as in transformers
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+
+
+class NamedTokenizer(PlainTokenizer):
+    """A PlainTokenizer that knows the special tokens which a tokenizer_config.json names or lists.
+
+    special: those tokens -> their ids. unknown: the id that stands for tokens that there are none of, or None.
+    clean_up: whether decoded text loses blanks before punctuation by default; transformers cleans up after no BPE,
+        whatever is asked.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, special: Mapping[str, int], unknown: int | None, clean_up: bool) -> None:
+        super().__init__(tokenizer)
+        self.clean_up_tokenization_spaces = clean_up
+        self._special, self._unknown = dict(special), unknown
+        self._may_clean_up = not isinstance(tokenizer.model, models.BPE)
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        """The text of tokens, as by the base class; clean_up_tokenization_spaces: None is what the files say."""
+        text = super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+        asked = clean_up_tokenization_spaces
+        if self._may_clean_up and (self.clean_up_tokenization_spaces if asked is None else asked):
+            for blank, clean in CLEANED_UP:
+                text = text.replace(blank, clean)
+        return text
+
+    def convert_tokens_to_ids(self, token: str) -> int | None:
+        """The id of a token; where there is no such token that of the unknown token, or None."""
+        found = super().convert_tokens_to_ids(token)
+        return self._unknown if found is None else found
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """The named special tokens, then the others, each once."""
+        return list(self._special)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Their ids."""
+        return list(self._special.values())
+
+
+@dataclass(frozen=True)
+class PlainTokenizerFiles:
+    """How transformers' tokenizer class of a family builds a tokenizer of a checkpoint's files; see `PlainFiles`.
+
+    classes: names under which a tokenizer_config.json may ask for it; None: where it asks for no class.
+    named: the class's special tokens by name, such as ``{"eos_token": "</s>"}``, where the files do not say.
+    settings: what else its tokenizer_config.json may hold: name -> the values that are understood; None: any.
+    build: (tokenizer, model, settings, named) -> makes of a tokenizer what the class does, in place. model: what
+        tokenizer.json has under this name. named: name -> (token, id). It returns the special tokens that the class has
+        besides those in the files; or None, where transformers must read them.
+    """
+
+    classes: tuple[str | None, ...]
+    named: Mapping[str, str]
+    settings: Mapping[str, tuple[object, ...] | None]
+    build: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any], dict[str, tuple[str, int]]], list[str] | None]
+
+    def read(self, directory: Path) -> NamedTokenizer | None:
+        """The tokenizer of a directory with a tokenizer_config.json; None where transformers must read it."""
+        try:
+            return self._read(directory)
+        except Exception:  # json's, the tokenizers library's: transformers says what is wrong
+            return None
+
+    def _read(self, directory: Path) -> NamedTokenizer | None:
+        options = _options(directory)
+        if options is None:
+            return None
+        as_written = options.get("tokenizer_class") in AS_WRITTEN
+        if not as_written and options.get("tokenizer_class") not in self.classes:
+            return None
+        if not _are_known(options, SETTINGS if as_written else {**SETTINGS, **self.settings}):
+            return None
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        written = _read_json(directory / "tokenizer.json")
+        if "added_tokens_decoder" not in options and (directory / "added_tokens.json").is_file():
+            return None
+        if tokenizer.padding or tokenizer.truncation or tokenizer.get_vocab_size() > MOST_TOKENS:
+            return None
+        defaults = {} if as_written else self.named
+        given = {**defaults, **{name: options[name] for name in NAMES if name in options}}
+        texts = {name: _text(token) for name, token in given.items() if token is not None or name in defaults}
+        listed = [_text(token) for name in LISTS for token in options.get(name) or ()]
+        added = options.get("added_tokens_decoder", {token.pop("id"): token for token in written["added_tokens"]})
+        ids = _special_tokens(tokenizer, added)
+        if not ids.keys() >= {*texts.values(), *listed}:  # transformers adds what is missing
+            return None
+        named = {name: (text, ids[text]) for name, text in texts.items()}
+        extra = [] if as_written else self.build(tokenizer, written["model"], options, named)
+        if extra is None or not ids.keys() >= set(extra):
+            return None
+        in_order = [*(texts[name] for name in NAMES if name in texts), *listed, *extra]
+        unknown = named["unk_token"][1] if "unk_token" in named else None
+        clean_up = bool(options.get("clean_up_tokenization_spaces"))
+        return NamedTokenizer(tokenizer, {text: ids[text] for text in in_order}, unknown, clean_up)
+
+
+def _options(directory: Path) -> dict[str, Any] | None:
+    """What tokenizer_config.json says, and of an older special_tokens_map.json; None where their lists differ."""
+    options = _read_json(directory / "tokenizer_config.json")
+    if "added_tokens_decoder" in options:  # with which the older file is superfluous
+        return options
+    older = _read_json(directory / "special_tokens_map.json")
+    lists = [{name: each[name] for name in LISTS if name in each} for each in (options, older)]
+    if all(lists) and lists[0] != lists[1]:
+        return None
+    for name in NAMES:
+        if isinstance(older.get(name), dict):  # an AddedToken, which did not say so then
+            older[name] = {"__type": "AddedToken", **older[name], "special": True}
+    return {**options, **older}
+
+
+def _text(token: object) -> str:
+    """A special token, which the files hold as a text or as an AddedToken; of another form it is no token."""
+    if isinstance(token, dict) and token.get("__type") == "AddedToken":
+        token = AddedToken(**{name: value for name, value in token.items() if name != "__type"}).content
+    return token if isinstance(token, str) else ""
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def _are_known(options: Mapping[str, Any], known: Mapping[str, tuple[object, ...] | None]) -> bool:
+    for name, value in options.items():
+        if name not in (*NAMES, *LISTS, *known) or (name in LISTS and not isinstance(value, list | None)):
+            return False
+        values = known.get(name)
+        if values is not None and (type(value), value) not in [(type(each), each) for each in values]:
+            return False
+    if all(options.get(name) for name in LISTS):  # of which transformers takes one
+        return False
+    return isinstance(options.get("model_max_length", 0), int | float)
+
+
+def _special_tokens(tokenizer: Tokenizer, added: Mapping[Any, Mapping[str, Any]]) -> dict[str, int]:
+    """Its special tokens -> their ids; none where its added tokens are not those, with their ids, that files list."""
+    there = tokenizer.get_added_tokens_decoder()
+    listed = {int(number): repr(AddedToken(**token)) for number, token in added.items()}
+    if {number: repr(token) for number, token in there.items()} != listed:
+        return {}
+    return {token.content: number for number, token in there.items() if token.special}
