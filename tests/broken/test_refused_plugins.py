@@ -14,7 +14,7 @@ import pytest
 from refusal import refused, watched
 
 from transept import Engine, SamplingParams, TextGenerator, Transcriber
-from transept.errors import CheckpointError, PluginError
+from transept.errors import CheckpointError, PluginError, PluginFailedError, TranseptError
 from transept.registry.plugins import discover
 
 CMUDICT = Path(__file__).parents[1] / "data" / "cmudict"
@@ -201,7 +201,12 @@ SHAPE = "ModelShape(2, 2, 8, config.vocab_size, 99, 99)"
 FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "weight maps that are a list": (changed('{"weight_maps": [HUGGINGFACE]}'), text, "weight_maps"),
     "no weight map": (changed('{"weight_maps": {}}'), text, "none"),
-    "a weight map for another format": (changed('{"weight_maps": {"gguf": HUGGINGFACE}}'), text, "gguf"),
+    "a weight map for an unknown format": (
+        changed('{"weight_maps": {"gguf": HUGGINGFACE}}'),
+        text,
+        'has \'gguf\'; a key is "huggingface" or "ctranslate2"',
+    ),
+    "a weight map for another format": (changed('{"weight_maps": {"ctranslate2": HUGGINGFACE}}'), text, "ctranslate2"),
     "a weight map in a missing module": (changed('{"weight_maps": {"huggingface": "gone:MAP"}}'), text, "gone"),
     "a weight map that is missing": (changed('{"weight_maps": {"huggingface": "transept_row:MAP"}}'), text, "MAP"),
     "a weight map that is a dict": (changed('{"weight_maps": {"huggingface": {}}}'), text, "WeightMap"),
@@ -210,7 +215,7 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a weight map to what the model lacks": (weight_map('rules=((".*", "nowhere.weight"),)'), text, "nowhere.weight"),
     "a weight map of all to one": (weight_map('rules=((".*", "shared.weight"),), tied=()'), text, "shared.weight"),
     "a weight map to a part that is none": (weight_map('rules=((".*", "shared.weight#z"),)'), text, "part z"),
-    "a weight map to a group that is none": (weight_map(r'rules=((".*", r"\7"),), tied=()'), text, "weight map"),
+    "a weight map to a group that is none": (weight_map(r'rules=((".*", r"\7"),), tied=()'), text, "does not fit"),
     "a config that raises": (weight_map("config=lambda checkpoint: 1 / 0"), text, "division by zero"),
     "a config that is None": (weight_map("config=lambda checkpoint: None"), text, "config"),
     "a generation config that raises": (weight_map("generation_config=lambda *given: 1 / 0"), text, "division by zero"),
@@ -310,7 +315,7 @@ FALLS_SHORT: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a mapper of a billion tokens": (mapper('MappedInput({"sound": torch.zeros(5)}, 10**9)'), sound, "1000000000"),
     "a mapper of a list": (mapper("MappedInput([torch.zeros(5)], 5)"), sound, "kwargs"),
     "a mapper of nothing": (mapper("MappedInput({}, 5)"), sound, "sound"),
-    "a mapper of an unknown keyword": (mapper('MappedInput({"noise": torch.zeros(5)}, 5)'), sound, "failed"),
+    "a mapper of an unknown keyword": (mapper('MappedInput({"noise": torch.zeros(5)}, 5)'), sound, "Model.encode"),
     "a mapper of a keyword that is a number": (mapper("MappedInput({5: torch.zeros(5)}, 5)"), sound, "kwargs"),
     "a mapper of text": (mapper('MappedInput({"sound": "five"}, 5)'), sound, "'str'"),
     "a mapper of a tensor without data": (
@@ -347,14 +352,88 @@ def test_a_default_prompt_that_is_the_plugins_fault_is_told_as_such(install, che
 
 def test_a_default_prompt_of_the_checkpoints_values_names_those(install, checkpoint):
     install(HEAD + changed('{"default_decoder_prompt": lambda view: [view.config.vocab_size]}') + TAIL)
-    with pytest.raises(CheckpointError, match=r"config.json.* were read last: vocab_size=\d+$"):
+    with pytest.raises(
+        CheckpointError, match=r"config.json.* by the default_decoder_prompt of .* read last: vocab_size=\d+$"
+    ):
         Engine(checkpoint, **SMALL)
 
 
 def test_what_reads_no_value_has_no_list_of_values(install, checkpoint):
     install(HEAD + method("__init__", "self, config, context", "1 / 0") + TAIL)
-    with pytest.raises(CheckpointError, match=r"describes no Broken: .*division by zero$"):
+    with pytest.raises(CheckpointError, match=r"describes no Broken of plugin .*: .*division by zero$"):
         Engine(checkpoint, **SMALL)
+
+
+ROW = r'plugin family "row" \(plugin "row" of transept-row 1\.0\)'
+LAYER = "class Layer(torch.nn.Module):\n    def forward(self, x):\n        return x.nothing\n"
+NAMES_THE_PLUGIN = {
+    "an encoder": (
+        method("encode", "self, *given", "raise ValueError('deaf')"),
+        rf"Broken\.encode of {ROW} raised ValueError: deaf, at \S*transept_row\.py:\d+ in Broken\.encode \(",
+    ),
+    "a layer of a decoder": (
+        LAYER + method("decode", "self, ids, *given", "return Layer()(ids)"),
+        rf"Broken\.decode of {ROW} raised AttributeError: .*, at \S*transept_row\.py:\d+ in Layer\.forward \(",
+    ),
+    "a decoder in an operation of PyTorch": (
+        method("compute_logits", "self, hidden", "return torch.nn.functional.linear(hidden, hidden.T[:3])"),
+        rf"Broken\.compute_logits of {ROW} raised RuntimeError: .*, at \S*\.py:\d+ in Broken\.compute_logits \(",
+    ),
+    "a decoder with other arguments": (
+        method("decode", "self", "pass"),
+        rf"Broken\.decode of {ROW} raised TypeError: .* given \(the fault",
+    ),
+    "a layer of ours that is called wrongly": (
+        "from transept.errors import PluginError\n"
+        + method("encode", "self, *given", "raise PluginError('this layer has rotary positions')"),
+        f"^{ROW}: this layer has rotary positions",
+    ),
+    "an encoder's rows": (method("encode", "self, *given", "pass"), rf"Broken\.encode of {ROW} returned NoneType"),
+    "a default prompt that reads a config": (
+        changed('{"default_decoder_prompt": lambda view: [view.config.begin]}'),
+        rf"default_decoder_prompt of {ROW} raised AttributeError: .*, at \S*transept_row\.py:\d+ in <lambda> \(",
+    ),
+    "a weight map's names": (
+        weight_map('rules=((".*", "nowhere.weight"),)'),
+        rf"^the weights in .* do not fit Model of {ROW}:\n",
+    ),
+    "a weight map's part": (weight_map('rules=((".*", "shared.weight#z"),)'), rf"^{ROW}: weight map: .* part z"),
+    "a weight map's config": (weight_map("config=lambda checkpoint: 1 / 0"), f"the weight map of {ROW} cannot make a"),
+    "a head's size": (
+        method("shape", "cls, config", f"return dataclasses.replace({SHAPE}, head_dim=0)"),
+        f"describes no Broken of {ROW}: head_dim must be",
+    ),
+    "a head's size that is not the layers'": (
+        method("shape", "cls, config", "return dataclasses.replace(super().shape(config), head_dim=3)"),
+        rf"Broken\.decode of {ROW} raised .* at \S+\.py:\d+ in ",
+    ),
+    "a shape": (method("shape", "cls, config", "return {}"), rf"^{ROW}: Broken\.shape returned dict"),
+    "a constructor": (method("__init__", "self, *given", "pass"), rf"^{ROW}: Broken\.__init__ does not call"),
+}
+
+
+@pytest.mark.parametrize(("source", "message"), NAMES_THE_PLUGIN.values(), ids=list(NAMES_THE_PLUGIN))
+def test_the_plugin_and_the_place_are_named(install, checkpoint, source, message):
+    install(f"{HEAD}\n{source}\n{TAIL}")
+    with pytest.raises(TranseptError, match=message):
+        text(checkpoint)
+
+
+def test_a_model_that_raises_for_one_request_holds_up_no_other(install, checkpoint):
+    fails = "assert 30 not in ids, 'a z'\n        return super().encode(ids, *given)"
+    install(HEAD + method("encode", "self, ids, *given", fails) + TAIL)
+    engine, reference = Engine(checkpoint, **SMALL), Engine(CMUDICT / "bart-g2p", **SMALL)
+    words, failing = ["choir", "nave"], {"prompt_tokens": [5, 30, 7]}
+    for index, prompt in enumerate([words[0], failing, words[1]]):
+        engine.add_request(str(index), prompt, SamplingParams(max_tokens=8))
+    finished = {}
+    while engine.has_unfinished_requests:
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+    assert isinstance(finished["1"].error, PluginFailedError)
+    assert isinstance(finished["1"].error.__cause__, AssertionError)
+    for index, word in (("0", words[0]), ("2", words[1])):
+        expected = reference.generate(word, SamplingParams(max_tokens=8))[0].outputs[0].token_ids
+        assert finished[index].outputs[0].token_ids == expected
 
 
 @pytest.mark.parametrize(("source", "call", "names"), FALLS_SHORT.values(), ids=list(FALLS_SHORT))

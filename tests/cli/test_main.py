@@ -114,6 +114,15 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
             ["generate", "a.txt", "--model", "m", "--num-beams", "4", "--temperature", "0.5"],
             "--num-beams 4 searches without chance, so --temperature 0.5 has no meaning; set --num-beams 1 to sample",
         ),
+        (
+            ["transcribe", "talk.flac", "--no-repeat-ngram-size", "-1"],
+            "error: --no-repeat-ngram-size must be an integer",
+        ),
+        (["transcribe", "talk.flac", "--no-speech-threshold", "-1"], "error: --no-speech-threshold must be a number"),
+        (
+            ["generate", "a.txt", "--model", "m", "--no-repeat-ngram-size", "-1"],
+            "error: --no-repeat-ngram-size must be",
+        ),
         (["translate", "a.txt", "--threads", "1000000"], "--threads 1000000 is far above this machine's"),
     ],
 )
@@ -135,6 +144,8 @@ def test_bad_usage_exits_with_2(arguments: list[str], suggestion: str, capsys: p
         ('channel="each" and diarize are for transcripts', '--channel "each" and --diarize are for transcripts'),
         ("carry_initial_prompt and no-such_option", "--carry-initial-prompt and no-such_option"),
         ("say language, one of en, fr", "say --language, one of en, fr"),
+        ("threads must be an integer of at least 1", "--threads must be an integer of at least 1"),
+        ("longer than the 5 seconds of max_audio_seconds: split it", "the 5 seconds of --max-audio-seconds: split it"),
     ],
 )
 def test_messages_about_options_of_python_name_the_flags(message: str, shown: str) -> None:

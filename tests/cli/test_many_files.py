@@ -123,7 +123,10 @@ def test_raw_samples_by_standard_input(speech_dir: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("samples", "options", "message"),
-    [(b"", [], "holds no audio"), (bytes(64_000), ["--max-audio-seconds", "1"], "is longer than the 1 seconds")],
+    [
+        (b"", [], "holds no audio"),
+        (bytes(64_000), ["--max-audio-seconds", "1"], "is longer than the 1 seconds of --max-audio-seconds"),
+    ],
 )
 def test_raw_samples_that_are_refused(model: Path, samples: bytes, options: list[str], message: str) -> None:
     command = [sys.executable, "-m", "transept", "transcribe", "-", "--pcm", "16000", "--model", str(model), *options]

@@ -184,6 +184,46 @@ def test_an_architecture_that_is_taken_is_refused(tmp_path: Path, capsys: pytest
     assert not list(tmp_path.iterdir())
 
 
+def test_a_class_may_have_another_name(tmp_path: Path) -> None:
+    arguments = ["plugins", "new", "b-art", "--directory", str(tmp_path), "--class-name", "BArtFor2"]
+    assert main(arguments) == 0
+    plugin = tmp_path / "transept-b-art"
+    assert "class BArtFor2(ForConditionalGeneration)" in (plugin / "transept_b_art" / "model.py").read_text()
+    declared = (plugin / "transept_b_art" / "__init__.py").read_text()
+    assert 'architectures=("BArtFor2",)' in declared
+    assert 'model_class="transept_b_art.model:BArtFor2"' in declared
+    assert "class BArtFor2(BartForConditionalGeneration)" in (plugin / "tests" / "conftest.py").read_text()
+    assert not [path for path in plugin.rglob("*.py") if "BArtForConditionalGeneration" in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["class"], '"class" is a keyword of Python; choose another name, such as "class-model"'),
+        (["json"], '"json" is a module\'s name; choose another name, such as "json-model"'),
+        (["torch"], '"torch" is a module\'s name; choose another name, such as "torch-model"'),
+        (["huggingface-hub"], '"huggingface-hub" is a module\'s name'),
+        (["mine", "--class-name", "My-Class"], '"My-Class" cannot name a class; write it as "MyFor'),
+        (["mine", "--class-name", "None"], '"None" cannot name a class'),
+        (
+            ["mine", "--class-name", "LayerConfig"],
+            "LayerConfig means something else in the new plugin's transept_mine/",
+        ),
+        (["mine", "--class-name", "BartModel"], "the plugin would run BartModel, as bart from transept"),
+    ],
+)
+def test_names_that_mean_something_else_are_refused(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["plugins", "new", "--directory", str(tmp_path), *arguments])
+    except SystemExit as done:
+        code = done.code
+    assert code
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [("My_Model", "my-model"), ("a--b", "a-b"), ("-x", "x"), ("2nd", None), ("../up", "up"), ("naïve", "na-ve")],

@@ -1,5 +1,6 @@
 """``transept read`` on images of text and a small random checkpoint: texts, files, exit codes."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ from multimodal.pdf_files import pdf_of
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 
+import transept.plugins.vision
 from transept import VisionReader
 from transept.cli.printable import printable
+from transept.core.checkpoints import model_description
 from transept.multimodal.pdf import pdf_pages
 
 SHORT = ("--num-beams", "1", "--max-tokens", "8")
@@ -56,6 +59,7 @@ def test_texts_in_order_and_bad_images_reported(
     assert "lime1.png: cannot read it: No such file or directory. Did you mean 'line1.png'?" in done.stderr
     assert "folder: no image or PDF is in this folder; --recursive looks into its folders, too" in done.stderr
     assert f"{len(files)} images, " in done.stderr
+    assert " s, 3 failed\n" in done.stderr
 
 
 def test_one_image_is_printed_without_a_name(command: Command, model: Path, files: list[str], texts: list[str]) -> None:
@@ -184,7 +188,8 @@ def test_standard_input(model: Path, texts: list[str]) -> None:
     [
         (["-f", "txt,jsn"], "there is no format \"jsn\". Did you mean 'json'?"),
         (["--output-name", "a"], "--output-name is about files"),
-        (["-f", "txt", "--output-name", "a"], "would both be written to"),
+        (["-f", "txt", "--output-name", "a"], "or tell them apart with --output-name, such as '{parent}/{name}'"),
+        (["--threads", "0"], "--threads must be an integer of at least 1"),
         (["--num-beams", "0"], "--num-beams"),
         (["--dpi", "1"], "error: --dpi must be a number from 18 to 2400, not 1.0"),
         (["--beams", "2"], "there is no option --beams"),
@@ -233,7 +238,11 @@ def test_pages_of_a_pdf_are_an_image_each(command: Command, model: Path, files: 
     ]
     names = [f"report-{number:02}" for number in range(1, 12)]
     written = sorted(path.name for path in Path("texts").iterdir())
-    assert written == sorted(f"{name}.{suffix}" for name in [Path(files[0]).stem, *names] for suffix in ("json", "txt"))
+    both = [f"{name}.{suffix}" for name in [Path(files[0]).stem, *names] for suffix in ("json", "txt")]
+    assert written == sorted([*both, "cut.json"])
+    assert json.loads(Path("texts/cut.json").read_text())["error"].startswith(
+        'MediaError: PDF file "cut.PDF" cannot be'
+    )
     assert Path("texts/report-03.txt").read_text() == f"{pages[2]}\n"
     assert json.loads(Path("texts/report-03.json").read_text())["page"] == 3
 
@@ -243,4 +252,40 @@ def test_pages_that_share_a_file_are_bad_usage(command: Command, files: list[str
     Path("a.pdf").write_bytes(pdf_of(["a"]))
     done = command("read", "a.pdf", "a.pdf", "-o", "texts", "--model", "no-such-model")
     assert done.returncode == 2
-    assert "a.pdf, page 1 and a.pdf, page 1 would both be written to texts/a-1.txt" in done.stderr
+    assert "a.pdf, page 1 and a.pdf, page 1 would both be written to texts/a-1.txt; name it once" in done.stderr
+
+
+def test_usage_is_looked_at_before_pdfs(command: Command, files: list[str]) -> None:
+    Path("cut.pdf").write_bytes(pdf_of(["cut"])[:100])
+    for wrong in (["--skip-existing"], ["-o", "texts", "--output-name", "{nmae}"], ["--threads", "0"]):
+        done = command("read", "cut.pdf", "--model", "no-such-model", *wrong)
+        assert done.returncode == 2
+        assert "cut.pdf" not in done.stderr
+
+
+def test_names_that_are_alike_are_not_told_apart_by_what_is_used(command: Command, files: list[str]) -> None:
+    for folder in ("a/x", "b/x"):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "1.png").write_bytes(Path(files[0]).read_bytes())
+    pattern = ("--output-name", "{parent}/{name}")
+    done = command("read", "a/x/1.png", "b/x/1.png", "-o", "t", *pattern, "--model", "no-such-model")
+    assert done.returncode == 2
+    assert done.stderr.endswith("would both be written to t/x/1.png.txt; take them one by one, with -o for each\n")
+
+
+def test_a_mapper_that_fails_fails_each_image(
+    command: Command, model: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = transept.plugins.vision.register_models()[0]
+    broken = dataclasses.replace(spec, input_mappers={"image": lambda data, view: 1 / 0})
+    monkeypatch.setattr(model_description, "find_model", lambda *given: broken)
+    done = command("read", *files[:2], "--json", "--model", model, *SHORT)
+    assert done.returncode == 1
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["file"] for row in rows] == files[:2]
+    assert all("ZeroDivisionError" in row["error"] for row in rows)
+    assert all(
+        f'transept: {file}: the "image" mapper of plugin family "trocr" raised' in done.stderr for file in files[:2]
+    )
+    assert "0 images, 0 tokens in" in done.stderr
+    assert " s, 2 failed\n" in done.stderr

@@ -145,7 +145,7 @@ def test_long_documents_are_cut_or_split_when_asked(files: list[str], capsys: py
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "this model reads 64." in captured.err
-    assert "--truncate" in captured.err
+    assert "with --truncate, or split it at sentences with --chunk" in captured.err
     assert "--chunk" in captured.err
     assert main([*command, "--truncate"]) == 0
     truncated = json.loads(capsys.readouterr().out)

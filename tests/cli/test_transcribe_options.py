@@ -92,7 +92,6 @@ def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict
         ("", {}),
         ("--fp16 False", {"dtype": "float32"}),
         ("--fp16 False --dtype float32", {}),  # the dtype is told
-        ("--fp16 False --dtype bfloat16", {}),
         ("--fp16 --dtype float16", {}),
         ("--no-fp16 --device cuda", {"dtype": "float32"}),
         ("--fp16 True --device cpu", {"dtype": "auto"}),
@@ -109,10 +108,18 @@ def test_arguments_for_the_engine(arguments: str, expected: dict[str, Any]) -> N
     assert speech_engine(given, transcription_options(given)) == expected
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_fp16_contradicts_other_dtypes(dtype: str) -> None:
-    given = parsed("--fp16", "--dtype", dtype)
-    with pytest.raises(ParameterError, match=f"--fp16 contradicts --dtype {dtype}"):
+@pytest.mark.parametrize(
+    ("flag", "meant", "dtype"),
+    [
+        ("--fp16", "float16", "bfloat16"),
+        ("--fp16", "float16", "float32"),
+        ("--no-fp16", "float32", "bfloat16"),
+        ("--no-fp16", "float32", "float16"),
+    ],
+)
+def test_fp16_contradicts_other_dtypes(flag: str, meant: str, dtype: str) -> None:
+    given = parsed(flag, "--dtype", dtype)
+    with pytest.raises(ParameterError, match=f"^{flag} means --dtype {meant}, and contradicts --dtype {dtype}: leave"):
         speech_engine(given, transcription_options(given))
 
 

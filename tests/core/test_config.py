@@ -53,6 +53,14 @@ def test_malformed_device(device):
         EngineConfig(model="org/name", device=device).on_this_machine()
 
 
+@pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16", "float16"])
+def test_float16_on_a_cpu_is_told_to_be_slow(dtype, caplog):
+    EngineConfig(model="org/name", device="cpu", dtype=dtype).on_this_machine()
+    assert ["float16 is slow on a CPU; float32" in message for message in caplog.messages] == [True] * (
+        dtype == "float16"
+    )
+
+
 @pytest.mark.parametrize(
     "options", [{"enforce_eager": "no"}, {"plugin": 3}, {"attention_backend": None}, {"model": None}, {"model": 5}]
 )

@@ -47,7 +47,7 @@ def test_the_largest_step_uses_up_its_budgets_and_runs(name: str, whisper: Path)
     assert sum(data.num_tokens for group in step for data in group.seq_data.values()) == 30
 
     one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
-    output = ModelRunner(runner.model, one_block, 16, runner.sampler).issue(step).collect()
+    output = ModelRunner(runner.spec, runner.model, one_block, 16, runner.sampler).issue(step).collect()
     assert len(output.sampled) == 3
 
 

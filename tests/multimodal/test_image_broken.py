@@ -209,7 +209,7 @@ BYTES: dict[str, tuple[Callable[[], bytes], str]] = {
     "random bytes behind a jpeg's magic": (lambda: b"\xff\xd8\xff" + np.random.default_rng(7).bytes(999), "image"),
     "a web page": (lambda: b"<!DOCTYPE html><html>404</html>", "no image that can be read"),
     "an svg": (lambda: b'<svg xmlns="http://www.w3.org/2000/svg"/>', "no image that can be read"),
-    "a PDF": (lambda: b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\n", "is a PDF: for transept read, give it a name"),
+    "a PDF": (lambda: b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\n", "is a PDF: name a file that ends in .pdf"),
     "PostScript, which is a program": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image"),
     "a zip archive": (lambda: b"PK\3\4" + bytes(200), "no image that can be read"),
     "sound": (sound, "no image that can be read"),

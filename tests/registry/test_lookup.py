@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from transept.authoring import WeightMap
+from transept.cli.plugins.references import with_references
 from transept.errors import UnsupportedModelError
 from transept.registry.lookup import find_model
 from transept.registry.plugins import PluginReport, Plugins
@@ -70,7 +73,7 @@ def test_config_without_architectures(architectures: list[str] | None) -> None:
 def test_two_claims() -> None:
     text = message(["T5ForConditionalGeneration"])
     assert "quick from transept-quick 2.0 and t5 from transept 0.1.0" in text
-    assert 'plugin="quick" or plugin="t5" (--plugin quick on the command line)' in text
+    assert 'plugin="quick" or plugin="t5", or leave' in text
 
 
 @pytest.mark.parametrize(("plugin", "spec"), [("quick", OTHER_T5), ("transept-quick", OTHER_T5), ("t5", T5)])
@@ -197,3 +200,34 @@ def test_claims_are_rivals_where_one_config_could_fit_both(
     assert [claim.report.name for claim in plugins.conflicts.get("VisionEncoderDecoderModel", ())] == (
         ["one", "other"] if both else []
     )
+
+
+SOUND = ModelSpec(
+    "sound",
+    ("Sound",),
+    "transept.plugins.bart.model:BartForConditionalGeneration",
+    weight_maps={"huggingface": "transept.plugins.bart.weights:HUGGINGFACE", "ctranslate2": WeightMap(())},
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({}, None),
+        (
+            {"model_class": "transept.plugins.bart.weights:bart_layer_rules"},
+            "which is no subclass of ForConditionalGeneration",
+        ),
+        ({"model_class": "torch.nn:Linear"}, "which is no subclass of ForConditionalGeneration"),
+        ({"weight_maps": {"huggingface": WeightMap}}, "which is no WeightMap"),
+        ({"weight_maps": {"huggingface": "transept.authoring:WeightMap"}}, "which is no WeightMap"),
+        ({"weight_maps": {"huggingface": lambda: WeightMap(())}}, "which is no WeightMap"),
+        ({"input_mappers": {"image": "transept.plugins.bart.weights:HUGGINGFACE"}}, "which is no function"),
+    ],
+)
+def test_references_are_checked_to_be_of_the_right_kind(changed: dict[str, Any], error: str | None) -> None:
+    spec = dataclasses.replace(SOUND, **changed)
+    (report,) = with_references(Plugins((PluginReport("sound", "x", "1", "ok", models=(spec,)),))).reports
+    assert report.status == ("ok" if error is None else "failed")
+    assert (error or "") in (report.error or "")
+    assert all(name in (report.error or "") for name in changed)

@@ -177,7 +177,7 @@ def test_a_gpus_memory_can_be_measured_with_the_longest_input(florence: Florence
     step = largest_step(engine.shape, engine.scheduler.config, 16, features)
     assert step[0].num_encoder_tokens == engine.shape.max_source_positions
     one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
-    output = ModelRunner(runner.model, one_block, 16, runner.sampler).issue(step[:2]).collect()
+    output = ModelRunner(runner.spec, runner.model, one_block, 16, runner.sampler).issue(step[:2]).collect()
     assert len(output.sampled) == 2
 
 

@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParameterError as error:
         arguments.parser.error(in_flags(str(error), arguments.parser))
     except TranseptError as error:
-        tell(f"transept: {type(error).__name__}: {error}")
+        text = in_flags(str(error), arguments.parser) if "parser" in arguments else str(error)
+        tell(f"transept: {type(error).__name__}: {text}")
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
+from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.read_inputs import IMAGES
 from transept.cli.recordings import MEDIA
@@ -211,7 +212,7 @@ def _run(arguments: argparse.Namespace, rows: Sequence[Input], job: BatchJob) ->
             bar.update()
             if row["error"] is not None:
                 with tqdm.external_write_mode():
-                    tell(f"transept: {printable_name(row['file'])}: {row['error']}")
+                    tell(f"transept: {printable_name(row['file'])}: {in_flags(row['error'], arguments.parser)}")
 
         try:
             return run_batch(

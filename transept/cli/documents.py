@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.near_files import near_file
+from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.errors import PromptError, TranseptError
 
@@ -134,7 +135,7 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
             if not document.blank_line:
                 num_failed += 1
                 name = printable_name(document.name)
-                tell(f"transept: {name}: {update.result}")
+                tell(f"transept: {name}: {in_flags(str(update.result), arguments.parser)}")
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens

@@ -18,7 +18,7 @@ from transept.option_names import hint
 # How messages of ParameterErrors name options that are English words.
 BEFORE = r"(?<![\w-])"
 SAID = "must|is|holds|has|needs|takes|detects|and|or"  # after one with which a message begins
-ASKED = "leave|set|say|try"  # before one
+ASKED = "leave|lower|set|say|try"  # before one
 TRUTHS = ("True", "False")  # as openai-whisper's command wants them after a flag
 
 
@@ -154,8 +154,10 @@ def in_flags(message: str, parser: argparse.ArgumentParser) -> str:
     flags: dict[str, str] = {}
     for action in parser._actions:
         for flag in action.option_strings:
-            if flag.startswith("--") and not flag.startswith("--no-"):
+            is_off = flag.startswith("--no-") and f"--{flag[5:]}" in action.option_strings
+            if flag.startswith("--") and not is_off:
                 flags.setdefault(action.dest, flag)
+                flags.setdefault(flag[2:].replace("-", "_"), flag)
     for name, flag in flags.items():
         off = f"--no-{flag[2:]}"
         message = re.sub(rf"{BEFORE}{name}=True\b", flag, message)

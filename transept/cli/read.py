@@ -10,15 +10,17 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.cli.documents import DECODING
 from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.read_inputs import FORMATS, Input, find_inputs
-from transept.cli.result_files import FIELDS, are_there, remove_unfinished, result_files, write_whole
+from transept.cli.result_files import FIELDS, are_there, check_template, remove_unfinished, result_files, write_whole
+from transept.core.config import EngineConfig
 from transept.errors import ParameterError, TranseptError, suggest
 
 if TYPE_CHECKING:
@@ -85,50 +87,58 @@ def read(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     inputs = find_inputs(arguments.files, arguments.dpi, recursive=arguments.recursive)
     several = len(inputs) > 1 or any(each.tree is not None for each in inputs)
-    paths = iter(_paths(arguments, [each for each in inputs if each.error is None]))
-    found = [(each, next(paths) if each.error is None else []) for each in inputs]
+    paths = iter(_paths(arguments, [each for each in inputs if each.is_file]))
+    found = [(each, next(paths) if each.is_file else []) for each in inputs]
     todo = [(each, files) for each, files in found if not (arguments.skip_existing and _is_done(files))]
-    num_skipped = len(found) - len(todo)
-    skipped = f", {num_skipped} skipped, whose files were there" if num_skipped else ""
     there = [each for each, _ in todo if each.error is None]
-    if not there:
-        for each, _ in todo:
-            _print_failure(arguments, each, each.error)
-        if skipped:
-            tell(f"0 images{skipped}")
-        return 1 if todo else 0
-    with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
-        from transept.vision.reader import VisionReader
+    results: Iterator[ImageText] = iter(())
+    if there:
+        with contextlib.redirect_stdout(sys.stderr):  # what plugins and libraries print must not spoil the output
+            from transept.vision.reader import VisionReader
 
-        reader = VisionReader(arguments.model, **engine_options(arguments))
+            reader = VisionReader(arguments.model, **engine_options(arguments))
+        results = reader.stream((each.image() for each in there), **options)
     begin = time.perf_counter()
     num_tokens = num_failed = 0
-    results = reader.stream((each.image() for each in there), **options)
     for each, files in todo:
-        if each.error is not None:
-            num_failed += 1
-            _print_failure(arguments, each, each.error)
-            continue
-        result = next(results)
+        result = next(results) if each.error is None else _failed(each.error)
         num_tokens += result.num_tokens
-        if result.error is not None:
-            num_failed += 1
-            tell(f"transept: {each.shown}: {result.error}")
-            _write(each, result, [path for path in files if path.suffix == ".json"])
-            _print_failure(arguments, each, result.error)
+        if result.error is None:
+            num_failed += not _write(each, result, files)
+            _print(arguments, each, result, several)
             continue
-        num_failed += not _write(each, result, files)
-        _print(arguments, each, result, several)
-    num_read = len(todo) - num_failed
+        num_failed += 1
+        if each.error is None:  # else it has been told
+            tell(f"transept: {each.shown}: {in_flags(str(result.error), arguments.parser)}")
+        _write(each, result, [path for path in files if path.suffix == ".json"])
+        if arguments.json:  # else standard output has nothing of it
+            _print(arguments, each, result, several)
+    num_read, num_skipped = len(todo) - num_failed, len(found) - len(todo)
+    failed = f", {num_failed} failed" if num_failed else ""
+    skipped = f", {num_skipped} skipped, whose files were there" if num_skipped else ""
     images = f"{num_read} image{'s' if num_read != 1 else ''}"
-    tell(f"{images}, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{skipped}")
+    tokens = f", {num_tokens} tokens in {time.perf_counter() - begin:.1f} s" if there else ""
+    tell(f"{images}{tokens}{failed}{skipped}")
     return 1 if num_failed else 0
 
 
+def _failed(error: TranseptError) -> ImageText:
+    from transept.vision.image_text import ImageText
+
+    return ImageText.failed(error)
+
+
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Of VisionReader.stream, looked at before a model is loaded."""
+    """Of VisionReader.stream; all options are looked at before a PDF is opened. Leaves with a usage error."""
     from transept.core.request.sampling_params import SamplingParams
 
+    if arguments.output_format is None and arguments.output_dir is None:
+        for name in ("skip_existing", "output_name"):
+            if getattr(arguments, name) not in (None, False):
+                arguments.parser.error(f"--{name.replace('_', '-')} is about files; write some with -f or -o")
+    if arguments.output_name is not None:
+        check_template(arguments.output_name)
+    EngineConfig(arguments.model, **engine_options(arguments))
     names = [option.removeprefix("--").replace("-", "_") for option, _, _ in DECODING]
     sampling = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     SamplingParams(**sampling)
@@ -139,9 +149,6 @@ def _paths(arguments: argparse.Namespace, inputs: Sequence[Input]) -> list[list[
     """The files to write for each image; the folder that they go to is made. Leaves with a usage error for none."""
     names = arguments.output_format
     if names is None and arguments.output_dir is None:
-        for name in ("skip_existing", "output_name"):
-            if getattr(arguments, name) not in (None, False):
-                arguments.parser.error(f"--{name.replace('_', '-')} is about files; write some with -f or -o")
         return [[] for _ in inputs]
     folder = Path(arguments.output_dir or ".")
     try:
@@ -203,11 +210,3 @@ def _print(arguments: argparse.Namespace, read_from: Input, result: ImageText, s
     elif arguments.output_format is None and arguments.output_dir is None:
         name = f"{read_from.shown}: " if several else ""
         print(f"{name}{printable(result.text)}", flush=True)
-
-
-def _print_failure(arguments: argparse.Namespace, read_from: Input, error: TranseptError | None) -> None:
-    """The line of --json of an image that was not read; without --json standard output has nothing of it."""
-    if arguments.json and error is not None:
-        from transept.vision.image_text import ImageText
-
-        _print(arguments, read_from, ImageText.failed(error), several=False)

@@ -33,7 +33,7 @@ READABLE = Kind(
 
 @dataclass(frozen=True)
 class Input:
-    """One image to read, or why there is none.
+    """One image to read, or why it cannot be.
 
     file: as the user named it or would name it. tree: the folder or the fixed part of the pattern that it was found by.
     """
@@ -43,6 +43,7 @@ class Input:
     page: PdfPage | None = None
     num_pages: int = 1
     error: MediaError | None = None
+    is_file: bool = True  # and so has files of results, with its error if it has one
 
     @property
     def shown(self) -> str:
@@ -89,7 +90,8 @@ def _inputs(found: Recording | Missing, dpi: float | None) -> Iterator[Input]:
         pages = pdf_pages(found.file, dpi=DPI if dpi is None else dpi)
     except MediaError as error:
         tell(f"transept: {printable_name(found.file)}: {error}")
-        yield Input(found.file, error=error)
+        tree, is_file = (found.tree, True) if isinstance(found, Recording) else (None, False)
+        yield Input(found.file, tree, error=error, is_file=is_file)
         return
     for page in pages:
         yield Input(found.file, found.tree, page, len(pages))

@@ -17,6 +17,7 @@ from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
 
 BY_STEM, BY_NAME = "{folder}/{stem}", "{folder}/{name}"
+BY_PARENT = "{parent}/{name}"
 FIELDS = ("folder", "parent", "stem", "name", "ext", "model")  # of --output-name
 LONGEST_STEM = 40  # characters of it in the name of what is unfinished, which so stays within a file system's limit
 UNFINISHED = re.compile(rf"\..+\.(\d+)\.part\.(?:{'|'.join(FORMATS)})", re.DOTALL)  # with the process that writes it
@@ -39,7 +40,7 @@ def result_files(
     template that says nothing or leads out of the folder, and for a recording that nothing can be beside.
     """
     if template is not None:
-        _check(template)
+        check_template(template)
     several_trees = len(roots(recordings)) > 1
     pattern = BY_STEM if template is None else template
     stems = [_stem(each, pattern, folder, several_trees, model) for each in recordings]
@@ -55,15 +56,20 @@ def result_files(
     seen: dict[Path, Recording] = {}
     for recording, stem in zip(recordings, stems, strict=True):
         if stem in seen:
-            raise ParameterError(
-                f"{seen[stem].shown} and {recording.shown} would both be written to "
-                f"{stem}.{formats[0]}; take them one by one, with -o for each, or tell them apart with "
-                "--output-name, such as '{parent}/{name}'"
-            )
+            both = f"{seen[stem].shown} and {recording.shown} would both be written to {stem}.{formats[0]}"
+            raise ParameterError(f"{both}; {_told_apart(seen[stem], recording, template)}")
         seen[stem] = recording
     paths = [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
     _keep_inputs(recordings, paths)
     return paths
+
+
+def _told_apart(one: Recording, other: Recording, template: str | None) -> str:
+    """What would work for two recordings that would be written to one file."""
+    if one.file == other.file:
+        return "name it once"
+    apart = "take them one by one, with -o for each"
+    return apart if template == BY_PARENT else f"{apart}, or tell them apart with --output-name, such as '{BY_PARENT}'"
 
 
 def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]]) -> None:
@@ -77,7 +83,8 @@ def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]
             )
 
 
-def _check(template: str) -> None:
+def check_template(template: str) -> None:
+    """Raise ParameterError for an --output-name with unknown fields, or that is no name within a folder."""
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:

@@ -19,6 +19,7 @@ from transept.cli import language_detection
 from transept.cli.confidence import printable_text
 from transept.cli.engine_options import add_limit, add_model_options, engine_options
 from transept.cli.manifest import Manifest
+from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.recordings import STDIN, Recording, find_recordings
 from transept.cli.result_files import FIELDS, remove_unfinished, result_files, write_whole
@@ -279,7 +280,7 @@ def _keep(
     file, layout = task.recording.file, subtitle_layout(arguments)
     seconds = time.perf_counter() - task.begin
     if isinstance(result, TranseptError):
-        tally.fail(file, str(result), seconds)
+        tally.fail(file, in_flags(str(result), arguments.parser), seconds)
         return
     tally.seconds_of_audio += result.duration
     for path in task.paths:

@@ -312,10 +312,13 @@ def speech_engine(arguments: argparse.Namespace, options: Mapping[str, Any]) -> 
     fp16, device = getattr(arguments, "fp16", None), arguments.device
     if fp16 is not None:
         on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        flag, dtype = ("--fp16", "float16") if fp16 else ("--no-fp16", "float32")
+        if arguments.dtype not in ("auto", dtype):
+            raise ParameterError(
+                f"{flag} means --dtype {dtype}, and contradicts --dtype {arguments.dtype}: leave one of them out"
+            )
         if arguments.dtype == "auto":
-            found["dtype"] = "float32" if not fp16 else "float16" if on_gpu else "auto"
-        elif fp16 and arguments.dtype != "float16":
-            raise ParameterError(f"--fp16 contradicts --dtype {arguments.dtype}: give one of them")
+            found["dtype"] = "auto" if fp16 and not on_gpu else dtype
     if (batch_size := getattr(arguments, "batch_size", None)) is not None:
         found["max_num_seqs"] = num_sequences(batch_size, options)
     return found

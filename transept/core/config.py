@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ INTEGERS = {  # of EngineConfig: at least, at most
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,8 @@ class EngineConfig:
                 f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
             )
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
+        if not on_gpu and dtype == "float16":
+            logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")
         if not on_gpu and self.quantization == "fp8":
             raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
         if not on_gpu and self.quantization and dtype != "float32":

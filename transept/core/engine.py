@@ -75,7 +75,9 @@ class Engine:
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         self.executor = _executor(described, WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
-        self.block_manager = BlockSpaceManager(config.block_size, capacity.num_device_blocks, capacity.num_host_blocks)
+        self.block_manager = BlockSpaceManager(
+            config.block_size, capacity.num_device_blocks, capacity.num_host_blocks, self.shape.window
+        )
         self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(
             self.spec,

@@ -18,6 +18,8 @@ class ModelShape:
     encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
     num_heads: of the queries; None: as many as num_kv_heads.
     source_vocab_size: of the encoder's tokens; None: the config's vocab_size, or where it has none, the one above.
+    window: the largest of the decoder layers' self-attention, if each has one: cache blocks behind it are given back.
+        Biases of these layers must depend on distances alone. None: some layer sees all tokens.
 
     Raises CheckpointError for a number that is no integer of at least 1.
     """
@@ -31,6 +33,7 @@ class ModelShape:
     encoder_takes_text: bool = True
     num_heads: int | None = None
     source_vocab_size: int | None = None
+    window: int | None = None
 
     @classmethod
     def of_decoder(
@@ -62,7 +65,7 @@ class ModelShape:
         )
 
     def __post_init__(self) -> None:
-        optional = ("max_source_positions", "max_target_positions", "num_heads", "source_vocab_size")
+        optional = ("max_source_positions", "max_target_positions", "num_heads", "source_vocab_size", "window")
         for name in ("num_decoder_layers", "num_kv_heads", "head_dim", "vocab_size", *optional):
             value = getattr(self, name)
             if value is None and name in optional:

@@ -56,9 +56,7 @@ class Intake(AudioLimits):
         if first is None:
             return [iter(())]
         if len(first) == 1:
-            raise MediaError(
-                f'{name} has one channel, so there are none to tell apart: leave channel="each" (--channel each) out'
-            )
+            raise MediaError(f'{name} has one channel, so there are none to tell apart: leave channel="each" out')
         copies = itertools.tee(itertools.chain([first], blocks), len(first))
         return [map(partial(_channel, number=number, name=name), copy) for number, copy in enumerate(copies)]
 

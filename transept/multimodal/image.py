@@ -207,8 +207,8 @@ def _from_bytes(data: bytes, name: str, limits: ImageLimits) -> Pixels:
     except UnidentifiedImageError:  # its own message tells where the bytes are in memory
         if data.startswith(PDF_MAGIC):
             raise MediaError(
-                f"{name} is a PDF: for transept read, give it a name that ends in .pdf; in Python, pass the pages that "
-                "transept.multimodal.pdf.pdf_pages makes of it"
+                f"{name} is a PDF: name a file that ends in .pdf to transept read, not standard input; in Python, pass "
+                "the pages that transept.multimodal.pdf.pdf_pages makes of it"
             ) from None
         raise MediaError(f"{name} is no image that can be read: {READABLE}") from None
 

@@ -88,8 +88,7 @@ def _conflict(reports: Sequence[PluginReport], architecture: str, source: str) -
     return UnsupportedModelError(
         f'{len(reports)} plugins run "{architecture}" (from {source}): '
         f"{' and '.join(_origin(report) for report in reports)}.\n"
-        f"Choose with {arguments} (--plugin {choices[0]} on the command line), "
-        f"or leave one out with {DISABLE_VARIABLE}={choices[-1]}."
+        f"Choose with {arguments}, or leave one out with {DISABLE_VARIABLE}={choices[-1]}."
     )
 
 

@@ -1,10 +1,14 @@
 """Calls of the functions that a plugin declares. What they raise, and why they cannot be imported, names the plugin.
 
-Called wherever a ModelSpec's functions are needed. A TranseptError is an answer of the plugin's, and goes on as it is.
+Called wherever a ModelSpec's functions or its model are needed. A TranseptError is an answer of the plugin's, and goes
+on as it is.
 """
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
@@ -39,7 +43,39 @@ def call_plugin(spec: ModelSpec, what: str, function: Any, *arguments: Any, **ke
     except TranseptError:
         raise
     except Exception as error:
-        raise PluginFailedError(f"{what} of {spec.known_as} raised {_raised(error)} ({REMEDY})") from error
+        raise plugin_failure(spec, what, error) from error
+
+
+def plugin_failure(spec: ModelSpec, what: str, error: Exception) -> PluginFailedError:
+    """What to raise from a foreign exception that a plugin's code raised, where that is caught. what: as above."""
+    return PluginFailedError(f"{what} of {spec.known_as} raised {_raised(error)}{_place(spec, error)} ({REMEDY})")
+
+
+@contextmanager
+def plugin_named(spec: ModelSpec) -> Iterator[None]:
+    """Name the plugin in each PluginError that is raised within and does not."""
+    try:
+        yield
+    except PluginError as error:
+        if spec.known_as in str(error):
+            raise
+        raise PluginError(f"{spec.known_as}: {error}") from error
+
+
+def _place(spec: ModelSpec, error: Exception) -> str:
+    """In words, where in the plugin's code it was raised; empty where that had not begun.
+
+    Of the calls that led there the last one in the package of the spec's model, else the first one, a function of the
+    declaration that is elsewhere.
+    """
+    module = spec.model_class.partition(":")[0]
+    package = module.rpartition(".")[0] if module.startswith("transept.") else module.partition(".")[0]
+    below = list(traceback.walk_tb(error.__traceback__))[1:]  # the first one is where it was caught
+    own = [call for call in below if f"{call[0].f_globals.get('__name__')}.".startswith(f"{package}.")]
+    if not below:
+        return ""
+    frame, line = own[-1] if own else below[0]
+    return f", at {frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
 
 
 def _raised(error: Exception) -> str:

@@ -19,6 +19,7 @@ from transept.registry.special_tokens import special_token
 
 Reference = str  # "package.module:attribute", imported on first use
 ENCODE_ARGUMENTS = ("encoder_input_ids", "encoder_positions", "attn_metadata")
+WEIGHT_FORMATS = ("huggingface", "ctranslate2")  # of checkpoints
 SHORT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)  # of a published checkpoint; repositories have a slash
 
 
@@ -304,6 +305,10 @@ class ModelSpec:
             if not isinstance(getattr(self, name), Mapping):
                 kind = type(getattr(self, name)).__name__
                 raise PluginError(f'ModelSpec "{self.name}": {name} must be a dict, not {kind}')
+        for format_name in self.weight_maps:
+            if format_name not in WEIGHT_FORMATS:
+                known = " or ".join(f'"{each}"' for each in WEIGHT_FORMATS)
+                raise PluginError(f'ModelSpec "{self.name}": weight_maps has {format_name!r}; a key is {known}')
         for modality, mapper in self.input_mappers.items():
             if not (callable(mapper) or isinstance(mapper, str)):
                 raise PluginError(f'ModelSpec "{self.name}": the mapper of {modality!r} is {mapper!r}, no function')

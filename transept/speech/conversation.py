@@ -78,7 +78,7 @@ def _each_channel(
     rate = model.spec.sample_rate
     waveforms = deque((yield Offload(partial(limits.load_channels, audio, rate))))
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
-        raise MediaError('its channels are all the same sound: leave channel="each" (--channel each) out')
+        raise MediaError('its channels are all the same sound: leave channel="each" out')
     yield Opened(len(waveforms[0]) / rate)
     interleaving = Interleaving(channel_names(len(waveforms)), options)
     of_one = dataclasses.replace(options, channel=MIX)

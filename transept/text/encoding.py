@@ -75,8 +75,8 @@ class DocumentEncoder:
         if self.truncate:
             return EncodedDocument([tokens[: self.limit - len(self.after)] + self.after], truncated=True)
         raise PromptError(
-            f"the document has {len(tokens)} tokens; this model reads {self.limit}. Cut its end off with truncate=True "
-            "(--truncate), or split it at sentences with chunk=True (--chunk)"
+            f"the document has {len(tokens)} tokens; this model reads {self.limit}. Cut its end off with "
+            "truncate=True, or split it at sentences with chunk=True"
         )
 
     def _encode(self, text: str) -> list[int]:

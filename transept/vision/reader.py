@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,7 +17,14 @@ from transept.core.config import EngineConfig
 from transept.core.engine import Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, ParameterError, TranseptError, UnsupportedModelError
+from transept.errors import (
+    CheckpointError,
+    MediaError,
+    ParameterError,
+    PluginFailedError,
+    TranseptError,
+    UnsupportedModelError,
+)
 from transept.option_names import shows_options
 from transept.vision.image_text import ImageText
 from transept.vision.job import ReadingJob, make_job, prepare, read_image, tasks
@@ -63,7 +70,9 @@ class VisionReader:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
         self.engine = engine
         self.tasks = list(tasks(engine, spec.vision))
-        prepare(BLANK_PAGE, make_job(engine))  # so that wrong settings are told now, and not with every image
+        job = make_job(engine)
+        with suppress(MediaError, PluginFailedError):  # which end one image each
+            prepare(BLANK_PAGE, job)  # so that wrong settings are told now, and not with every image
 
     @overload
     def read(self, images: str | bytes | os.PathLike[str], **options: Any) -> ImageText: ...

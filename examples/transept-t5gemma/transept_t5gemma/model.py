@@ -89,6 +89,7 @@ class T5GemmaForConditionalGeneration(ForConditionalGeneration):
     @classmethod
     def shape(cls, config: Any) -> ModelShape:
         """From a transformers T5GemmaConfig."""
+        all_slide = set(config.decoder.layer_types) == {"sliding_attention"}
         return ModelShape(
             num_decoder_layers=config.decoder.num_hidden_layers,
             num_kv_heads=config.decoder.num_key_value_heads,
@@ -97,6 +98,7 @@ class T5GemmaForConditionalGeneration(ForConditionalGeneration):
             vocab_size=config.decoder.vocab_size,
             max_source_positions=config.encoder.max_position_embeddings,
             max_target_positions=config.decoder.max_position_embeddings,
+            window=config.decoder.sliding_window if all_slide else None,
         )
 
     def encode(

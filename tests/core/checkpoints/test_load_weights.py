@@ -275,6 +275,13 @@ def test_bad_regex(field):
         WeightMap(**{"rules": (), field: bad})
 
 
+@pytest.mark.parametrize("field", ["rules", "tied"])
+@pytest.mark.parametrize("target", [r"\1.\2", r"\g<name>", r"\q"])
+def test_a_target_that_its_regex_does_not_fit(field, target):
+    with pytest.raises(PluginError, match=r'WeightMap: target ".*" does not fit "q\\\.\(\.\*\)": '):
+        WeightMap(**{"rules": (), field: ((r"q\.(.*)", target),)})
+
+
 def test_parts_survive_a_change_of_dtype(tmp_path):
     model = Tower().to(torch.float16)
     assert isinstance(model.qkv_proj.weight, StackedParameter)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from one_head import with_one_head
+from windowed_bart import put_windows
 
 from transept import Engine, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
@@ -112,6 +113,16 @@ def test_lengths_and_tables_change_between_replays(ahead: bool, checkpoints: Pat
     # a step is issued before the tokens of the last one are known
     engine.executor.capacity = dataclasses.replace(engine.executor.capacity, asynchronous=ahead)
     ours, theirs = (each.generate(WORDS, params, progress=False) for each in (engine, fresh))
+    assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
+
+
+def test_tables_that_begin_behind_a_window(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+    put_windows(monkeypatch, window=2, declared=2)
+    engine = replaying(checkpoints / "bart-g2p")
+    put_windows(monkeypatch, window=2, declared=None)
+    fresh = Engine(checkpoints / "bart-g2p", **HERE)
+    ours, theirs = (each.generate(WORDS[:2], params, progress=False) for each in (engine, fresh))
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in theirs]
 
 

@@ -7,7 +7,10 @@ kind's folder and those in ``shared``. A new one is a copy of them under another
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import keyword
 import re
+import sys
 from pathlib import Path
 
 from transept.cli.plugins.reports import discover_quietly
@@ -16,6 +19,7 @@ from transept.errors import PluginError
 
 SKELETON = Path(__file__).parent / "skeleton"
 EXTRAS = {"text": "", "speech": "", "image": "[image]"}  # kind of encoder -> what of Transept the plugin needs
+SUFFIX = "ForConditionalGeneration"  # of the model's class
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # in the normal form of PEP 503, and an identifier but for the "-"
 
 
@@ -25,6 +29,12 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = subcommands.add_parser("new", help=about, description=about[0].upper() + about[1:] + ".")
     parser.add_argument(
         "name", type=_name, metavar="NAME", help='name of the model family, such as "blenderbot" or "blenderbot-small"'
+    )
+    parser.add_argument(
+        "--class-name",
+        type=_class_name,
+        metavar="NAME",
+        help="the model's class (default for mine: MineForConditionalGeneration)",
     )
     parser.add_argument("--kind", choices=EXTRAS, default="text", help="what its encoder takes (default: text)")
     parser.add_argument(
@@ -36,24 +46,36 @@ def add_parser(subcommands: argparse._SubParsersAction[argparse.ArgumentParser])
 def new_plugin(arguments: argparse.Namespace) -> int:
     """``transept plugins new``. Raises PluginError when the name is taken or the files cannot be written."""
     target: Path = arguments.directory / f"transept-{arguments.name}"
-    _check_architecture(arguments.name)
-    written = write_plugin(arguments.name, target, arguments.kind)
+    class_name = arguments.class_name or f"{_class_prefix(arguments.name)}{SUFFIX}"
+    _check_architecture(class_name)
+    written = write_plugin(arguments.name, target, arguments.kind, class_name)
     print(printable("\n  ".join(["Wrote", *map(str, written)])))
     print(printable(f"Install and test it:\n  pip install -e '{target}[test]'\n  pytest {target}"))
     print(printable(f"Then make it yours: {target / 'README.md'} says where to start."))
     return 0
 
 
-def write_plugin(name: str, target: Path, kind: str) -> list[Path]:
+def write_plugin(name: str, target: Path, kind: str, class_name: str) -> list[Path]:
     """Copy a skeleton to the new folder `target` under a name in the form of `NAME`. kind: one of EXTRAS.
 
-    Returns the files. Raises PluginError when `target` exists or cannot be written.
+    Returns the files. Raises PluginError when `target` exists or cannot be written, and for a class name that the files
+    have for something else.
     """
-    files = {
-        target / _renamed(str(source.relative_to(folder)), name): _renamed(source.read_text(encoding="utf-8"), name)
+    sources = {
+        source.relative_to(folder): source.read_text(encoding="utf-8")
         for folder in (SKELETON / "shared", SKELETON / kind)
         for source in sorted(folder.rglob("*"))
         if source.is_file() and source.suffix != ".pyc"
+    }
+    for path, text in sources.items():
+        if re.search(rf"\b{class_name}\b", text):
+            raise PluginError(
+                f"{class_name} means something else in the new plugin's {_renamed(str(path), name, class_name)}; "
+                f"choose another --class-name, such as My{class_name}"
+            )
+    files = {
+        target / _renamed(str(path), name, class_name): _renamed(text, name, class_name)
+        for path, text in sources.items()
     }
     project = target / "pyproject.toml"
     files[project] = files[project].replace('"transept>=', f'"transept{EXTRAS[kind]}>=')
@@ -71,9 +93,14 @@ def write_plugin(name: str, target: Path, kind: str) -> list[Path]:
     return sorted(files)
 
 
-def _renamed(text: str, name: str) -> str:
-    forms = {"_skeleton": "_" + name.replace("-", "_"), "Skeleton": _class_prefix(name), "skeleton": name}
-    return re.sub("_?[Ss]keleton", lambda match: forms[match[0]], text)
+def _renamed(text: str, name: str, class_name: str) -> str:
+    forms = {
+        "_skeleton": "_" + name.replace("-", "_"),
+        "skeleton": name,
+        f"Skeleton{SUFFIX}": class_name,
+        "Skeleton": class_name.removesuffix(SUFFIX) or class_name,
+    }
+    return re.sub(f"_?skeleton|Skeleton({SUFFIX})?", lambda match: forms[match[0]], text)
 
 
 def _class_prefix(name: str) -> str:
@@ -82,6 +109,8 @@ def _class_prefix(name: str) -> str:
 
 def _name(text: str) -> str:
     if NAME.fullmatch(text):
+        if kind := _kind_of_name(text.replace("-", "_")):
+            raise argparse.ArgumentTypeError(f'"{text}" is {kind}; choose another name, such as "{text}-model"')
         return text
     nearest = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
     hint = f'; try "{nearest}"' if NAME.fullmatch(nearest) else ""
@@ -91,11 +120,25 @@ def _name(text: str) -> str:
     )
 
 
-def _check_architecture(name: str) -> None:
+def _kind_of_name(name: str) -> str | None:
+    """What a name means in Python already; None: nothing."""
+    if keyword.iskeyword(name):
+        return "a keyword of Python"
+    needed = [re.match(r"[\w-]+", each) for each in importlib.metadata.requires("transept") or ()]
+    packages = {each[0].replace("-", "_").lower() for each in needed if each}
+    return "a module's name" if name in {*sys.stdlib_module_names, *packages, "transept"} else None
+
+
+def _class_name(text: str) -> str:
+    if text.isidentifier() and not keyword.iskeyword(text):
+        return text
+    raise argparse.ArgumentTypeError(f'"{text}" cannot name a class; write it as "My{SUFFIX}"')
+
+
+def _check_architecture(architecture: str) -> None:
     """Raise PluginError when the new plugin would be the second one to run its architecture: its test would fail."""
-    architecture = f"{_class_prefix(name)}ForConditionalGeneration"
     for report, _ in discover_quietly().claims.get(architecture, ()):
         raise PluginError(
-            f'"{name}" would run {architecture}, as {report.name} from {report.distribution} {report.version} does. '
-            "Choose another name; the architectures that your plugin runs can be edited later."
+            f"the plugin would run {architecture}, as {report.name} from {report.distribution} {report.version} does. "
+            "Choose another name or --class-name; the architectures that your plugin runs can be edited later."
         )

@@ -7,9 +7,9 @@ import contextlib
 import json
 import sys
 
+from transept.cli.plugins.references import with_references
 from transept.cli.printable import printable
 from transept.registry.plugins import DISABLE_VARIABLE, PluginReport, Plugins, discover
-from transept.registry.references import with_references
 from transept.registry.requirements import required_values
 
 
@@ -67,7 +67,7 @@ def as_data(plugins: Plugins) -> dict[str, object]:
                 "name": report.name,
                 "distribution": report.distribution,
                 "version": report.version,
-                "status": report.status,
+                "status": _status(plugins, report),
                 "architectures": list(report.architectures),
                 "models": [
                     {
@@ -106,13 +106,19 @@ def as_text(plugins: Plugins) -> str:
     rows = [("PLUGIN", "DISTRIBUTION", "STATUS", "ARCHITECTURES OR ERROR")]
     for report in plugins.reports:
         detail = report.error or report.provides
-        rows.append((report.name, _distribution(report), report.status, detail))
+        rows.append((report.name, _distribution(report), _status(plugins, report), detail))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]).rstrip() for row in rows]
     for architecture, claims in plugins.conflicts.items():
         rivals = " and by ".join(map(str, claims))
         lines.append(f"Conflict: {architecture} is run by {rivals}. Choose with --plugin, or {DISABLE_VARIABLE}.")
     return "\n".join(lines)
+
+
+def _status(plugins: Plugins, report: PluginReport) -> str:
+    """Its status, or in place of ``"ok"`` ``"conflict"``, where another plugin claims what it runs."""
+    is_rival = any(claim.report is report for claims in plugins.conflicts.values() for claim in claims)
+    return "conflict" if report.status == "ok" and is_rival else report.status
 
 
 def _distribution(report: PluginReport) -> str:

@@ -78,6 +78,8 @@ class Attention(nn.Module):
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
+        if attn_metadata.window is not None and attn_type is AttentionType.DECODER:
+            self._check_window(attn_metadata.window, bias)
         if isinstance(bias, RelativeKeys):
             if attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None:
                 raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
@@ -93,6 +95,20 @@ class Attention(nn.Module):
             assert kv_cache is not None
             attn_metadata.capture.record(query, kv_cache, self.scale, self.softcap)
         return out.flatten(1)
+
+    def _check_window(self, window: int, bias: AttentionBias | RelativeKeys | None) -> None:
+        """Raise PluginError where a decoder's layer needs what lies behind the model's window."""
+        if self.window is None or self.window > window:
+            sees = "all tokens" if self.window is None else f"{self.window} tokens"
+            raise PluginError(
+                f"ModelShape.window is {window}, but a layer of the decoder sees {sees}: set it to the largest window "
+                "of its layers, and to None if one of them has none"
+            )
+        if isinstance(bias, Tensor):
+            raise PluginError(
+                "ModelShape.window says that cache blocks are given back, for which a bias by absolute positions is of "
+                "no use: pass a RelativePositionBias, or set it to None"
+            )
 
     def _of_own_heads(self, bias: AttentionBias, num_heads: int) -> AttentionBias:
         heads = slice(self._group.rank * num_heads, (self._group.rank + 1) * num_heads)

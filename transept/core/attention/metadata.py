@@ -43,9 +43,11 @@ class AttentionMetadata:
     """One step, described in tokens.
 
     Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``:
-        seq_lens[i]: its tokens in all, this step's included; the queries are the last of them.
+        seq_lens[i]: its tokens in all, this step's included, but for those whose blocks have been given back; the
+            queries are the last of them.
         slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
         block_tables[i]: its blocks of the self-attention cache.
+        window: of every layer's self-attention at most, behind which blocks are given back; None: all tokens are kept.
 
     Encoder side, only this step's prefills:
         encoder_start_loc: prefill i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
@@ -68,6 +70,7 @@ class AttentionMetadata:
     cross_block_tables: list[list[int]] = field(default_factory=list)
     prefills: list[int] = field(default_factory=list)
     capture: CrossAttentionCapture | None = None
+    window: int | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 
     @property

@@ -27,15 +27,18 @@ MAX_LABELS = 100_000  # of a classifier, which transformers makes two tables of
 MOST_TOKENIZER_BYTES = 256 << 20  # 256 MiB: of one of its files; those of 256,000 tokens have 35 MB
 
 
-def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConfig | PlainConfig:
+def load_config(
+    checkpoint: Checkpoint, weight_map: WeightMap, made_by: str = "its weight map"
+) -> PretrainedConfig | PlainConfig:
     """The model's config: from the weight map where it derives one, else from config.json.
 
+    made_by: names the weight map in messages.
     Raises CheckpointError when config.json does not fit its class, or weights and other values do not fit the weight
     map; PluginError when there is no way to a config.
     """
     if weight_map.config is None:
         if checkpoint.format != "huggingface":
-            raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own; its weight map derives none")
+            raise PluginError(f"a {checkpoint.format} checkpoint has no config of its own; {made_by} derives none")
         config = plain_config(checkpoint, weight_map.plain) if weight_map.plain else None
         config = huggingface_config(checkpoint) if config is None else config
     else:
@@ -44,7 +47,8 @@ def load_config(checkpoint: Checkpoint, weight_map: WeightMap) -> PretrainedConf
         except TranseptError:
             raise
         except Exception as error:  # a plugin's, over values that it did not expect
-            raise CheckpointError(f'cannot make a config of "{checkpoint.config_file}": {cause_of(error)}') from error
+            made = f'{made_by} cannot make a config of "{checkpoint.config_file}"'
+            raise CheckpointError(f"{made}: {cause_of(error)}") from error
     tokens = {name: getattr(config, name, None) for name in CONTROL_TOKENS}
     check_token_ids(tokens, CONTROL_TOKENS, checkpoint.config_file)
     return config
@@ -85,10 +89,14 @@ def plain_files(weight_map: WeightMap, config: Any) -> PlainFiles | None:
 
 
 def load_generation_config(
-    checkpoint: Checkpoint, weight_map: WeightMap, config: PretrainedConfig | PlainConfig
+    checkpoint: Checkpoint,
+    weight_map: WeightMap,
+    config: PretrainedConfig | PlainConfig,
+    made_by: str = "its weight map",
 ) -> GenerationConfig | PlainConfig:
     """The model's generation config: from the weight map, generation_config.json, or the config's generation keys.
 
+    made_by: names the weight map in messages.
     Raises CheckpointError when generation_config.json cannot be read, or holds what no request could decode with.
     """
     file = checkpoint.path / "generation_config.json"
@@ -99,10 +107,11 @@ def load_generation_config(
     except TranseptError:
         raise
     except Exception as error:  # transformers validates generation options in many ways, a plugin in its own
-        raise CheckpointError(f'cannot make a generation config of "{file}": {cause_of(error)}') from error
+        by_map = f"{made_by} " if weight_map.generation_config is not None else ""
+        raise CheckpointError(f'{by_map}cannot make a generation config of "{file}": {cause_of(error)}') from error
     if not hasattr(settings, "to_dict"):
         raise PluginError(
-            f'the weight map of "{file}" made a generation config of type {type(settings).__name__}; it must return a '
+            f'{made_by} made a generation config of type {type(settings).__name__} of "{file}"; it must return a '
             "GenerationConfig of transformers, or a PlainConfig"
         )
     check_generation_settings(settings.to_dict(), file)

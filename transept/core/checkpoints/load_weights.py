@@ -31,16 +31,18 @@ def load_weights(
     weight_map: WeightMap,
     packer: WeightPacker | None = None,
     elsewhere: Collection[str] = (),
+    known_as: str = "",
 ) -> None:
     """Copy every weight of the checkpoint to where the weight map puts it, in the model's dtype and on its device.
 
     The places are the model's parameters and persistent buffers; one that two modules share counts once. packer: takes
     the weights of parameters on the meta device, each as soon as all its parts are there. elsewhere: names of
-    parameters and buffers that other processes have.
+    parameters and buffers that other processes have. known_as: names the plugin in messages.
 
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
     names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
     """
+    misfit = f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}{known_as and f" of {known_as}"}'
     places = _Places(model, packer, tied={target for _, target in weight_map.tied})
     report = _Report()
     tied: list[tuple[str, str, Tensor]] = []
@@ -62,8 +64,7 @@ def load_weights(
             if len(report.unexpected) > MOST_UNEXPECTED:
                 some = ", ".join(report.unexpected[:3])
                 raise CheckpointError(
-                    f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}: over {MOST_UNEXPECTED} are '
-                    f"unexpected in the checkpoint, such as {some}"
+                    f"{misfit}: over {MOST_UNEXPECTED} are unexpected in the checkpoint, such as {some}"
                 )
     for name, target, tensor in tied:
         _fill_tied(places, name, target, tensor, report)
@@ -75,7 +76,7 @@ def load_weights(
         else:
             report.missing.append(target)
     if problems := report.text():
-        raise CheckpointError(f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}:\n{problems}')
+        raise CheckpointError(f"{misfit}:\n{problems}")
     for target in places.tensors:
         places.pack_if_complete(target)
 

@@ -28,6 +28,7 @@ from transept.core.model_shape import ModelShape
 from transept.errors import CheckpointError, ParameterError, PluginError, PromptError, shown
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
+from transept.registry.plugin_calls import call_declared, plugin_named
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
 
@@ -60,6 +61,12 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     """
     checkpoint = open_checkpoint(path)
     spec = find_model(discover(), checkpoint.architectures, checkpoint.config_dict, source, plugin)
+    with plugin_named(spec):
+        return _described(checkpoint, spec)
+
+
+def _described(checkpoint: Checkpoint, spec: ModelSpec) -> ModelDescription:
+    path = checkpoint.path
     if checkpoint.format not in spec.weight_maps:
         known = ", ".join(sorted(spec.weight_maps)) or "none"
         raise CheckpointError(f'"{path}" is a {checkpoint.format} checkpoint; the "{spec.name}" plugin reads: {known}')
@@ -67,15 +74,16 @@ def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescript
     if not isinstance(weight_map, WeightMap):
         kind = type(weight_map).__name__
         raise PluginError(f"the {checkpoint.format} weight map of {spec.known_as} is a {kind}, no WeightMap")
-    config = load_config(checkpoint, weight_map)
+    made_by = f"the weight map of {spec.known_as}"
+    config = load_config(checkpoint, weight_map, made_by)
     model_class = _imported(spec, spec.model_class)
     if not (isinstance(model_class, type) and issubclass(model_class, ForConditionalGeneration)):
         raise PluginError(f'"{spec.model_class}" of {spec.known_as} is no subclass of ForConditionalGeneration')
-    shape = _model_shape(model_class, config, checkpoint)
+    shape = _model_shape(model_class, config, checkpoint, spec)
     view = CheckpointView(
         path,
         config,
-        load_generation_config=partial(load_generation_config, checkpoint, weight_map, config),
+        load_generation_config=partial(load_generation_config, checkpoint, weight_map, config, made_by),
         load_tokenizer=partial(load_tokenizer, path, plain_files(weight_map, config)),
     )
     return ModelDescription(spec, checkpoint, weight_map, view, model_class, shape)
@@ -91,7 +99,9 @@ def _imported(spec: ModelSpec, reference: Any) -> Any:
         raise PluginError(f'"{reference}" of {spec.known_as} cannot be imported: {cause_of(error)}') from error
 
 
-def _model_shape(model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint) -> ModelShape:
+def _model_shape(
+    model_class: type[ForConditionalGeneration], config: Any, checkpoint: Checkpoint, spec: ModelSpec
+) -> ModelShape:
     """The shape of the model that a config describes.
 
     Raises CheckpointError for a config of which the model class makes no shape.
@@ -104,7 +114,7 @@ def _model_shape(model_class: type[ForConditionalGeneration], config: Any, check
         read = _ReadValues(config)
         with suppress(Exception):
             model_class.shape(read)
-        raise _undescribed(model_class, checkpoint, error, read) from error
+        raise _undescribed(f"{model_class.__name__} of {spec.known_as}", checkpoint, error, read) from error
     if not isinstance(shape, ModelShape):
         raise PluginError(f"{model_class.__name__}.shape returned {type(shape).__name__}; it must return a ModelShape")
     return shape
@@ -113,22 +123,20 @@ def _model_shape(model_class: type[ForConditionalGeneration], config: Any, check
 def check_default_prompt(described: ModelDescription) -> None:
     """Raise CheckpointError for a config whose default decoder prompt holds what is no token of the vocabulary.
 
-    Raises PluginError where that is the plugin's doing: it returns no list, or looks at nothing of the checkpoint.
+    Raises PluginError where that is the plugin's doing: its function raises, returns no list, or looks at nothing of
+    the checkpoint.
     """
-    vocab_size = described.shape.vocab_size
+    vocab_size, rule = described.shape.vocab_size, f"the default_decoder_prompt of {described.spec.known_as}"
     try:
         _check_prompt(described.spec, described.view, vocab_size)
-    except PluginError:
-        raise
-    except Exception as error:
+    except CheckpointError as error:
         read = _ReadValues(described.config)
         view = _ReadValues(described.view.with_config(read))
         with suppress(Exception):
             _check_prompt(described.spec, view, vocab_size)
         if not view.any_read:
-            rule = f"the default_decoder_prompt of {described.spec.known_as}"
-            raise PluginError(f"{rule} gives no list of token ids: {_cause(error)}") from error
-        raise _undescribed(described.model_class, described.checkpoint, error, read) from error
+            raise PluginError(f"{rule} gives no list of token ids: {error}") from error
+        raise _undescribed(f"prompt by {rule}", described.checkpoint, error, read) from error
 
 
 def build_model(described: ModelDescription, context: LayerContext) -> ForConditionalGeneration:
@@ -148,7 +156,8 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
         read = _ReadValues(config)
         with suppress(Exception), SizeLimit(checkpoint):
             model_class(read, context)
-        raise _undescribed(model_class, checkpoint, error, read) from error
+        what = f"{model_class.__name__} of {described.spec.known_as}"
+        raise _undescribed(what, checkpoint, error, read) from error
     if "_modules" not in vars(model):
         raise PluginError(f"{model_class.__name__}.__init__ does not call super().__init__(config, context)")
     return model
@@ -157,7 +166,7 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
 def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:
     """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
     try:
-        returned: Any = spec.default_decoder_prompt(view)
+        returned: Any = call_declared(spec, "default_decoder_prompt", view)
         if isinstance(returned, str | bytes) or not isinstance(returned, Iterable):
             raise PluginError(
                 f"the default_decoder_prompt of {spec.known_as} returned {shown(returned)}, of type "
@@ -200,9 +209,9 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
-def _undescribed(model_class: type, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
+def _undescribed(what: str, checkpoint: Checkpoint, error: Exception, read: _ReadValues) -> CheckpointError:
     values = f". Of its values these were read last: {read}" if str(read) else ""
-    return CheckpointError(f'"{checkpoint.config_file}" describes no {model_class.__name__}: {_cause(error)}{values}')
+    return CheckpointError(f'"{checkpoint.config_file}" describes no {what}: {_cause(error)}{values}')
 
 
 def _cause(error: Exception) -> str:

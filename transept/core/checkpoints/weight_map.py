@@ -40,7 +40,7 @@ class WeightMap:
     plain: what lets a checkpoint's configs and tokenizer be read without transformers. A `config` of its own comes
         first, and so does a `generation_config`.
 
-    Raises PluginError for a regex that does not compile.
+    Raises PluginError for a regex that does not compile, and for a target with a group that its regex does not have.
     """
 
     rules: tuple[tuple[str, str], ...]
@@ -57,6 +57,11 @@ class WeightMap:
                 re.compile(regex)
             except re.error as error:
                 raise PluginError(f'WeightMap: "{regex}" is not a regular expression: {error}') from None
+        for regex, target in (*self.rules, *self.tied):
+            try:
+                re.sub(regex, target, "")  # reads the target, whatever matches
+            except (re.error, IndexError) as error:
+                raise PluginError(f'WeightMap: target "{target}" does not fit "{regex}": {error}') from None
 
     def is_ignored(self, name: str) -> bool:
         """Whether this checkpoint name is rightly left out."""
@@ -78,8 +83,5 @@ class WeightMap:
 def _first_target(rules: tuple[tuple[str, str], ...], name: str) -> str | None:
     for regex, target in rules:
         if match := re.fullmatch(regex, name):
-            try:
-                return match.expand(target)
-            except (re.error, IndexError) as error:
-                raise PluginError(f'weight map: "{target}" does not fit "{regex}": {error}') from None
+            return match.expand(target)
     return None

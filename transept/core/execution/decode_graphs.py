@@ -29,15 +29,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DecodeRows:
-    """The sequences of a step that decodes, an entry for each: its newest token, that token's position, and where its
-    keys and those of its encoder tokens lie. Of the tables only self-attention's change, and only by growing or in the
-    last block.
+    """The sequences of a step that decodes, an entry for each: its newest token, that token's position, how many tokens
+    its table holds, and where their keys and those of its encoder tokens lie. Of the tables only self-attention's
+    change.
 
     pending: the tokens that the last step drew and only the device knows, as sequence ids by entry.
     """
 
     token_ids: list[int]
     positions: list[int]
+    lengths: list[int]
     block_tables: list[BlockTable]
     cross_lengths: list[int]
     cross_block_tables: list[BlockTable]
@@ -111,7 +112,7 @@ class _Recording:
         self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
         self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
         token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
-        metadata = AttentionMetadata(block_size=block_size)
+        metadata = AttentionMetadata(block_size=block_size, window=model.shape(model.config).window)
         model.context.attention_backend.plan_decode(
             metadata,
             DecodeTables(lengths, tables.view(num_rows, -1), cross_lengths, cross_tables.view(num_rows, -1)),
@@ -122,7 +123,7 @@ class _Recording:
             hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
             return model.compute_logits(hidden)
 
-        self._write(DecodeRows([], [], [], [], [], {}))
+        self._write(DecodeRows([], [], [], [], [], [], {}))
         self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
         self.replay = record(step)
 
@@ -136,8 +137,9 @@ class _Recording:
         """Write the rows' numbers into the buffer, fill it up, and copy it to the device."""
         used = len(rows.token_ids)
         token_ids, positions, slots, lengths, cross_lengths = self.columns
-        token_ids[used:], positions[used:], cross_lengths[used:] = 0, 0, 1
-        token_ids[:used], positions[:used], cross_lengths[:used] = rows.token_ids, rows.positions, rows.cross_lengths
+        token_ids[used:], positions[used:], lengths[used:], cross_lengths[used:] = 0, 0, 1, 1
+        token_ids[:used], positions[:used] = rows.token_ids, rows.positions
+        lengths[:used], cross_lengths[:used] = rows.lengths, rows.cross_lengths
         for index, table in enumerate(rows.block_tables):
             self.tables[index, : len(table)] = table
         for index, table in enumerate(rows.cross_block_tables):
@@ -145,9 +147,9 @@ class _Recording:
                 self.cross_tables[index, : len(table)] = self.written[index] = table
         self.tables[used:] = self.cross_tables[used:] = self.spare_block
         self.written[used:] = [None] * (len(self.written) - used)
-        blocks = self.tables[np.arange(len(positions)), positions // self.block_size]
-        slots[:] = blocks * self.block_size + positions % self.block_size
-        lengths[:] = positions + 1
+        places = lengths - 1
+        blocks = self.tables[np.arange(len(places)), places // self.block_size]
+        slots[:] = blocks * self.block_size + places % self.block_size
         self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -24,9 +25,11 @@ from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel_group import ExchangeError
 from transept.core.request.inputs import EncoderInputs
-from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput, num_blocks_behind
 from transept.core.transfer import to_device, upload
-from transept.errors import PluginError, RequestFailedError, is_interruption
+from transept.errors import PluginError, RequestFailedError, TranseptError, is_interruption
+from transept.registry.plugin_calls import plugin_failure, plugin_named
+from transept.registry.spec import ModelSpec
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -70,16 +73,18 @@ class Part(NamedTuple):
 
 
 class ModelRunner:
-    """Runs steps on one device."""
+    """Runs steps on one device. spec: names the model's plugin where the model fails."""
 
     def __init__(
         self,
+        spec: ModelSpec,
         model: ForConditionalGeneration,
         cache: KVCache,
         block_size: int,
         sampler: Sampler,
         graphs: DecodeGraphs | None = None,
     ) -> None:
+        self.spec = spec
         self.model = model
         self.cache = cache
         self.block_size = block_size
@@ -89,7 +94,8 @@ class ModelRunner:
         self.backend = model.context.attention_backend
         self.group, self.stage = model.context.group, model.context.stage
         self.kv_caches = self._caches_of_all_layers()
-        self.vocab_size = model.shape(model.config).vocab_size
+        shape = model.shape(model.config)
+        self.vocab_size, self.window = shape.vocab_size, shape.window
         self._has_encoded = False
 
     @torch.inference_mode()
@@ -169,7 +175,7 @@ class ModelRunner:
         drawn = None if last is None else last.drawn
         if self.graphs is not None and not any(group.is_prefill for group in step):
             self.cache.wait()
-            logits = self.graphs(_decode_rows(step), drawn)
+            logits = self.graphs(self._decode_rows(step), drawn)
             if logits is not None:
                 return [Part(self.sampler(logits, _sampling_rows(step)), None)]
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
@@ -186,16 +192,29 @@ class ModelRunner:
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
         self.cache.wait()
-        hidden = self.model.decode(input_ids, positions, encoder_hidden, self.kv_caches, metadata)
-        _check_shape(f"{type(self.model).__name__}.decode", hidden, len(input_ids), None)
+        hidden = self._call("decode", input_ids, positions, encoder_hidden, self.kv_caches, metadata)
+        _check_shape(self._named("decode"), hidden, len(input_ids), None)
         if not self.stage.is_last:
             probes.hand_over(hidden)
             return []
         last_rows = self._last_rows(hidden, metadata)
-        logits = self.model.compute_logits(last_rows)
-        _check_shape(f"{type(self.model).__name__}.compute_logits", logits, len(last_rows), self.vocab_size)
-        probes.read(hidden, self.model.compute_logits)
+        logits = self._call("compute_logits", last_rows)
+        _check_shape(self._named("compute_logits"), logits, len(last_rows), self.vocab_size)
+        probes.read(hidden, partial(self._call, "compute_logits"))
         return [Part(self.sampler(logits, _sampling_rows(step)), probes)]
+
+    def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """What a method of the model returns. Raises PluginFailedError for any foreign error but lack of memory."""
+        try:
+            with plugin_named(self.spec):
+                return getattr(self.model, method)(*arguments, **keywords)
+        except (TranseptError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise plugin_failure(self.spec, f"{type(self.model).__name__}.{method}", error) from error
+
+    def _named(self, method: str) -> str:
+        return f"{type(self.model).__name__}.{method} of {self.spec.known_as}"
 
     def _encode(self, batch: list[EncoderInputs]) -> Tensor:
         """Encoder hidden states of all prefills whose encoder runs, [encoder_tokens, hidden], computed in chunks."""
@@ -223,8 +242,8 @@ class ModelRunner:
         if batch[0].token_ids:
             input_ids = self._tensor([token for inputs in batch for token in inputs.token_ids])
             positions = self._tensor([position for inputs in batch for position in range(len(inputs.token_ids))])
-        hidden = self.model.encode(input_ids, positions, metadata, **features)
-        _check_encoded(self.model, batch, hidden)
+        hidden = self._call("encode", input_ids, positions, metadata, **features)
+        _check_encoded(self._named("encode"), batch, hidden)
         return hidden
 
     def _features(self, features: list[Tensor]) -> list[Tensor]:
@@ -245,7 +264,7 @@ class ModelRunner:
         positions: list[int] = []
         slots: list[int] = []
         query_lens: list[int] = []
-        metadata = AttentionMetadata(block_size=self.block_size)
+        metadata = AttentionMetadata(block_size=self.block_size, window=self.window)
         for index, group in enumerate(step):
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
@@ -254,8 +273,11 @@ class ModelRunner:
                     pending[len(token_ids)] = seq_id
                 token_ids += data.token_ids if group.is_prefill else (data.last_token_id,)
                 positions += range(first, length)
-                slots += (self._slot(table, position) for position in range(first, length))
                 query_lens.append(length - first)
+                if not group.is_prefill:
+                    behind = self._num_behind(length)
+                    first, length = first - behind, length - behind
+                slots += (self._slot(table, position) for position in range(first, length))
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
             metadata.cross_query_start_loc.append(len(token_ids))
@@ -269,9 +291,29 @@ class ModelRunner:
         put_pending(input_ids, pending, last)
         return input_ids, self._tensor(positions), metadata
 
-    def _slot(self, table: list[int], position: int) -> int:
-        """Where a token of a sequence lies in the cache."""
-        return table[position // self.block_size] * self.block_size + position % self.block_size
+    def _decode_rows(self, step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
+        """The sequences of a step without prefills."""
+        rows = DecodeRows([], [], [], [], [], [], {})
+        for group in step:
+            cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
+            for seq_id, data in group.seq_data.items():
+                if data.last_token_id == PENDING:
+                    rows.pending[len(rows.token_ids)] = seq_id
+                rows.token_ids.append(data.last_token_id)
+                rows.positions.append(data.num_tokens - 1)
+                rows.lengths.append(data.num_tokens - self._num_behind(data.num_tokens))
+                rows.block_tables.append(group.block_tables[seq_id])
+                rows.cross_lengths.append(cross_length)
+                rows.cross_block_tables.append(cross_table)
+        return rows
+
+    def _num_behind(self, num_tokens: int) -> int:
+        """The first tokens of a sequence that decodes whose blocks have been given back."""
+        return num_blocks_behind(num_tokens, self.window, self.block_size) * self.block_size
+
+    def _slot(self, table: list[int], place: int) -> int:
+        """Where a token of a sequence lies in the cache. place: among those that the table holds."""
+        return table[place // self.block_size] * self.block_size + place % self.block_size
 
     def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
         """Of [num_tokens, hidden], each sequence's last row."""
@@ -297,22 +339,6 @@ def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> b
     return all(data.last_token_id != PENDING or seq_id in drawn for seq_id, data in group.seq_data.items())
 
 
-def _decode_rows(step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
-    """The sequences of a step without prefills."""
-    rows = DecodeRows([], [], [], [], [], {})
-    for group in step:
-        cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
-        for seq_id, data in group.seq_data.items():
-            if data.last_token_id == PENDING:
-                rows.pending[len(rows.token_ids)] = seq_id
-            rows.token_ids.append(data.last_token_id)
-            rows.positions.append(data.num_tokens - 1)
-            rows.block_tables.append(group.block_tables[seq_id])
-            rows.cross_lengths.append(cross_length)
-            rows.cross_block_tables.append(cross_table)
-    return rows
-
-
 def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     return [
         SamplingRow(seq_id, data, group.sampling_params, group.num_samples)
@@ -321,10 +347,9 @@ def _sampling_rows(step: Sequence[SequenceGroupMetadata]) -> list[SamplingRow]:
     ]
 
 
-def _check_encoded(model: ForConditionalGeneration, batch: list[EncoderInputs], hidden: Any) -> None:
+def _check_encoded(encode: str, batch: list[EncoderInputs], hidden: Any) -> None:
     """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
     expected = sum(inputs.num_tokens for inputs in batch)
-    encode = f"{type(model).__name__}.encode"
     if not isinstance(hidden, Tensor) or hidden.dim() != 2:
         returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
         raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")

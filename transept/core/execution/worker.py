@@ -31,6 +31,7 @@ from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
 from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
+from transept.registry.plugin_calls import plugin_named
 
 ALONE = ParallelGroup()
 
@@ -61,7 +62,7 @@ class Worker:
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
-        with large_blocks_given_back():
+        with large_blocks_given_back(), plugin_named(described.spec):
             model = _load(described, config, device, self._cache_dtype, group, stage)
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
@@ -69,7 +70,7 @@ class Worker:
             features = described.model_class.longest_features(described.config)
             beside_text = partial(map_encoder_inputs, described.spec, described.view, {})
             step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
-            runner = ModelRunner(model, self._cache(1, 0), config.block_size, sampler)
+            runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
@@ -88,7 +89,7 @@ class Worker:
             and model.context.attention_backend.replayable
         ):
             graphs = DecodeGraphs(model, self.cache, config.block_size)
-        self.runner = ModelRunner(model, self.cache, config.block_size, sampler, graphs)
+        self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, graphs)
 
     def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
         return KVCache(
@@ -152,7 +153,7 @@ def _load(
         model.to(device)
     long_inputs = not described.shape.encoder_takes_text
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
-    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere)
+    load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
     return model
 
 

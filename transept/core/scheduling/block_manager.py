@@ -14,7 +14,7 @@ from transept.core.scheduling.block_allocator import BlockAllocator, BlockError
 from transept.core.scheduling.encoder_cache import EncoderCache
 from transept.core.scheduling.sequence import Sequence
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import BlockTable
+from transept.core.scheduling.step import BlockTable, num_blocks_behind
 
 
 class AllocStatus(enum.Enum):
@@ -31,14 +31,19 @@ class BlockSpaceManager:
     Self blocks are shared between the decoder sequences of one group, cross tables between groups with equal encoder
     inputs. A group lives wholly on one side.
 
-    block_tables: by decoder sequence id, whose slots hold the sequence's tokens but for one that is still to be
-        computed. cross_block_tables: by request id, whose slots are the encoder's output. All are live and for reading
-        only; a table changes in calls to this class alone.
+    window: tokens that every decoder layer's self-attention sees at most: a sequence that grows gives the blocks behind
+        them back. None: all tokens.
+    block_tables: by decoder sequence id, whose slots hold the sequence's tokens, those behind the window and one that
+        is still to be computed aside. cross_block_tables: by request id, whose slots are the encoder's output. All are
+        live and for reading only; a table changes in calls to this class alone.
     num_encoder_runs, num_encoder_hits: prefills whose encoder had to run, and those whose input was in the cache.
     """
 
-    def __init__(self, block_size: int, num_device_blocks: int, num_host_blocks: int) -> None:
+    def __init__(
+        self, block_size: int, num_device_blocks: int, num_host_blocks: int, window: int | None = None
+    ) -> None:
         self.block_size = block_size  # slots (tokens) a block
+        self.window = window
         self.num_device_blocks = num_device_blocks
         self.num_host_blocks = num_host_blocks
         self._device = BlockAllocator(num_device_blocks)
@@ -49,6 +54,7 @@ class BlockSpaceManager:
         self.block_tables: dict[int, BlockTable] = {}
         self.cross_block_tables: dict[str, BlockTable] = {}
         self._pool_of_seq: dict[int, BlockAllocator] = {}  # where a table's blocks are; same keys as block_tables
+        self._num_given_back: dict[int, int] = {}  # blocks that stood before a table's first; 0 where it has no entry
         self._pool_of_cross: dict[str, BlockAllocator] = {}  # same keys as cross_block_tables
 
     @property
@@ -117,8 +123,8 @@ class BlockSpaceManager:
     def append_slots(self, seq: Sequence) -> tuple[int, int] | None:
         """Make the slot for the sequence's last token, which the coming step writes: it exists and is its own.
 
-        Returns (source, destination) when a block shared with another sequence is to be copied, else None. Raises
-        BlockError when the group is not on the device or no block is free.
+        Blocks behind the window are given back. Returns (source, destination) when a block shared with another sequence
+        is to be copied, else None. Raises BlockError when the group is not on the device or no block is free.
         """
         #  slots of one sequence     0 ................... num_tokens - 2, num_tokens - 1
         #                            |----- in the cache, maybe shared ---|- this step -|
@@ -126,7 +132,9 @@ class BlockSpaceManager:
         if self._pool_of_seq[seq.seq_id] is not device:
             raise BlockError(f"sequence {seq.seq_id} is to grow while it is swapped out")
         table = self.block_tables[seq.seq_id]
-        index = (seq.num_tokens - 1) // self.block_size
+        index = self._index_of_last(seq)
+        if self.window is not None:
+            index -= self._give_back_behind_window(seq)
         if index == len(table):
             self._encoded.make_room(1)
             table.append(device.allocate_after(table[-1]) if table else device.allocate_high(1)[0])
@@ -146,6 +154,8 @@ class BlockSpaceManager:
             raise BlockError(f"sequence {child.seq_id} is forked from {parent.seq_id} but has a table")
         pool.share(table)
         self._own(child, table.copy(), pool)
+        if parent.seq_id in self._num_given_back:
+            self._num_given_back[child.seq_id] = self._num_given_back[parent.seq_id]
 
     def can_swap_out(self, group: SequenceGroup) -> bool:
         """Whether the host has room for all blocks of the group."""
@@ -189,6 +199,7 @@ class BlockSpaceManager:
         table = self.block_tables.pop(seq.seq_id, None)
         if table is not None:
             self._pool_of_seq.pop(seq.seq_id).free(table)
+            self._num_given_back.pop(seq.seq_id, None)
 
     def free_cross(self, group: SequenceGroup) -> None:
         """Give back the group's cross table, wherever it lives; nothing if it has none."""
@@ -209,8 +220,9 @@ class BlockSpaceManager:
         self._device.reset()
         self._host.reset()
         self._encoded.reset()
-        for tables in (self.block_tables, self.cross_block_tables, self._pool_of_seq, self._pool_of_cross):
-            tables.clear()
+        tables = (self.block_tables, self.cross_block_tables, self._pool_of_seq, self._pool_of_cross)
+        for each in (*tables, self._num_given_back):
+            each.clear()
 
     def check_integrity(self) -> None:
         """Raise BlockError unless owners are as many as counted, and free and owned blocks make up the pools."""
@@ -236,6 +248,22 @@ class BlockSpaceManager:
         self._pool_of_cross[group.request_id] = pool
         self.cross_block_tables[group.request_id] = table
 
+    def _index_of_last(self, seq: Sequence) -> int:
+        """Where in the sequence's table the block of its last token stands, or will."""
+        return (seq.num_tokens - 1) // self.block_size - self._num_given_back.get(seq.seq_id, 0)
+
+    def _give_back_behind_window(self, seq: Sequence) -> int:
+        """Free the blocks that the sequence's last token does not see. Returns how many these were."""
+        behind = num_blocks_behind(seq.num_tokens, self.window, self.block_size)
+        count = behind - self._num_given_back.get(seq.seq_id, 0)
+        if count:
+            table = self.block_tables[seq.seq_id]
+            unseen = table[:count]
+            del table[:count]  # first: what an interruption leaves in a table is freed with it
+            self._num_given_back[seq.seq_id] = behind
+            self._pool_of_seq[seq.seq_id].free(unseen)
+        return count
+
     def _num_blocks_to_append(self, seqs: Iterable[Sequence]) -> int:
         """Blocks that `append_slots` takes for all of these sequences of one group.
 
@@ -247,7 +275,7 @@ class BlockSpaceManager:
         ref_counts: dict[int, int] = {}
         for seq in seqs:
             table = self.block_tables[seq.seq_id]
-            index = (seq.num_tokens - 1) // self.block_size
+            index = self._index_of_last(seq)
             if index == len(table):
                 needed += 1
                 continue

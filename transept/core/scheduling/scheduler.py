@@ -267,8 +267,8 @@ class Scheduler:
         seqs = group.unfinished_seqs
         if not seqs:
             return  # it has ended, or will with the token that is pending
-        for seq in seqs:
-            copied = manager.append_slots(seq)  # the table of a prefill has the slot already
+        for seq in () if is_prefill else seqs:  # the table of a prefill has the slots of all its tokens
+            copied = manager.append_slots(seq)
             if copied is not None:
                 outputs.step.blocks_to_copy.append(copied)
         metadata = group.metadata

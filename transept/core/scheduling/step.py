@@ -17,6 +17,14 @@ BlockTable: TypeAlias = list[int]  # block numbers, in token order
 PENDING = -1  # in place of a token that the device has drawn, or will, and the host does not know yet
 
 
+def num_blocks_behind(num_tokens: int, window: int | None, block_size: int) -> int:
+    """A sequence's first blocks that its last token does not see, where every layer sees `window` tokens at most.
+
+    In a step that decodes, its table begins after them.
+    """
+    return 0 if window is None else max(0, num_tokens - window) // block_size
+
+
 @dataclass(frozen=True)
 class SequenceData:
     """What the execution side needs to know of one decoder sequence. The lists are live: they grow with it.

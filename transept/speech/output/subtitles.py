@@ -95,7 +95,7 @@ def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
     if given:
         raise ParameterError(
             f"{given[0]} lays out words, but this transcript has no times of words; "
-            "transcribe with word_timestamps=True (--word-timestamps)"
+            "transcribe with word_timestamps=True"
         )
 
 

@@ -1,4 +1,4 @@
-"""Every ``"module:attribute"`` of what plugins declare, imported: what ``transept plugins check`` adds to discovery.
+"""What plugins declare, imported and of the right kind: what ``transept plugins check`` adds to discovery.
 
 Discovery leaves them alone, so that listing plugins is quick. Nothing is called here, and no checkpoint is looked for.
 """
@@ -17,11 +17,10 @@ from transept.registry.spec import ModelSpec, resolve
 BY_KEY = ("input_mappers", "encoder_inputs", "weight_maps")  # fields of a ModelSpec that hold several
 TASKS = ("speech", "text", "vision")
 NAMES = ("features_modality", "short_features_modality", "modality")  # fields of those whose text is no reference
-DATA = ("weight_maps",)  # what they name is no function and no class
 
 
-def references(spec: ModelSpec) -> Iterator[tuple[str, str]]:
-    """Where a spec has a reference, such as ``speech.features``, and the reference."""
+def references(spec: ModelSpec) -> Iterator[tuple[str, Any]]:
+    """Where a spec has a reference, such as ``speech.features``, and the reference; and its weight maps."""
     found: list[tuple[str, Any]] = [("model_class", spec.model_class)]
     for name in BY_KEY:
         found += [(f'{name}["{key}"]', value) for key, value in getattr(spec, name).items()]
@@ -29,11 +28,28 @@ def references(spec: ModelSpec) -> Iterator[tuple[str, str]]:
         declared = getattr(spec, task)
         fields = () if declared is None else dataclasses.fields(declared)
         found += [(f"{task}.{each.name}", getattr(declared, each.name)) for each in fields if each.name not in NAMES]
-    return ((where, value) for where, value in found if isinstance(value, str))
+    return ((where, value) for where, value in found if isinstance(value, str) or where.startswith("weight_maps"))
+
+
+def _check_kind(where: str, reference: Any, named: Any) -> None:
+    """Raise PluginError where what a reference names, or is, cannot be what is wanted there."""
+    from transept.core.checkpoints.weight_map import WeightMap
+    from transept.core.model import ForConditionalGeneration
+
+    if where == "model_class":
+        is_kind = isinstance(named, type) and issubclass(named, ForConditionalGeneration)
+        kind = "subclass of ForConditionalGeneration"
+    elif where.startswith("weight_maps"):
+        is_kind, kind = isinstance(named, WeightMap), "WeightMap"
+    else:
+        is_kind, kind = callable(named), "function"
+    if not is_kind:
+        written = f'"{reference}"' if isinstance(reference, str) else "it"
+        raise PluginError(f"{written} is {shown(named)}, which is no {kind}")
 
 
 def with_references(plugins: Plugins) -> Plugins:
-    """The same plugins, of which those have failed that hold a reference to what cannot be imported.
+    """The same plugins, of which those have failed that hold a reference to what cannot be imported or used.
 
     Imports their models, and so torch. Never raises for what a plugin does, but for a KeyboardInterrupt.
     """
@@ -46,9 +62,7 @@ def _checked(report: PluginReport) -> PluginReport:
     for spec in report.models:
         for where, reference in references(spec):
             try:
-                named = resolve(reference)
-                if not where.startswith(DATA) and not callable(named):
-                    raise PluginError(f'"{reference}" is {shown(named)}, which cannot be called')
+                _check_kind(where, reference, resolve(reference))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # not only Exception: as where plugins are discovered
