@@ -270,6 +270,30 @@ INLINE Floats times_power_of_floor(Floats number, Floats x) {
 #endif
 }
 
+// Exchange rows and columns of LANES vectors: of two vectors `width` apart, so many lanes of one for those of the other.
+INLINE void transpose(Floats (&rows)[LANES]) {
+  UNROLL for (int width = 1; width < LANES; width *= 2) {
+    Ints low, high;  // lanes of both vectors, those of the second one from LANES on
+    UNROLL for (int lane = 0; lane < LANES; lane++) {
+      low[lane] = lane & width ? LANES + lane - width : lane;
+      high[lane] = lane & width ? LANES + lane : lane + width;
+    }
+    UNROLL for (int row = 0; row < LANES; row++) {
+      if (row & width) continue;
+      const Floats a = rows[row], b = rows[row + width];
+#if defined(__clang__)
+      UNROLL for (int lane = 0; lane < LANES; lane++) {
+        rows[row][lane] = low[lane] < LANES ? a[low[lane]] : b[low[lane] - LANES];
+        rows[row + width][lane] = high[lane] < LANES ? a[high[lane]] : b[high[lane] - LANES];
+      }
+#else
+      rows[row] = __builtin_shuffle(a, b, low);
+      rows[row + width] = __builtin_shuffle(a, b, high);
+#endif
+    }
+  }
+}
+
 // Ask for what lies `ahead` bytes further on, which a loop reads next; it may lie outside the array.
 template <int BYTES, int AHEAD>
 INLINE void prefetch(const void* from) {

@@ -41,10 +41,10 @@ struct Sequence {
   const float* value_of(int64_t token, int64_t head) const { return value + token * value_stride + head * dim; }
 };
 
-// A sequence as blocks read it, of each head or head of keys and values
-//   queries: for each block [dim, PANEL], or [depth / 2, PANEL, 2], filled up with zeros
-//   keys:    [tokens, depth]
-//   values:  for each TILE_ROWS dimensions [tokens, TILE_ROWS], or [token_depth / 2, dim, 2]
+// A sequence as blocks read it
+//   queries: for each block and head [dim, PANEL], or [depth / 2, PANEL, 2], filled up with zeros
+//   keys:    for each head [tokens, depth]
+//   values:  for each head for each TILE_ROWS dimensions [tokens, TILE_ROWS], or [token_depth / 2, dim, 2]
 template <class Number>
 struct Packed {
   Number *queries, *keys, *values;
@@ -57,6 +57,21 @@ struct Packed {
         query_size(PANEL * depth),
         key_size(of.tokens * depth),
         value_size(token_depth * of.dim) {}
+
+  const Number* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return queries + (block * of.heads + head) * query_size;
+  }
+
+  // Let put(token, head, out) write each query of a block to its column.
+  template <class Put>
+  void put_queries(const Sequence& of, int64_t block, const Put& put) const {
+    const int64_t first = block * PANEL, stop = std::min<int64_t>(first + PANEL, of.tokens), size = of.heads * query_size;
+    Number* columns = queries + block * size;
+    if (stop - first < PANEL) std::fill_n(columns, size, Number{});
+    for (int64_t token = first; token < stop; token++) {
+      for (int64_t head = 0; head < of.heads; head++) put(token, head, columns + head * query_size);
+    }
+  }
 };
 
 // What is known of a block's columns.
@@ -101,9 +116,25 @@ INLINE void for_tiles_of(int64_t size, const Tile& tile) {
 // Write a head's columns, times their factors, to the tokens of a block.
 void write_block(const Sequence& to, const float* columns, const float* factors, int64_t head, int64_t block) {
   const int64_t first = block * PANEL, count = std::min<int64_t>(PANEL, to.tokens - first);
-  for (int64_t i = 0; i < count; i++) {
-    float* row = to.out + ((first + i) * to.heads + head) * to.dim;
-    for (int64_t d = 0; d < to.dim; d++) row[d] = columns[d * PANEL + i] * factors[i];
+  float* out = to.out + (first * to.heads + head) * to.dim;
+  for (int64_t half = 0; half < count; half += LANES) {
+    const int64_t rows = std::min<int64_t>(LANES, count - half);
+    const Floats factor = load(factors + half);
+    for (int64_t d = 0; d < to.dim; d += LANES) {
+      const int64_t size = std::min<int64_t>(LANES, to.dim - d);
+      Floats part[LANES];
+      UNROLL for (int lane = 0; lane < LANES; lane++) {
+        part[lane] = lane < size ? load(columns + (d + lane) * PANEL + half) * factor : Floats{};
+      }
+      transpose(part);
+      if (size == LANES && rows == LANES) {
+        UNROLL for (int row = 0; row < LANES; row++) store(out + (half + row) * to.heads * to.dim + d, part[row]);
+      } else {
+        for (int64_t row = 0; row < rows; row++) {
+          memcpy(out + (half + row) * to.heads * to.dim + d, &part[row], size * sizeof(float));
+        }
+      }
+    }
   }
 }
 
@@ -135,14 +166,10 @@ INLINE void write_column_of_pairs(const Number* row, int64_t size, int64_t colum
 
 void pack_floats(const Sequence& of, float factor, int64_t block, int64_t first, int64_t stop, const Packed<float>& to) {
   const int64_t dim = of.dim, whole = dim / TILE_ROWS * TILE_ROWS;
-  for (int64_t head = 0; head < of.heads; head++) {
-    float* queries = to.queries + (head * of.blocks() + block) * to.query_size;
-    if (stop - first < PANEL) std::fill_n(queries, to.query_size, 0.0f);
-    for (int64_t token = first; token < stop; token++) {
-      const float* query = of.query_of(token, head);
-      for (int64_t d = 0; d < dim; d++) queries[d * PANEL + token - first] = query[d] * factor;
-    }
-  }
+  to.put_queries(of, block, [&](int64_t token, int64_t head, float* out) {
+    const float* query = of.query_of(token, head);
+    for (int64_t d = 0; d < dim; d++) out[d * PANEL + token - first] = query[d] * factor;
+  });
   for (int64_t token = first; token < stop; token++) {
     for (int64_t head = 0; head < of.kv_heads; head++) {
       std::copy_n(of.key_of(token, head), dim, to.keys + head * to.key_size + token * dim);
@@ -183,7 +210,7 @@ void attend(const Sequence& of, float scale) {
     pack_floats(of, scale * LOG2_E, block, first, stop, packed);
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
-    attend_block(of, packed.queries + (head * of.blocks() + block) * packed.query_size, packed.keys + kv * packed.key_size,
+    attend_block(of, packed.queries_of(of, head, block), packed.keys + kv * packed.key_size,
                  packed.values + kv * packed.value_size, head, block);
   });
 }
@@ -195,16 +222,12 @@ void pack_bfloat16(const Sequence& of, float factor, int64_t block, int64_t firs
   const int64_t dim = of.dim, depth = of.depth();
   float* scaled = scratch<Use::OUTPUTS, float>(dim);
   BFloat16* row = scratch<Use::WEIGHTS, BFloat16>(depth);
-  for (int64_t head = 0; head < of.heads; head++) {
-    BFloat16* queries = to.queries + (head * of.blocks() + block) * to.query_size;
-    if (stop - first < PANEL) std::fill_n(queries, to.query_size, BFloat16{0});
-    for (int64_t token = first; token < stop; token++) {
-      const float* query = of.query_of(token, head);
-      for (int64_t d = 0; d < dim; d++) scaled[d] = query[d] * factor;
-      round_row_to_bfloat16(scaled, dim, row, depth);
-      write_column_of_pairs(row, depth, token - first, queries);
-    }
-  }
+  to.put_queries(of, block, [&](int64_t token, int64_t head, BFloat16* out) {
+    const float* query = of.query_of(token, head);
+    for (int64_t d = 0; d < dim; d++) scaled[d] = query[d] * factor;
+    round_row_to_bfloat16(scaled, dim, row, depth);
+    write_column_of_pairs(row, depth, token - first, out);
+  });
   for (int64_t token = first; token < stop; token += 2) {
     for (int64_t head = 0; head < of.kv_heads; head++) {
       BFloat16* keys = to.keys + head * to.key_size + token * depth;
@@ -247,8 +270,8 @@ void attend_bfloat16(const Sequence& of, float scale) {
     pack_bfloat16(of, scale * LOG2_E, block, first, stop, packed);
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
-    attend_bfloat16_block(of, packed.queries + (head * of.blocks() + block) * packed.query_size,
-                          packed.keys + kv * packed.key_size, packed.values + kv * packed.value_size, head, block);
+    attend_bfloat16_block(of, packed.queries_of(of, head, block), packed.keys + kv * packed.key_size,
+                          packed.values + kv * packed.value_size, head, block);
   });
 }
 
@@ -259,6 +282,10 @@ struct Steps {
   float* queries;                  // [heads, tokens filled up to blocks]
   float* keys;                     // [kv_heads, tokens]
   float *values, *value_factors;   // [kv_heads, dim filled up to vectors]; a factor is 1 over a step
+
+  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return queries + (head * of.blocks() + block) * PANEL;
+  }
 };
 
 // The order of positive floats is that of their bits, NaN above all.
@@ -270,18 +297,12 @@ void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int6
                 const Packed<int16_t>& to, const Steps& scales, float* largest_values) {
   const int64_t dim = of.dim, depth = of.depth(), kv_dim = of.kv_heads * dim;
   int16_t* row = scratch<Use::WEIGHTS, int16_t>(depth);
-  for (int64_t head = 0; head < of.heads; head++) {
-    int16_t* queries = to.queries + (head * of.blocks() + block) * to.query_size;
-    float* query_steps = scales.queries + (head * of.blocks() + block) * PANEL;
-    if (stop - first < PANEL) {
-      std::fill_n(queries, to.query_size, 0);
-      std::fill_n(query_steps, PANEL, 0.0f);
-    }
-    for (int64_t token = first; token < stop; token++) {
-      query_steps[token - first] = round_row(of.query_of(token, head), dim, row, depth, steps) * factor;
-      write_column_of_pairs(row, depth, token - first, queries);
-    }
-  }
+  for (int64_t head = 0; head < of.heads; head++) std::fill_n(scales.queries_of(of, head, block), PANEL, 0.0f);
+  to.put_queries(of, block, [&](int64_t token, int64_t head, int16_t* out) {
+    const float step = round_row(of.query_of(token, head), dim, row, depth, steps);
+    scales.queries_of(of, head, block)[token - first] = step * factor;
+    write_column_of_pairs(row, depth, token - first, out);
+  });
   std::fill_n(largest_values, kv_dim, 0.0f);
   for (int64_t token = first; token < stop; token++) {
     for (int64_t head = 0; head < of.kv_heads; head++) {
@@ -378,8 +399,7 @@ void attend_int16(const Sequence& of, float scale) {
     }
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
-    const int64_t index = head * of.blocks() + block;
-    attend_int16_block(of, packed.queries + index * packed.query_size, scales.queries + index * PANEL,
+    attend_int16_block(of, packed.queries_of(of, head, block), scales.queries_of(of, head, block),
                        packed.keys + kv * packed.key_size, scales.keys + kv * of.tokens,
                        packed.values + kv * packed.value_size, scales.values + kv * padded_dim, head, block);
   });
