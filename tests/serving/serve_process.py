@@ -41,6 +41,10 @@ class ServeProcess:
         self.line = self.process.stdout.readline()
         found = re.search(r"(http://\S+)", self.line)
         self.url = "" if found is None else found[1]
+        # without authorities to load, and without connections that stay
+        self.client = httpx.Client(
+            base_url=self.url, verify=False, timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connections=0)
+        )
 
     def wait_until_ready(self) -> ServeProcess:
         """Returns once all models are loaded."""
@@ -53,11 +57,11 @@ class ServeProcess:
         while self.ready_status() != status:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < give_up, self.log.read_text()
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def ready_status(self) -> str:
         """What `/ready` says."""
-        return str(httpx.get(f"{self.url}/ready", timeout=PATIENCE).json()["status"])
+        return str(self.client.get("/ready").json()["status"])
 
     def send(self, signal_number: signal.Signals) -> None:
         """Send the process a signal."""
@@ -81,7 +85,7 @@ class ServeProcess:
 
     def metrics(self, **options: Any) -> dict[tuple[str, ...], float]:
         """All metrics: (name, values of its labels in their order) -> value."""
-        answer = httpx.get(f"{self.url}/metrics", timeout=PATIENCE, **options)
+        answer = self.client.get("/metrics", **options)
         assert answer.status_code == 200
         return {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value

@@ -139,8 +139,10 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens
-    tell(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s")
-    return 1 if num_failed or documents.num_unreadable else 0
+    num_failed += documents.num_unreadable
+    failed = f", {num_failed} failed" if num_failed else ""
+    tell(f"{num_texts} texts, {num_tokens} tokens in {time.perf_counter() - begin:.1f} s{failed}")
+    return 1 if num_failed else 0
 
 
 @dataclass(frozen=True)

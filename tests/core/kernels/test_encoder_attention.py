@@ -87,6 +87,26 @@ def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing(kernel: Kernel
 
 
 @each_kernel
+def test_scores_that_rise_with_every_key(kernel: Kernel) -> None:
+    """What was summed up before a higher score counts less then."""
+    torch.manual_seed(0)
+    query, value = torch.rand(1500, 2, 32), torch.randn(1500, 2, 32)
+    key = torch.linspace(-2, 2, 1500)[:, None, None].expand(-1, 2, 32) + 0.1 * torch.randn(1500, 2, 32)
+    out = attend(query, key, value, 1.0, kernel)  # scores from -32 to 32
+    assert error(out, expected(query, key, value, 1.0)) < (1e-5 if kernel is attend_sequence else 0.05)
+
+
+@each_kernel
+def test_keys_that_weigh_nothing_before_others(kernel: Kernel) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.rand(3, 500, 2, 32)
+    key[:300] = -1e38
+    out = attend(10 * query, key, value, 1.0, kernel)  # scores of minus infinity
+    right = expected(10 * query, key[300:], value[300:], 1.0)
+    assert error(out, right) < (1e-5 if kernel is attend_sequence else 0.05)
+
+
+@each_kernel
 @pytest.mark.parametrize(
     ("keys", "values"), [((99, 2, 16), (100, 2, 16)), ((100, 2, 16), (100, 3, 16)), ((100, 3, 16), (100, 3, 16))]
 )

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from transept.core.kernels.dispatch import PRODUCT_AND_GELU
+from transept.core.kernels.dispatch import PACK_CONVOLUTION, PRODUCT_AND_GELU
 from transept.core.layers.convolution import GeluConv1d
+from transept.core.layers.packing import WeightPacker
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -23,6 +24,25 @@ def test_it_is_pytorchs(stride: int, frames: int, padding: int) -> None:
     ).transpose(1, 2)
     for out in (layer(x), layer.as_product(x, lambda *inputs: nn.functional.gelu(nn.functional.linear(*inputs)))):
         torch.testing.assert_close(out.double(), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "bfloat16"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_its_weight_in_bfloat16(stride: int, quantization: str) -> None:
+    torch.manual_seed(0)
+    layer = GeluConv1d(80, 96, kernel_size=3, stride=stride, padding=1).requires_grad_(False)
+    weight, x = layer.weight, torch.randn(2, 300, 80)
+    expected = nn.functional.gelu(
+        nn.functional.conv1d(x.double().transpose(1, 2), weight.double(), layer.bias.double(), stride, 1)
+    ).transpose(1, 2)
+    packer = WeightPacker(layer, "cpu", quantization)
+    if PACK_CONVOLUTION.find(quantization=quantization) is None:  # a processor that multiplies no bfloat16
+        assert layer.weight is weight
+        return
+    packer.pack(layer.weight, weight.half())
+    out = layer(x)
+    assert 1e-4 < (out - expected).norm() / expected.norm() < 4e-3
+    assert torch.equal(out[1], layer(x[1:])[0])  # whatever is beside it
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")

@@ -170,6 +170,19 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     ),
 )
 
+PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
+    "pack a convolution's weight",
+    *(  # which 8 bits would round too coarsely; in float32 PyTorch's is as fast
+        Kernel(
+            panels.pack_bfloat16,
+            ("transept_pack_bfloat16", "transept_panel"),
+            quantization=quantization,
+            level="avx512_bf16",
+        )
+        for quantization in ("bfloat16", "int8")
+    ),
+)
+
 # The choice is made for a weight, not for a call, so that a row comes out the same whatever is beside it. In int8
 # `transept_product` takes AMX by itself, for many rows: its sums are integers, the same either way.
 PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
@@ -256,7 +269,7 @@ CHEAPEST_PATH = Operation(
 RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.recur, ("transept_recur",)))
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    *(PACK, PRODUCT, DECODER_LAYER, PRODUCT_AND_GELU, ACTIVATE, NORM),
+    *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, PRODUCT_AND_GELU, ACTIVATE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
 )

@@ -8,17 +8,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from transept.core.kernels.dispatch import HUNDREDS, PACK, Panels
+from transept.core.kernels.dispatch import HUNDREDS, PACK, PACK_CONVOLUTION, Panels
+from transept.core.layers.convolution import GeluConv1d, rows_of_products
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear, StackedParameter
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.layers.transformer import EncoderLayer
 
-Reader = Linear | VocabParallelEmbedding | VocabParallelHead
+Reader = Linear | VocabParallelEmbedding | VocabParallelHead | GeluConv1d
 
 
 class WeightPacker:
-    """Packs weights of a model's linear layers and its vocabulary matrix, each as soon as it is loaded.
+    """Packs weights of a model's linear layers, convolutions and its vocabulary matrix, each as soon as it is loaded.
 
     Their parameters move to the meta device, where they keep shape and dtype but no memory: what a checkpoint holds for
     one goes straight to `pack`. What other modules read too stays as it is, and so does what no kernel packs.
@@ -44,7 +45,8 @@ class WeightPacker:
                 self._readers[id(empty)], self._devices[id(empty)] = modules, weight.device
 
     def _kernel(self, weight: Tensor, usual_rows: int) -> Callable[[Tensor], Panels] | None:
-        return PACK.find(
+        operation = PACK_CONVOLUTION if weight.dim() == 3 else PACK
+        return operation.find(
             device=self._kernel_device,
             dtype=weight.dtype,
             rows=usual_rows,
@@ -63,6 +65,8 @@ class WeightPacker:
         assert pack is not None
         if self._kernel_device != "cpu":  # where kernels read any dtype
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
+        if weight.dim() == 3:
+            weight, usual_rows = rows_of_products(weight), HUNDREDS
         packed = PackedWeight(pack(weight), weight.shape, usual_rows)
         for module in modules:
             module.packed = packed
@@ -77,7 +81,7 @@ def _without_memory(weight: nn.Parameter) -> nn.Parameter:
 
 
 def _weights(model: nn.Module) -> list[tuple[nn.Parameter, list[Reader]]]:
-    """The weights of linear layers, embeddings and heads, with those that read each; none that another module reads."""
+    """The weights of Readers, with those that read each; none that another module reads."""
     readers: dict[int, list[nn.Module]] = defaultdict(list)
     weights: dict[int, nn.Parameter] = {}
     for module in model.modules():

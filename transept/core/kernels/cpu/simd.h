@@ -55,8 +55,17 @@ INLINE To bits_as(From from) {
   return to;
 }
 
-INLINE Floats select(Ints where, Floats yes, Floats no) {
-  return bits_as<Floats>((where & bits_as<Ints>(yes)) | (~where & bits_as<Ints>(no)));
+INLINE Floats select(Ints where, Floats yes, Floats no) { return where ? yes : no; }
+INLINE bool any(Ints where) {
+#if defined(__AVX512BW__)
+  return _mm512_movepi32_mask((__m512i)where);
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps((__m256)where);
+#else
+  int32_t all = 0;
+  for (int lane = 0; lane < LANES; lane++) all |= where[lane];
+  return all;
+#endif
 }
 // Of a number that is NaN and another one they are the other one, `b`.
 INLINE Floats maximum(Floats a, Floats b) { return select(a > b, a, b); }
@@ -173,12 +182,19 @@ INLINE void sums_of_two(Floats a, Floats b, float& sum_a, float& sum_b) {
 // Two vectors as bfloat16, in pairs: of each lane the first one's number, then the second one's. The nearest, or the even
 // one of two that are as near; NaN stays NaN.
 INLINE Shorts to_bfloat16_pairs(Floats first, Floats second) {
+#if defined(__AVX512BF16__)
+  alignas(64) static constexpr uint16_t IN_TURN[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512bh numbers = _mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+  return (Shorts)_mm512_permutexvar_epi16(_mm512_load_si512(IN_TURN), (__m512i)numbers);
+#else
   const auto rounded = [](Floats number) INLINE_LAMBDA {
     const Ints bits = bits_as<Ints>(number), nan = number != number;
     return (~nan & (bits + 0x7fff + ((bits >> 16) & 1))) | (nan & (bits | 0x400000));
   };
   const Ints low = bits_as<Ints>(bits_as<Words>(rounded(first)) >> 16);
   return bits_as<Shorts>(low | (rounded(second) & ~0xffff));
+#endif
 }
 
 // 2 * LANES numbers of 8 bits, or of 16, as numbers of 16 bits.
@@ -227,6 +243,55 @@ INLINE Floats to_floats(Ints numbers) {
 #else
   return __builtin_convertvector(numbers, Floats);
 #endif
+}
+
+// The greatest integer that is not above x, for x between -2^31 and 2^31.
+INLINE Ints floor_of(Floats x) {
+  const Ints whole = __builtin_convertvector(x, Ints);
+  return whole + (to_floats(whole) > x);
+}
+
+// x less its floor. Of what is beyond 2^31 either way it may be any number.
+INLINE Floats less_floor(Floats x) {
+#if defined(__AVX512BW__)
+  return (Floats)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+  return x - to_floats(floor_of(x));
+#endif
+}
+
+// A number from 0.5 to 2, times 2 to the power of x's floor, for x up to 127; below 2^-125 it may be 0 instead.
+INLINE Floats times_power_of_floor(Floats number, Floats x) {
+#if defined(__AVX512BW__)
+  return (Floats)_mm512_scalef_ps((__m512)number, (__m512)x);
+#else
+  const Floats power = bits_as<Floats>(bits_as<Ints>(number) + (floor_of(x) << 23));
+  return select(x < broadcast(-125.0f), Floats{}, power);
+#endif
+}
+
+// Exchange rows and columns of LANES vectors: of two vectors `width` apart, so many lanes of one for those of the other.
+INLINE void transpose(Floats (&rows)[LANES]) {
+  UNROLL for (int width = 1; width < LANES; width *= 2) {
+    Ints low, high;  // lanes of both vectors, those of the second one from LANES on
+    UNROLL for (int lane = 0; lane < LANES; lane++) {
+      low[lane] = lane & width ? LANES + lane - width : lane;
+      high[lane] = lane & width ? LANES + lane : lane + width;
+    }
+    UNROLL for (int row = 0; row < LANES; row++) {
+      if (row & width) continue;
+      const Floats a = rows[row], b = rows[row + width];
+#if defined(__clang__)
+      UNROLL for (int lane = 0; lane < LANES; lane++) {
+        rows[row][lane] = low[lane] < LANES ? a[low[lane]] : b[low[lane] - LANES];
+        rows[row + width][lane] = high[lane] < LANES ? a[high[lane]] : b[high[lane] - LANES];
+      }
+#else
+      rows[row] = __builtin_shuffle(a, b, low);
+      rows[row + width] = __builtin_shuffle(a, b, high);
+#endif
+    }
+  }
 }
 
 // Ask for what lies `ahead` bytes further on, which a loop reads next; it may lie outside the array.

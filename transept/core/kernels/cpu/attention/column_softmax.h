@@ -8,37 +8,63 @@
 
 namespace transept {
 
-// The highest number of each column.
-INLINE void column_highest(const float* scores, int64_t rows, float* tops) {
-  Floats top[2] = {broadcast(-std::numeric_limits<float>::infinity())};
-  top[1] = top[0];
+constexpr float NO_TOP = std::numeric_limits<float>::lowest();  // of a column of which no number was seen yet
+
+// Raise the tops of columns to their highest number where that is higher. Returns whether any was raised.
+INLINE bool raise_tops(const float* scores, int64_t rows, float* tops) {
+  Floats top[2] = {load(tops), load(tops + LANES)};
+  const Floats before[2] = {top[0], top[1]};
   for (int64_t row = 0; row < rows; row++) {
     UNROLL for (int half = 0; half < 2; half++) top[half] = maximum(load(scores + row * PANEL + half * LANES), top[half]);
   }
   store(tops, top[0]);
   store(tops + LANES, top[1]);
+  return any((top[0] > before[0]) | (top[1] > before[1]));
+}
+
+// The same for a column that comes in parts: what was summed up below the tops before, totals and `rows_of_sums` rows of
+// sums, becomes less as they are raised.
+INLINE void raise_tops_of_sums(const float* scores, int64_t rows, float* tops, float* totals, float* sums,
+                               int64_t rows_of_sums) {
+  const Floats before[2] = {load(tops), load(tops + LANES)};
+  if (!raise_tops(scores, rows, tops)) return;
+  UNROLL for (int half = 0; half < 2; half++) {
+    const Floats factor = exp2(before[half] - load(tops + half * LANES));  // 1 where a top is the one before
+    store(totals + half * LANES, load(totals + half * LANES) * factor);
+    for (int64_t row = 0; row < rows_of_sums; row++) {
+      float* place = sums + row * PANEL + half * LANES;
+      store(place, load(place) * factor);
+    }
+  }
 }
 
 // Raise 2 to each number less its column's top, in place, and add the results to totals.
 INLINE void column_exp2(float* scores, int64_t rows, const float* tops, float* totals) {
-  const Floats hidden = broadcast(-std::numeric_limits<float>::infinity());
-  Floats base[2], total[2];
-  UNROLL for (int half = 0; half < 2; half++) {
-    const Floats top = load(tops + half * LANES);
-    base[half] = select(top == hidden, Floats{}, top);
-    total[half] = load(totals + half * LANES);
-  }
+  const Floats top[2] = {load(tops), load(tops + LANES)};
+  Floats total[2] = {load(totals), load(totals + LANES)};
   for (int64_t row = 0; row < rows; row++) {
     UNROLL for (int half = 0; half < 2; half++) {
       float* place = scores + row * PANEL + half * LANES;
-      const Floats score = load(place);
-      const Floats weight = select(score == hidden, Floats{}, exp2(score - base[half]));
+      const Floats weight = exp2(load(place) - top[half]);
       store(place, weight);
       total[half] += weight;
     }
   }
   store(totals, total[0]);
   store(totals + LANES, total[1]);
+}
+
+// Of each column what makes of weights below `tops` weights below `final_tops` times `most`.
+INLINE void column_factors(const float* tops, const float* final_tops, const float* most, float* factors) {
+  UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
+    store(factors + lane, exp2(load(tops + lane) - load(final_tops + lane)) * load(most + lane));
+  }
+}
+
+// Two vectors rounded to int16, side by side.
+INLINE Shorts round_to_pairs(Floats one, Floats other) {
+  const Ints first = bits_as<Ints>(one + broadcast(TO_INTEGER)), second = bits_as<Ints>(other + broadcast(TO_INTEGER));
+  return bits_as<Shorts>((first & 0xffff) | (second << 16));
 }
 
 // Write each number times its column's factor, rounded to int16, to out, [rows / 2, PANEL, 2], and add what is written to
@@ -49,9 +75,9 @@ INLINE void round_column_pairs(const float* weights, int64_t rows, const float* 
   for (int64_t row = 0; row < rows; row += 2) {
     UNROLL for (int half = 0; half < 2; half++) {
       const float* place = weights + row * PANEL + half * LANES;
-      const Floats one = load(place) * factor[half] + magic, other = load(place + PANEL) * factor[half] + magic;
-      total[half] += (one - magic) + (other - magic);
-      const Ints pair = (bits_as<Ints>(one) & 0xffff) | (bits_as<Ints>(other) << 16);
+      const Floats one = load(place) * factor[half], other = load(place + PANEL) * factor[half];
+      total[half] += (one + magic - magic) + (other + magic - magic);
+      const Shorts pair = round_to_pairs(one, other);
       memcpy(out + row * PANEL + half * 2 * LANES, &pair, sizeof pair);
     }
   }
@@ -59,28 +85,21 @@ INLINE void round_column_pairs(const float* weights, int64_t rows, const float* 
   store(totals + LANES, total[1]);
 }
 
-// Raise 2 to `factor` times each number less its column's top, write the results as bfloat16 to out, [rows / 2, PANEL, 2]
-// filled up with zeros, and add what is written to totals.
-INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* tops, float factor, float* totals,
-                              BFloat16* out) {
-  const Floats hidden = broadcast(-std::numeric_limits<float>::infinity());
-  Floats base[2], total[2];
-  UNROLL for (int half = 0; half < 2; half++) {
-    const Floats top = load(tops + half * LANES);
-    base[half] = select(top == hidden, Floats{}, top);
-    total[half] = load(totals + half * LANES);
-  }
+// Raise 2 to each number less its column's top, write the results as bfloat16 to out, [rows / 2, PANEL, 2] filled up with
+// zeros, and add what is written to totals.
+INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* tops, float* totals, BFloat16* out) {
+  const Floats top[2] = {load(tops), load(tops + LANES)};
+  Floats total[2] = {load(totals), load(totals + LANES)};
+  const Shorts ones = bits_as<Shorts>(broadcast(bits_as<int32_t>(1.0f) | bits_as<int32_t>(1.0f) >> 16));
   const auto weight = [&](int64_t row, int half) INLINE_LAMBDA {
-    const Floats score = load(scores + row * PANEL + half * LANES);
-    return select(score == hidden, Floats{}, exp2((score - base[half]) * broadcast(factor)));
+    return exp2_for_bfloat16(load(scores + row * PANEL + half * LANES) - top[half]);
   };
   for (int64_t row = 0; row < rows; row += 2) {
     UNROLL for (int half = 0; half < 2; half++) {
       const Floats other = row + 1 < rows ? weight(row + 1, half) : Floats{};
       const Shorts pairs = to_bfloat16_pairs(weight(row, half), other);
       memcpy(out + row * PANEL + half * 2 * LANES, &pairs, sizeof pairs);
-      const Ints bits = bits_as<Ints>(pairs);
-      total[half] += bits_as<Floats>(bits << 16) + bits_as<Floats>(bits & ~0xffff);
+      total[half] = add_products_of_pairs(total[half], pairs, ones);
     }
   }
   store(totals, total[0]);
@@ -89,14 +108,6 @@ INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* to
 
 INLINE void invert_totals(float* totals) {
   for (int i = 0; i < PANEL; i++) totals[i] = totals[i] != 0 ? 1.0f / totals[i] : 0.0f;
-}
-
-// Divide each column by its total.
-INLINE void divide_columns(float* columns, int64_t rows, float* totals) {
-  invert_totals(totals);
-  for (int64_t row = 0; row < rows; row++) {
-    for (int i = 0; i < PANEL; i++) columns[row * PANEL + i] *= totals[i];
-  }
 }
 
 }  // namespace transept

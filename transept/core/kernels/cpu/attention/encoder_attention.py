@@ -26,7 +26,7 @@ _attend_in_bfloat16 = bind("transept_attend_sequence_in_bfloat16", Pointer, Floa
 
 
 class _Sequence(ctypes.Structure):
-    """Sequence of attention/encoder_attention.cpp."""
+    """Sequence of attention/encoder_blocks.h."""
 
     _fields_ = (
         *((name, Pointer) for name in ("query", "key", "value", "out")),

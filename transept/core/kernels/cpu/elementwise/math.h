@@ -25,20 +25,28 @@ INLINE Floats exp(Floats x) {
   return value * bits_as<Floats>((bits_as<Ints>(shifted) << 23) + (127 << 23));
 }
 
-// 2 to the x, for x up to 127; powers below -125 are as that one. Of NaN, NaN (Cephes, exp2f, for -0.5 to 0.5).
+// 2 to the x, for x up to 127; below -125 it is 0. Of NaN, NaN. The polynomial is that of least error for -0.5 to 0.5.
 INLINE Floats exp2(Floats x) {
-  const Floats lowest = broadcast(-125.0f);
-  x = select(x < lowest, lowest, x);
   const Floats shifted = x + broadcast(TO_INTEGER);
   const Floats rest = x - (shifted - broadcast(TO_INTEGER));
-  Floats value = broadcast(1.535336188319500e-4f);
-  value = value * rest + broadcast(1.339887440266574e-3f);
-  value = value * rest + broadcast(9.618437357674640e-3f);
-  value = value * rest + broadcast(5.550332471162809e-2f);
-  value = value * rest + broadcast(2.402264791363012e-1f);
-  value = value * rest + broadcast(6.931472028550421e-1f);
+  Floats value = broadcast(1.326472731307149e-3f);
+  value = value * rest + broadcast(9.671512991189957e-3f);
+  value = value * rest + broadcast(5.550733581185341e-2f);
+  value = value * rest + broadcast(2.402224242687225e-1f);
+  value = value * rest + broadcast(6.931470036506653e-1f);
   value = value * rest + broadcast(1.0f);
-  return bits_as<Floats>(bits_as<Ints>(value) + (bits_as<Ints>(shifted) << 23));
+  const Floats power = bits_as<Floats>(bits_as<Ints>(value) + (bits_as<Ints>(shifted) << 23));
+  return select(x < broadcast(-125.0f), Floats{}, power);
+}
+
+// The same within 7.5e-5 of the value, for results that are rounded to bfloat16, which is 26 times as coarse.
+INLINE Floats exp2_for_bfloat16(Floats x) {
+  const Floats rest = less_floor(x);
+  Floats value = broadcast(0.07802452f);
+  value = value * rest + broadcast(0.22606716f);
+  value = value * rest + broadcast(0.69583354f);
+  value = value * rest + broadcast(0.99992522f);
+  return times_power_of_floor(value, x);
 }
 
 // The error function, by Abramowitz and Stegun's formula 7.1.26.

@@ -17,7 +17,8 @@ void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const 
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
     for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t row, int64_t panel, float* to, int64_t stride) {
-                bfloat16_tile<rows, panels>(rounded + row * depth, depth, packed + panel * depth * PANEL, to, stride);
+                bfloat16_tile<rows, panels>(rounded + row * depth, depth, depth, packed + panel * depth * PANEL, to, stride,
+                                            true);
               });
     if (bias) add_bias(out, weight.num_outputs, bias, first_row, stop_row, first_panel, stop_panel);
   });

@@ -30,7 +30,7 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const floa
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
     for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t row, int64_t panel, float* to, int64_t stride) {
-                integer_tile<rows, panels>(rounded + row * depth, depth, packed + panel * depth * PANEL, steps + row,
+                integer_tile<rows, panels>(rounded + row * depth, depth, depth, packed + panel * depth * PANEL, steps + row,
                                            weight.scales + panel * PANEL, to, stride);
               });
     if (bias) add_bias(out, weight.num_outputs, bias, first_row, stop_row, first_panel, stop_panel);

@@ -10,16 +10,17 @@ namespace transept {
 
 // Call finish(row, vector, sums) for each vector of sums of a @ b.T.
 //
-//   a: ROWS rows of `depth` numbers, one after the other; depth is even
+//   a: ROWS rows of `depth` numbers, a_stride apart, or if TRANSPOSED depth / 2 rows of ROWS pairs, a_stride pairs apart;
+//      depth is even
 //   b: for each panel [depth / 2, PANEL, 2]: pairs of numbers side by side
-template <int ROWS, int PANELS, class RowNumber, class Number, class Finish>
-INLINE void pair_tile(const RowNumber* a, int64_t depth, const Number* b, const Finish& finish) {
+template <int ROWS, int PANELS, bool TRANSPOSED = false, class RowNumber, class Number, class Finish>
+INLINE void pair_tile(const RowNumber* a, int64_t a_stride, int64_t depth, const Number* b, const Finish& finish) {
   using Sums = std::conditional_t<std::is_same_v<RowNumber, BFloat16>, Floats, Ints>;
   constexpr int VECTORS = 2 * PANELS;
   Sums sums[ROWS][VECTORS] = {};
   const RowNumber* rows[(ROWS + 2) / 3];  // see float_tile
   UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
-    rows[three] = a + 3 * three * depth;
+    rows[three] = a + 3 * three * a_stride;
     asm("" : "+r"(rows[three]));
   }
   for (int64_t step = 0; step < depth; step += 2) {
@@ -31,7 +32,7 @@ INLINE void pair_tile(const RowNumber* a, int64_t depth, const Number* b, const 
     }
     UNROLL for (int row = 0; row < ROWS; row++) {
       int32_t pair;
-      memcpy(&pair, rows[row / 3] + row % 3 * depth, 4);
+      memcpy(&pair, TRANSPOSED ? a + step * a_stride + 2 * row : rows[row / 3] + row % 3 * a_stride, 4);
       Shorts pairs = bits_as<Shorts>(broadcast(pair));
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
         sums[row][vector] = add_products_of_pairs(sums[row][vector], pairs, parts[vector]);
@@ -48,20 +49,22 @@ INLINE void pair_tile(const RowNumber* a, int64_t depth, const Number* b, const 
 //
 //   row_scales: [ROWS], output_scales: [PANELS * PANEL]
 //   out: rows of PANELS * PANEL numbers, out_stride apart
-template <int ROWS, int PANELS, class Number>
-INLINE void integer_tile(const int16_t* a, int64_t depth, const Number* b, const float* row_scales,
+template <int ROWS, int PANELS, bool TRANSPOSED = false, class Number>
+INLINE void integer_tile(const int16_t* a, int64_t a_stride, int64_t depth, const Number* b, const float* row_scales,
                          const float* output_scales, float* out, int64_t out_stride) {
-  pair_tile<ROWS, PANELS>(a, depth, b, [&](int row, int vector, Ints sums) INLINE_LAMBDA {
+  pair_tile<ROWS, PANELS, TRANSPOSED>(a, a_stride, depth, b, [&](int row, int vector, Ints sums) INLINE_LAMBDA {
     Floats scaled = to_floats(sums) * broadcast(row_scales[row]);
     store(out + row * out_stride + vector * LANES, scaled * load(output_scales + vector * LANES));
   });
 }
 
-// out = a @ b.T, of bfloat16.
-template <int ROWS, int PANELS>
-INLINE void bfloat16_tile(const BFloat16* a, int64_t depth, const BFloat16* b, float* out, int64_t out_stride) {
-  pair_tile<ROWS, PANELS>(a, depth, b, [&](int row, int vector, Floats sums) INLINE_LAMBDA {
-    store(out + row * out_stride + vector * LANES, sums);
+// out = a @ b.T, or out += a @ b.T, of bfloat16.
+template <int ROWS, int PANELS, bool TRANSPOSED = false>
+INLINE void bfloat16_tile(const BFloat16* a, int64_t a_stride, int64_t depth, const BFloat16* b, float* out,
+                          int64_t out_stride, bool overwrites) {
+  pair_tile<ROWS, PANELS, TRANSPOSED>(a, a_stride, depth, b, [&](int row, int vector, Floats sums) INLINE_LAMBDA {
+    float* to = out + row * out_stride + vector * LANES;
+    store(to, overwrites ? sums : load(to) + sums);
   });
 }
 

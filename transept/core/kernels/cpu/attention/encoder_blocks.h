@@ -1,0 +1,157 @@
+// What attention of all tokens of a sequence over each other is made of, whatever numbers it multiplies.
+//
+// Queries, keys and values are packed once, token by token for all heads, since a row of a token lies in one piece. Queries
+// are columns: blocks of PANEL of them, so that their softmax takes as many of them at a time as a vector has numbers. A
+// block goes through the keys KEYS_AT_ONCE at a time, whose scores and weights stay in the first cache; when a higher
+// score than before is seen, what was summed up becomes less (Milakov and Gimelshein 2018).
+#pragma once
+
+#include <algorithm>
+
+#include "../gemm/pair_tile.h"
+#include "../parallel.h"
+#include "../scratch.h"
+#include "column_softmax.h"
+
+namespace transept {
+
+constexpr float LOG2_E = 1.4426950408889634f;  // weights are powers of 2, not of e
+constexpr int KEYS_AT_ONCE = 120;              // whose scores and weights stay in the first cache; whole tiles, and even
+
+// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are of tokens.
+struct Sequence {
+  const float *query, *key, *value;
+  float* out;
+  int64_t query_stride, key_stride, value_stride;
+  int64_t tokens, heads, kv_heads, dim;
+
+  int64_t blocks() const { return (tokens + PANEL - 1) / PANEL; }
+  int64_t depth() const { return dim + dim % 2; }  // numbers of a key, filled up to pairs
+  int64_t token_depth() const { return tokens + tokens % 2; }
+  const float* query_of(int64_t token, int64_t head) const { return query + token * query_stride + head * dim; }
+  const float* key_of(int64_t token, int64_t head) const { return key + token * key_stride + head * dim; }
+  const float* value_of(int64_t token, int64_t head) const { return value + token * value_stride + head * dim; }
+};
+
+// A sequence as blocks read it
+//   queries: for each block and head [dim, PANEL], or [depth / 2, PANEL, 2], filled up with zeros
+//   keys:    for each head [tokens, depth]
+//   values:  for each head for each TILE_ROWS dimensions [tokens, TILE_ROWS], or [token_depth / 2, dim, 2]
+template <class Number>
+struct Packed {
+  Number *queries, *keys, *values;
+  int64_t query_size, key_size, value_size;  // numbers of a block of queries, and of a head's keys and values
+
+  Packed(const Sequence& of, int64_t depth, int64_t token_depth)
+      : queries(scratch<Use::QUERIES, Number>(of.heads * of.blocks() * PANEL * depth)),
+        keys(scratch<Use::KEYS, Number>(of.kv_heads * of.tokens * depth)),
+        values(scratch<Use::VALUES, Number>(of.kv_heads * token_depth * of.dim)),
+        query_size(PANEL * depth),
+        key_size(of.tokens * depth),
+        value_size(token_depth * of.dim) {}
+
+  const Number* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return queries + (block * of.heads + head) * query_size;
+  }
+
+  // Let put(token, head, out) write each query of a block to its column.
+  template <class Put>
+  void put_queries(const Sequence& of, int64_t block, const Put& put) const {
+    const int64_t first = block * PANEL, stop = std::min<int64_t>(first + PANEL, of.tokens), size = of.heads * query_size;
+    Number* columns = queries + block * size;
+    if (stop - first < PANEL) std::fill_n(columns, size, Number{});
+    for (int64_t token = first; token < stop; token++) {
+      for (int64_t head = 0; head < of.heads; head++) put(token, head, columns + head * query_size);
+    }
+  }
+};
+
+// What is known of a block's columns.
+struct Columns {
+  float tops[PANEL], totals[PANEL] = {};
+  Columns() { std::fill_n(tops, PANEL, NO_TOP); }
+};
+
+// Call pack(block, first, stop) for all blocks of PANEL tokens.
+template <class Pack>
+void for_token_blocks(const Sequence& of, const Pack& pack) {
+  parallel_for(of.blocks(), [&](int64_t block) {
+    pack(block, block * PANEL, std::min<int64_t>((block + 1) * PANEL, of.tokens));
+  });
+}
+
+// Call block(head, kv_head, block) for all blocks of PANEL queries.
+template <class Block>
+void for_query_blocks(const Sequence& of, const Block& block) {
+  parallel_for(of.heads * of.blocks(), [&](int64_t index) {
+    const int64_t head = index / of.blocks();
+    block(head, head / (of.heads / of.kv_heads), index % of.blocks());
+  });
+}
+
+// Call part(key, count) for all keys, KEYS_AT_ONCE at a time.
+template <class Part>
+INLINE void for_keys(const Sequence& of, const Part& part) {
+  for (int64_t key = 0; key < of.tokens; key += KEYS_AT_ONCE) {
+    part(key, std::min<int64_t>(KEYS_AT_ONCE, of.tokens - key));
+  }
+}
+
+// Call tile(first, rows) for all tiles of `size` rows; `rows` is a constant.
+template <class Tile>
+INLINE void for_tiles_of(int64_t size, const Tile& tile) {
+  for (int64_t first = 0; first < size; first += TILE_ROWS) {
+    with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, size - first), [&](auto rows) { tile(first, rows); });
+  }
+}
+
+// Write a head's columns, times their factors, to the tokens of a block.
+inline void write_block(const Sequence& to, const float* columns, const float* factors, int64_t head, int64_t block) {
+  const int64_t first = block * PANEL, count = std::min<int64_t>(PANEL, to.tokens - first);
+  float* out = to.out + (first * to.heads + head) * to.dim;
+  for (int64_t half = 0; half < count; half += LANES) {
+    const int64_t rows = std::min<int64_t>(LANES, count - half);
+    const Floats factor = load(factors + half);
+    for (int64_t d = 0; d < to.dim; d += LANES) {
+      const int64_t size = std::min<int64_t>(LANES, to.dim - d);
+      Floats part[LANES];
+      UNROLL for (int lane = 0; lane < LANES; lane++) {
+        part[lane] = lane < size ? load(columns + (d + lane) * PANEL + half) * factor : Floats{};
+      }
+      transpose(part);
+      if (size == LANES && rows == LANES) {
+        UNROLL for (int row = 0; row < LANES; row++) store(out + (half + row) * to.heads * to.dim + d, part[row]);
+      } else {
+        for (int64_t row = 0; row < rows; row++) {
+          memcpy(out + (half + row) * to.heads * to.dim + d, &part[row], size * sizeof(float));
+        }
+      }
+    }
+  }
+}
+
+// Write pairs of numbers of two rows to out, [size, 2]: pairs_of(first, second, i) of vectors that begin with number i. The
+// second row may be missing: zeros.
+template <class Number, class PairsOf>
+INLINE void interleave_rows(const float* first, const float* second, int64_t size, Number* out, const PairsOf& pairs_of) {
+  for (int64_t i = 0; i < size; i += LANES) {
+    const int64_t count = std::min<int64_t>(LANES, size - i);
+    float one[LANES] = {}, other[LANES] = {};
+    if (count < LANES) {
+      std::copy_n(first + i, count, one);
+      if (second) std::copy_n(second + i, count, other);
+    }
+    const Floats a = count < LANES ? load(one) : load(first + i);
+    const Floats b = count < LANES || !second ? load(other) : load(second + i);
+    const Shorts pairs = pairs_of(a, b, i);
+    memcpy(out + 2 * i, &pairs, count * 2 * sizeof(Number));
+  }
+}
+
+// Write a row of `size` numbers to column `column` of out, pairs of [size / 2, PANEL, 2].
+template <class Number>
+INLINE void write_column_of_pairs(const Number* row, int64_t size, int64_t column, Number* out) {
+  for (int64_t i = 0; i < size; i += 2) memcpy(out + i * PANEL + 2 * column, row + i, 2 * sizeof(Number));
+}
+
+}  // namespace transept

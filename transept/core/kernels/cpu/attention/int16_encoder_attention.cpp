@@ -1,0 +1,149 @@
+// Attention of all tokens of a sequence over each other for models in int8. Queries, keys, values and weights are rounded to
+// 16 bits, for sums of integers: each query and key to as many steps as a sum of 32 bits has room for (5792 either way
+// where a head has 64 numbers), each number of a head's values to VALUE_STEPS for all tokens, and a query's weights to as
+// many as then have room, which is known when all were seen.
+#include <cmath>
+
+#include "../export.h"
+#include "../gemm/rounding.h"
+#include "encoder_blocks.h"
+
+namespace transept {
+namespace {
+
+constexpr int VALUE_STEPS = 4095;
+
+// Of each token's query and key, and of each number of a head's values, the step that it was rounded to multiples of.
+struct Steps {
+  float* queries;                  // [heads, tokens filled up to blocks]
+  float* keys;                     // [kv_heads, tokens]
+  float *values, *value_factors;   // [kv_heads, dim filled up to vectors]; a factor is 1 over a step
+
+  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return queries + (head * of.blocks() + block) * PANEL;
+  }
+};
+
+// The order of positive floats is that of their bits, NaN above all.
+INLINE float larger_size(float a, float b) {
+  return bits_as<float>(std::max(bits_as<int32_t>(a) & 0x7fffffff, bits_as<int32_t>(b)));
+}
+
+void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int64_t first, int64_t stop,
+                const Packed<int16_t>& to, const Steps& scales, float* largest_values) {
+  const int64_t dim = of.dim, depth = of.depth(), kv_dim = of.kv_heads * dim;
+  int16_t* row = scratch<Use::WEIGHTS, int16_t>(depth);
+  for (int64_t head = 0; head < of.heads; head++) std::fill_n(scales.queries_of(of, head, block), PANEL, 0.0f);
+  to.put_queries(of, block, [&](int64_t token, int64_t head, int16_t* out) {
+    const float step = round_row(of.query_of(token, head), dim, row, depth, steps);
+    scales.queries_of(of, head, block)[token - first] = step * factor;
+    write_column_of_pairs(row, depth, token - first, out);
+  });
+  std::fill_n(largest_values, kv_dim, 0.0f);
+  for (int64_t token = first; token < stop; token++) {
+    for (int64_t head = 0; head < of.kv_heads; head++) {
+      scales.keys[head * of.tokens + token] =
+          round_row(of.key_of(token, head), dim, to.keys + head * to.key_size + token * depth, depth, steps);
+    }
+    const float* value = of.value_of(token, 0);
+    for (int64_t d = 0; d < kv_dim; d++) largest_values[d] = larger_size(value[d], largest_values[d]);
+  }
+}
+
+// Steps of values from the largest of each block, [blocks, kv_heads * dim].
+void find_value_steps(const Sequence& of, const float* largest, int64_t padded_dim, const Steps& scales) {
+  for (int64_t head = 0; head < of.kv_heads; head++) {
+    for (int64_t d = 0; d < of.dim; d++) {
+      float size = 0;
+      for (int64_t block = 0; block < of.blocks(); block++) {
+        size = larger_size(largest[(block * of.kv_heads + head) * of.dim + d], size);
+      }
+      scales.values[head * padded_dim + d] = size / VALUE_STEPS;
+      scales.value_factors[head * padded_dim + d] = size != 0 ? VALUE_STEPS / size : 0;
+    }
+  }
+}
+
+void attend_int16_block(const Sequence& of, const int16_t* queries, const float* query_steps, const int16_t* keys,
+                        const float* key_steps, const int16_t* values, const float* value_steps, int64_t head,
+                        int64_t block) {
+  const int64_t dim = of.dim, depth = of.depth(), parts = (of.tokens + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE;
+  float* scores = scratch<Use::SCORES, float>(of.token_depth() * PANEL);
+  float* tops = scratch<Use::PIECE_TOPS, float>(parts * PANEL);  // as they were when a part's weights were computed
+  int32_t* sums = scratch<Use::OUTPUTS, int32_t>(dim * PANEL);
+  std::fill_n(sums, dim * PANEL, 0);
+  Columns columns;
+  for_keys(of, [&](int64_t key, int64_t count) {
+    float* part = scores + key * PANEL;
+    for_tiles_of(count, [&](int64_t first, auto rows) {
+      integer_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, key_steps + key + first, query_steps,
+                            part + first * PANEL, PANEL);
+    });
+    raise_tops_of_sums(part, count, columns.tops, columns.totals, nullptr, 0);
+    column_exp2(part, count, columns.tops, columns.totals);
+    std::copy_n(columns.tops, PANEL, tops + key / KEYS_AT_ONCE * PANEL);
+  });
+  std::fill(scores + of.tokens * PANEL, scores + of.token_depth() * PANEL, 0.0f);
+  const float room = (float)(INT32_MAX / VALUE_STEPS - of.tokens);  // each weight may be rounded up
+  float most[PANEL], totals[PANEL] = {};
+  for (int i = 0; i < PANEL; i++) most[i] = std::min(32767.0f, room / columns.totals[i]);
+  int16_t* weights = scratch<Use::WEIGHTS, int16_t>(KEYS_AT_ONCE * PANEL);
+  for_keys(of, [&](int64_t key, int64_t count) {
+    float factors[PANEL];
+    column_factors(tops + key / KEYS_AT_ONCE * PANEL, columns.tops, most, factors);
+    round_column_pairs(scores + key * PANEL, count + count % 2, factors, totals, weights);
+    for_tiles_of(dim, [&](int64_t d, auto rows) {
+      pair_tile<rows, 1, true>(values + key * dim + 2 * d, dim, count + count % 2, weights,
+                               [&](int row, int vector, Ints more) INLINE_LAMBDA {
+                                 int32_t* to = sums + (d + row) * PANEL + vector * LANES;
+                                 more += load_as<Ints>(to);
+                                 memcpy(to, &more, sizeof more);
+                               });
+    });
+  });
+  invert_totals(totals);
+  float* columns_out = scores;
+  for (int64_t d = 0; d < dim; d++) {
+    for (int i = 0; i < PANEL; i++) columns_out[d * PANEL + i] = (float)sums[d * PANEL + i] * value_steps[d];
+  }
+  write_block(of, columns_out, totals, head, block);
+}
+
+void attend_int16(const Sequence& of, float scale) {
+  const int64_t dim = of.dim, kv_dim = of.kv_heads * dim, padded_dim = (dim + LANES - 1) / LANES * LANES;
+  const int steps = (int)std::min(32767.0, std::floor(std::sqrt((double)(INT32_MAX / dim))));
+  const Packed<int16_t> packed(of, of.depth(), of.token_depth());
+  float* of_values = scratch<Use::VALUE_SCALES, float>(2 * of.kv_heads * padded_dim + of.blocks() * kv_dim);
+  const Steps scales{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
+                     scratch<Use::KEY_SCALES, float>(of.kv_heads * of.tokens), of_values,
+                     of_values + of.kv_heads * padded_dim};
+  float* largest = of_values + 2 * of.kv_heads * padded_dim;
+  for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
+    pack_int16(of, scale * LOG2_E, steps, block, first, stop, packed, scales, largest + block * kv_dim);
+  });
+  find_value_steps(of, largest, padded_dim, scales);
+  for_token_blocks(of, [&](int64_t, int64_t first, int64_t stop) {
+    for (int64_t token = first; token < stop; token += 2) {
+      for (int64_t head = 0; head < of.kv_heads; head++) {
+        interleave_rows(of.value_of(token, head), token + 1 < stop ? of.value_of(token + 1, head) : nullptr, dim,
+                        packed.values + head * packed.value_size + token * dim,
+                        [&](Floats a, Floats b, int64_t d) INLINE_LAMBDA {
+                          const Floats factor = load(scales.value_factors + head * padded_dim + d);
+                          return round_to_pairs(a * factor, b * factor);
+                        });
+      }
+    }
+  });
+  for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
+    attend_int16_block(of, packed.queries_of(of, head, block), scales.queries_of(of, head, block),
+                       packed.keys + kv * packed.key_size, scales.keys + kv * of.tokens,
+                       packed.values + kv * packed.value_size, scales.values + kv * padded_dim, head, block);
+  });
+}
+
+}  // namespace
+}  // namespace transept
+
+EXPORT void transept_attend_sequence_in_int16(const transept::Sequence* sequence, float scale) {
+  transept::attend_int16(*sequence, scale);
+}
