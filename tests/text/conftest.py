@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import small_checkpoints
 from torch import nn
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from transept import TextGenerator
 
@@ -22,10 +23,11 @@ SAVE: dict[str, Callable[[Path], nn.Module]] = {
 
 @dataclass
 class Case:
-    """A checkpoint, the transformers model in it, and it in our hands."""
+    """A checkpoint, the transformers model and tokenizer in it, and it in our hands."""
 
     directory: Path
     reference: nn.Module
+    tokenizer: PreTrainedTokenizerBase
     generator: TextGenerator
 
 
@@ -37,7 +39,8 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         if family not in made:
             directory = tmp_path_factory.mktemp(family)
             reference = SAVE[family](directory)
-            made[family] = Case(directory, reference, TextGenerator(directory, kv_cache_bytes=1 << 24))
+            tokenizer = AutoTokenizer.from_pretrained(directory)
+            made[family] = Case(directory, reference, tokenizer, TextGenerator(directory, kv_cache_bytes=1 << 24))
         return made[family]
 
     return case

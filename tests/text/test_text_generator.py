@@ -126,7 +126,7 @@ def reference(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, r
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_texts_are_transformers(cases: Callable, row: Row) -> None:
     case = cases(row.family)
-    expected = [reference(case.reference, case.generator.engine.tokenizer, text, row) for text in TEXTS]
+    expected = [reference(case.reference, case.tokenizer, text, row) for text in TEXTS]
     assert len(set(expected)) > 1
     results = getattr(case.generator, row.task)(TEXTS, **row.options)
     assert [result.text for result in results] == expected
@@ -177,7 +177,7 @@ def test_a_chunked_document_is_its_chunks_joined(cases: Callable) -> None:
 
 def test_a_truncated_document_is_transformers(cases: Callable) -> None:
     case = cases("bart")
-    tokenizer = case.generator.engine.tokenizer
+    tokenizer = case.tokenizer
     encoded = tokenizer(LONG, truncation=True, max_length=POSITIONS, return_tensors="pt")
     expected = tokenizer.decode(case.reference.generate(**encoded)[0], skip_special_tokens=True).strip()
     result = case.generator.generate(LONG, truncate=True)

@@ -56,15 +56,15 @@ def test_a_stream_holds_back_what_a_stop_string_may_cut(cases: Callable) -> None
 def test_a_stream_waits_for_punctuation_where_the_tokenizer_moves_it(
     cases: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generator = cases("t5").generator
-    tokenizer = generator.engine.tokenizer
+    case = cases("t5")
+    generator, tokenizer = case.generator, case.generator.engine.tokenizer
     few = sorted({*tokenizer("it is . , ? so", add_special_tokens=False).input_ids})  # pieces of " ." and " ,"
     options = {"temperature": 1.0, "seed": 1, "allowed_token_ids": few, "max_tokens": 60}
     raw = [result.text for result in generator.generate(TEXTS, **options)]
     monkeypatch.setattr(tokenizer, "clean_up_tokenization_spaces", True)
     updates = list(generator.stream("generate", TEXTS, **options))
     assert joined(updates) == {update.index: update.result.text for update in updates if update.result}
-    assert list(joined(updates).values()) == [tokenizer.clean_up_tokenization(text) for text in raw]
+    assert list(joined(updates).values()) == [case.tokenizer.clean_up_tokenization(text) for text in raw]
     assert any(cleaned != text for cleaned, text in zip(joined(updates).values(), raw, strict=True))
     assert len(updates) > 10
 
