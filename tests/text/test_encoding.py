@@ -81,7 +81,7 @@ def test_chunks_fit_keep_their_frame_and_hold_the_document(document: str, limit:
 
 def test_too_long_names_both_numbers_and_both_ways_out() -> None:
     size = len(T5("summarize: " + DOCUMENT).input_ids)
-    with pytest.raises(PromptError, match=rf"{size} tokens; this model reads 50\b.*--truncate.*--chunk"):
+    with pytest.raises(PromptError, match=rf"{size} tokens; this model reads 50\b.*truncate=True.*chunk=True"):
         DocumentEncoder(T5, SUMMARIZE, 50)(DOCUMENT)
 
 

@@ -189,7 +189,7 @@ def test_a_model_without_positions_takes_a_limit_from_the_user(cases: Callable) 
     assert generator.summarize(LONG).num_chunks == 1
     assert generator.summarize(LONG, max_source_tokens=100, chunk=True).num_chunks > 2
     assert generator.summarize(LONG, max_source_tokens=100, truncate=True).num_source_tokens == 100
-    with pytest.raises(PromptError, match=r"reads 100\b.*--truncate"):
+    with pytest.raises(PromptError, match=r"reads 100\b.*truncate=True"):
         generator.summarize(LONG, max_source_tokens=100)
 
 
