@@ -14,7 +14,7 @@ NUM_TESTS = {  # of each; in brackets those in bfloat16, which are among them
     "seamless": (28, 3),
     "speech2text": (30, 2),
     "speecht5": (15, 2),
-    "t5gemma": (12, 2),
+    "t5gemma": (18, 3),
     "voices": (9, 0),
 }
 QUICK = ("moonshine", "speech2text", "t5gemma", "voices")
