@@ -100,7 +100,8 @@ def test_the_sizing_table_is_its_arithmetic() -> None:
     seconds = [float(each) for each in re.findall(r"215\.0 / (\d+\.\d+)", PAGE)]
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert all(f"| batched | {each:.2f} |" in benchmarks for each in seconds)
-    assert [round(215.0 / each, 1) for each in seconds] == [32.7, 16.3]
+    rates = [round(215.0 / each, 1) for each in seconds]
+    assert f"machines, tiny.en ({rates[0]}) | machines, base ({rates[1]})" in PAGE
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,.]+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.M)
     assert len(rows) == 4
     for row in rows:
