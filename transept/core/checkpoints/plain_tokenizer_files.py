@@ -7,7 +7,6 @@ or that say more than is known here, are left to it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, models
 
 from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
+from transept.json_files import read_json
 
 AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes that take a tokenizer.json as it is
 MOST_TOKENS = 100_000  # beyond, transformers looks for a mistake of Mistral's tokenizers
@@ -122,7 +122,7 @@ class PlainTokenizerFiles:
         """The tokenizer of a directory with a tokenizer_config.json; None where transformers must read it."""
         try:
             return self._read(directory)
-        except Exception:  # json's, the tokenizers library's: transformers says what is wrong
+        except Exception:  # of files that cannot be read, and the tokenizers library's: transformers says what is wrong
             return None
 
     def _read(self, directory: Path) -> NamedTokenizer | None:
@@ -181,7 +181,7 @@ def _text(token: object) -> str:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+    return read_json(file) if file.is_file() else {}
 
 
 def _are_known(options: Mapping[str, Any], known: Mapping[str, tuple[object, ...] | None]) -> bool:
