@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-demo
 
 # In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest --numprocesses 2 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
 
 # What a machine with PyTorch, transformers and Triton for CUDA lacks, in case it reaches no package index.
 GPU_NEEDS := "setuptools<82" blake3 hypothesis sortedcontainers soundfile cffi pycparser soxr openai-whisper more-itertools xformers

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,19 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["NUMBA_NUM_THREADS"] = "1"  # openai-whisper's alignment would set Numba's number for PyTorch, too
 if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is `sampled(n)`, every n-th is in every run; the others are slow."""
+    num_cases: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if num_cases[name] % sampled.args[0]:
+                item.add_marker("slow")
+            num_cases[name] += 1
 
 
 def package_directory(name: str) -> Path:

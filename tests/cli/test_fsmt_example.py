@@ -76,6 +76,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_each_side_has_its_vocabulary_and_translations_are_those_of_transformers(
     examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_the_first_token_of_what_is_summarized_attends_globally(
     examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def train_pieces(file: Path, texts: list[str]) -> list[str]:
     return [processor.id_to_piece(index) for index in range(3, processor.get_piece_size())]  # after <unk>, <s>, </s>
 
 
+@pytest.mark.slow
 def test_installed_then_removed(environment: FreshEnvironment, checkpoint: Path, tmp_path: Path) -> None:
     tokenizer, model = MarianTokenizer.from_pretrained(checkpoint), MarianMTModel.from_pretrained(checkpoint)
     encoded = {name: tokenizer(text, return_tensors="pt") for name, text in DOCUMENTS.items()}

@@ -129,6 +129,7 @@ def test_batched_mode_cuts_silence_out(done: dict[str, Any]) -> None:
         assert 0.0 <= segment["start"] < segment["end"] <= line["duration"]
 
 
+@pytest.mark.slow
 def test_what_it_cannot_do_is_told(examples: FreshEnvironment, checkpoint: Path) -> None:
     done = examples.run("-c", REFUSED, checkpoint, CLIPS[0])
     assert done.returncode == 0, done.stderr

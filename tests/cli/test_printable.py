@@ -53,6 +53,7 @@ def clip(speech_dir: Path, tmp_path: Path) -> str:
     return name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", [[], ["--verbose"], ["-f", "srt", "-o", "OUT"], ["--json"]], ids=str)
 def test_a_transcript_and_its_file_do_not_steer_the_terminal(
     command: Command, clip: str, tmp_path: Path, form: list[str]

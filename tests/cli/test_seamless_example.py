@@ -97,6 +97,7 @@ def lines(output: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_recordings_are_written_in_the_language_that_is_asked_for(
     done: dict[Any, Any], first: Path, second: Path
 ) -> None:

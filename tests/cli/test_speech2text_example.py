@@ -196,6 +196,7 @@ def test_the_target_language_is_the_forced_token(done: dict[str, Any], translato
     assert done["french"].stdout != done["german"].stdout
 
 
+@pytest.mark.slow
 def test_what_it_cannot_do_is_told(examples: FreshEnvironment, recognizer: Path, translator: Path) -> None:
     asked = (
         (recognizer, {"task": "translate"}, "writes the one language that it was trained for"),
@@ -220,6 +221,7 @@ def test_what_it_cannot_do_is_told(examples: FreshEnvironment, recognizer: Path,
         assert line == told if len(told) == 2 else line.startswith("ParameterError: ") and told in line, options
 
 
+@pytest.mark.slow
 def test_a_server_of_a_model_that_only_translates_gets_warm(examples: FreshEnvironment, translator: Path) -> None:
     ran = examples.run("-c", SERVED, translator)
     assert ran.returncode == 0, ran.stderr

@@ -88,6 +88,7 @@ def samples(clip: Path) -> np.ndarray:
     return waveform
 
 
+@pytest.mark.slow
 def test_recordings_are_transcribed_as_transformers_does(
     examples: FreshEnvironment, checkpoint: Path, tmp_path: Path
 ) -> None:

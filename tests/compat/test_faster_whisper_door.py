@@ -42,6 +42,7 @@ def program(model: Any, audio: Any, **options: Any) -> tuple[list[Any], Any]:
     return list(segments), info
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -32,6 +32,7 @@ def clip(speech_dir: Path) -> str:
     return str(speech_dir / "librivox" / "austen-0870.flac")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [

@@ -49,6 +49,7 @@ def test_any_axis_is_padded_or_trimmed(axis: int) -> None:
         assert np.array_equal(ours.pad_or_trim(torch.from_numpy(array), length, axis=axis), expected)
 
 
+@pytest.mark.slow
 def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], speech_dir: Path) -> None:
     audio = next(iter(sorted((speech_dir / "librivox").glob("*.flac"))))
 
@@ -67,6 +68,7 @@ def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], spee
     assert probability == pytest.approx(expected[1], abs=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -96,6 +98,7 @@ def test_windows_are_decoded_as_there(
         assert (result.language_probs is None) == (other.language_probs is None)
 
 
+@pytest.mark.slow
 def test_languages_of_several_windows(models: tuple[ours.Whisper, Any], clips: list[np.ndarray]) -> None:
     mel = torch.stack([whisper.log_mel_spectrogram(whisper.pad_or_trim(clip)) for clip in clips])
     tokens, probabilities = ours.detect_language(models[0], mel)

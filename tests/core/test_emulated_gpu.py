@@ -35,6 +35,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 def test_a_step_waits_once_and_tokens_are_the_cpus(name: str, tmp_path: Path) -> None:
     directory = with_one_head(name, tmp_path)
@@ -55,6 +56,7 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str, tmp_path: Path) ->
         assert not engine.executor.worker.runner.graphs.failed_shapes  # nothing stood in a capture's way
 
 
+@pytest.mark.slow
 def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs(tmp_path: Path) -> None:
     directory = with_one_head("bart-g2p", tmp_path)
     with emulated_gpu() as gpu:

@@ -254,6 +254,7 @@ def test_functions_that_wait_for_ever_leave_room_for_others(engine: Engine, expe
     assert [engine.runner.read(channel) for channel in channels] == [(0, True)] * 5
 
 
+@pytest.mark.slow
 def test_functions_that_compute_do_not_get_more_threads(engine: Engine) -> None:
     at_once: list[int] = []
     lock, running = threading.Lock(), [0]

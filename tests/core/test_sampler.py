@@ -296,6 +296,7 @@ truncations = pytest.mark.parametrize(
 )  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @truncations
 @pytest.mark.parametrize("seed", [0, 11, 2**64 - 1])
 def test_draws_follow_the_distribution_of_transformers(sampler, options, processors, seed):

@@ -56,6 +56,7 @@ def load_mutations(kind: str) -> dict[str, int]:
     return {"num_read": num_read, "most_samples": most_samples, "kilobytes": kilobytes}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(sys.platform == "win32", reason="peak memory is not told there")
 @pytest.mark.parametrize("kind", FILES)
 def test_mutations_are_read_or_refused(kind: str) -> None:

@@ -63,6 +63,7 @@ def reference(model: BartForConditionalGeneration, tokens: list[int], config: Ge
     return hypotheses
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("processors", PROCESSORS)
 @pytest.mark.parametrize("length_penalty", [2, 1, 0, -1])
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])

@@ -37,6 +37,7 @@ def test_float32(row: Row, tmp_path: Path) -> None:
     parity.check_beam_search()
 
 
+@pytest.mark.sampled(4)
 @HALF
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
 def test_half_precision(row: Row, dtype: str, tmp_path: Path) -> None:

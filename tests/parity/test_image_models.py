@@ -51,15 +51,18 @@ def test_batch(parity: Parity) -> None:
     parity.check_batch()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_preemption(parity: Parity) -> None:
     parity.check_preemption()
 
 
+@pytest.mark.sampled(3)
 def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parity", parameters(lambda name: name not in FAMILIES), indirect=True)
 def test_bfloat16(parity: Parity) -> None:
     parity.check_low_precision(("bfloat16",))

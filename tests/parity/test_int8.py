@@ -32,6 +32,7 @@ def round_weights(model: torch.nn.Module) -> None:
             done.add(id(module.weight))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["bart-large-cnn", "pegasus-xsum", "t5", "t5 1.1", "mt5", *TRAINED])
 def test_text_models_say_what_transformers_says_with_rounded_weights(name: str, tmp_path: Path) -> None:
     parity = (ROWS | TRAINED)[name].parity(tmp_path)

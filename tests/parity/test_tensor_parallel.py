@@ -213,6 +213,7 @@ PIPELINES = {
 CASES = {(name, size, 1): case for (name, size), case in TENSOR_PARALLEL.items()} | PIPELINES
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("make", "size", "stages"),
     [pytest.param(make, size, stages, marks=marks) for (_, size, stages), (make, marks) in CASES.items()],
@@ -270,6 +271,7 @@ def assert_same(ours: RequestOutput, theirs: RequestOutput) -> None:
             assert all(mine[token] == pytest.approx(expected[token], abs=TOLERANCE) for token in shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 1), pytest.param((1, 2), marks=SLOW), pytest.param((2, 2), marks=SLOW)])
 def test_words_are_timed_by_heads_of_all_ranks(tiny_en_dir: Path, speech_dir: Path, sizes: tuple[int, int]) -> None:
     """Cross-attention weights of some heads come from the ranks that have these heads, and their layers."""

@@ -84,6 +84,7 @@ def test_greedy_tokens_in_one_batch_equal_transformers(case: Case, batch: list[R
     assert [tokens(output) for output in batch] == case.expected
 
 
+@pytest.mark.sampled(2)
 def test_greedy_tokens_alone_equal_transformers(case: Case, engine: Engine, batch: list[RequestOutput]) -> None:
     """Of the first windows the encoder runs alone, too; of the others its output is still in the cache."""
     fresh = Engine(case.directory)
@@ -102,6 +103,7 @@ def test_the_recorded_tokens_are_those_of_transformers(
     assert reference_token_ids(reference, waveforms[::every]) == recorded_tokens(model)[::every]
 
 
+@pytest.mark.sampled(2)
 def test_beam_search_equals_transformers_alone_and_beside_greedy_requests(case: Case) -> None:
     chosen = [index % len(case.waveforms) for index in (0, 7, 18, 41)][: case.num_beam_windows]
     prompts = [prompt(case.waveforms[index]) for index in chosen]

@@ -28,6 +28,7 @@ SWAP = 1 << 30  # bytes
 IN_EVERY_RUN = [(8, 0), (16, SWAP), (64, 0)]  # block size and bytes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("block_size", "swap_bytes"),
     [

@@ -334,6 +334,7 @@ STEPS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("block_size", [7, 64])
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
 def test_steps_equal_transformers_whoever_shares_them(

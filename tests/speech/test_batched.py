@@ -58,6 +58,7 @@ def temperatures_of_windows(transcript: Transcript) -> dict[int, float]:
     return {seek: next(group).temperature for seek, group in groupby(transcript.segments, lambda each: each.seek)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("model", "parts", "count"),
     [
@@ -98,6 +99,7 @@ def test_every_clip_is_found_once_at_its_time(
         begin = end
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("first", "left_out"), [(51, 5), pytest.param(53, 3, marks=pytest.mark.slow), (2, 0)])
 def test_a_sentence_that_was_just_heard_is_heard_again(
     first: int, left_out: int, tiny: Transcriber, prompts: list[tuple[np.ndarray, str]]
@@ -210,6 +212,7 @@ def test_windows_named_by_their_sound_are_encoded_once_and_give_the_same(
     assert not tiny.model._names  # a name goes with its window
 
 
+@pytest.mark.slow
 def test_language_is_detected_in_every_window_by_the_same_encoder_run(
     base: Transcriber, prompts: list[tuple[np.ndarray, str]]
 ) -> None:

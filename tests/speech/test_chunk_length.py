@@ -36,6 +36,7 @@ def test_windows_are_openai_whispers_clips_of_that_length(
     assert [each.end for each in transcript.segments] == pytest.approx([10.0, 20.0, len(audiobook) / RATE], abs=0.01)
 
 
+@pytest.mark.slow
 def test_windows_that_follow_their_timestamps_are_faster_whispers(
     transcriber: Transcriber, tiny_en_dir: Path, audiobook: np.ndarray
 ) -> None:

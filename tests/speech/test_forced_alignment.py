@@ -38,6 +38,7 @@ def prompts(speech_dir: Path) -> tuple[np.ndarray, list[str], list[tuple[float, 
     return np.concatenate(parts), [entry["text"] for entry in entries], times
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", [{}, {"batched": True}], ids=["sequential", "batched"])
 def test_each_line_is_found_where_it_is_said(transcriber: Transcriber, prompts: Any, mode: dict[str, Any]) -> None:
     waveform, texts, times = prompts

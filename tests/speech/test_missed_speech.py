@@ -71,6 +71,7 @@ def test_a_model_of_one_language_is_not_told_to_detect_more(
     assert batched.endswith(" s")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("first", "second", "word", "vad"),
     [
@@ -98,6 +99,7 @@ def test_a_second_language_in_a_window_is_heard(
     assert not base.transcribe(recording, multilingual=True, temperature=0.0, vad=vad).missed_speech
 
 
+@pytest.mark.slow
 def test_windows_side_by_side_hear_the_second_language_again(
     base: Transcriber, languages: dict[str, np.ndarray]
 ) -> None:
@@ -108,6 +110,7 @@ def test_windows_side_by_side_hear_the_second_language_again(
     assert not uncovered(spoken, transcript.segments)
 
 
+@pytest.mark.slow
 def test_the_last_sentence_is_not_said_again_in_the_last_tenth_of_a_second(base: Transcriber, speech_dir: Path) -> None:
     once = joined(speech_dir / "librivox")
     recording = np.concatenate([once, once])[: round(30.15 * RATE)]

@@ -82,6 +82,7 @@ def assert_same_segment(segment: Segment, expected: dict[str, Any]) -> None:
     assert segment.no_speech_prob == pytest.approx(expected["no_speech_prob"], abs=1e-4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("model", "recording", "options"),
     [
@@ -107,6 +108,7 @@ def test_with_the_fallback_that_is_the_default(tiny_en: Case, audiobook: np.ndar
     assert_same(ours, theirs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -121,6 +123,7 @@ def test_options_for_the_way_through_the_recording(tiny_en: Case, prompts: np.nd
     assert_same(*both(tiny_en, prompts, temperature=0.0, **options))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -137,6 +140,7 @@ def test_options_for_a_window(tiny_en: Case, audiobook: np.ndarray, options: dic
     assert_same(*both(tiny_en, audiobook[: 12 * RATE], temperature=0.0, **options))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("recording", "options"),
     [

@@ -164,6 +164,7 @@ def invented(seed: int, seek: int, index: int) -> list[Word]:
     return words
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     script=st.lists(answers(), min_size=1, max_size=6),

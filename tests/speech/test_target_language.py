@@ -46,6 +46,7 @@ def declared(transcriber: Transcriber) -> Callable[..., Transcriber]:
     return make
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spoken", [None, "fr"])
 @pytest.mark.parametrize("batched", [False, True])
 def test_english_is_whispers_task_translate(
@@ -62,6 +63,7 @@ def test_english_is_whispers_task_translate(
         ] * 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("spoken", [None, "en"])
 def test_what_is_spoken_already_is_transcribed(
     transcriber: Transcriber, english: np.ndarray, spoken: str | None
@@ -131,6 +133,7 @@ def test_a_family_is_told_the_target_language(declared: Callable[..., Transcribe
         transcriber.transcribe(french, target_language="fr")
 
 
+@pytest.mark.slow
 def test_a_family_that_needs_the_language_says_so_first(
     declared: Callable[..., Transcriber], transcriber: Transcriber, french: np.ndarray
 ) -> None:

@@ -259,6 +259,7 @@ def test_streams_and_other_transcriptions_may_be_under_way_at_once(
     assert_idle(transcriber)
 
 
+@pytest.mark.slow
 def test_calls_from_several_threads_give_what_each_gives_alone(transcriber: Transcriber, clips: list[Path]) -> None:
     ways: list[dict[str, Any]] = [{}, {"batched": True}, {"word_timestamps": True}, {"vad": True}]
     calls = [(clip, way) for clip in clips for way in ways] * 2

@@ -108,6 +108,7 @@ def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict)
     assert "Inter Asterisk Exchange" in transcriber.transcribe(recording, hotwords="Inter Asterisk", **mode).text
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("word_timestamps", [False, True], ids=["segments", "words"])
 @pytest.mark.parametrize("mode", MODES)
 def test_times_only_rise(transcriber: Transcriber, talk, mode: dict, word_timestamps: bool) -> None:

@@ -197,6 +197,7 @@ def test_words_of_a_word_are_new_objects_of_the_transcript() -> None:
     assert (placed.start, placed.end) == (10.1, 10.6)
 
 
+@pytest.mark.slow
 def test_words_and_subtitles_of_a_recording_are_those_of_openai_whisper(
     tiny_en_dir: Path, speech_dir: Path, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def reference(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, r
     return tokenizer.decode(tokens, skip_special_tokens=True).strip()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_texts_are_transformers(cases: Callable, row: Row) -> None:
     case = cases(row.family)

@@ -94,6 +94,7 @@ def test_encoder_tokens_attend_within_their_sequence(
         assert_near(out[rows], expected, dtype)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
 @pytest.mark.parametrize(
     ("block_size", "heads", "kv_heads", "scale", "bias_kind", "dtype"),
@@ -125,6 +126,7 @@ def test_decoder_tokens_attend_to_their_past(
         start += queries
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
 @pytest.mark.parametrize(
     ("block_size", "dtype"), [(16, torch.float32), (64, torch.float16), (16, torch.bfloat16)], ids=str
@@ -142,6 +144,7 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     assert_cross_attention(out, query, paged, step, SCALE, DTYPES[dtype])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("block_size", [16, 64])
 @pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -163,6 +166,7 @@ def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind:
         assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("heads", "kv_heads", "lengths"), [(2, 2, [90, 1]), (3, 1, [145, 65, 7])])
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize(
@@ -184,6 +188,7 @@ def test_encoders_have_soft_caps_and_windows(
         assert_near(out[rows], expected, dtype)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize(
@@ -204,6 +209,7 @@ def test_decoders_have_soft_caps_and_windows(
         assert_near(result, attend_naively(part, keys, values, SCALE, True, dense, **limits), dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
 def test_cross_attention_has_soft_caps(step: list[Request]) -> None:
     cached = [0 if request.prefill else request.length for request in step]
@@ -225,6 +231,7 @@ def test_xformers_leaves_soft_caps_and_windows_to_triton(limits: dict[str, int |
     assert torch.equal(*out)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("window", [1, 40, PIECE, PIECE + 1, 4 * PIECE])
 def test_pieces_and_tiles_outside_of_a_window_are_left_out(window: int) -> None:
     """One query each, then the last 70 of the longest: windows that begin in any piece, and before the sequence."""
@@ -246,6 +253,7 @@ def in_fp8(paged: Paged, dtype: torch.dtype) -> None:
     paged.cache = paged.cache.to(FP8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_cache_in_fp8(bias_kind: str, dtype: torch.dtype) -> None:

@@ -108,6 +108,7 @@ CONFIG = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("checkpoint", "key", "value"), CONFIG, indirect=["checkpoint"])
 def test_config_value(checkpoint, key, value):
     edit(checkpoint / "config.json", **{key: value})

@@ -160,6 +160,7 @@ def read_ctranslate2(path: Path, bart: BartForConditionalGeneration) -> None:
     checkpoint.scalar("heads")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "change", "read"),
     [

@@ -56,6 +56,7 @@ def replaying(directory: Path, **options: object) -> Engine:
     return engine
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int, checkpoints: Path) -> None:
@@ -105,6 +106,7 @@ def test_what_a_recording_reads_is_there_as_long_as_the_recording(
     assert all(each() is not None for each in read)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ahead", [False, True], ids=["in turn", "ahead"])
 def test_lengths_and_tables_change_between_replays(ahead: bool, checkpoints: Path) -> None:
     counts = (3, 18, 5, 9, 4)  # the longest enters its second block
@@ -149,6 +151,7 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(
     assert all(re.match(r"ReadsLists decodes \d .* without CUDA graphs", line) for line in caplog.messages)
 
 
+@pytest.mark.slow
 def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(
     caplog: pytest.LogCaptureFixture, checkpoints: Path
 ) -> None:

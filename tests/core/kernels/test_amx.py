@@ -74,6 +74,7 @@ def root_mean_square(x: Tensor) -> float:
     return x.double().square().mean().sqrt().item()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("num_rows", [1, BLOCK, BLOCK + 1, ROWS, ROWS + 50])
 @pytest.mark.parametrize("num_in", DEPTHS)
 @pytest.mark.parametrize("num_out", [5, BLOCK, 100])
@@ -112,6 +113,7 @@ def test_numbers_of_all_sizes(float_product: Product) -> None:
     assert out.isfinite().all(1).tolist() == [True, False, False, True]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("num_rows", [FEW + 1, FEW + BLOCK, 200])
 @pytest.mark.parametrize("num_in", [BYTES_DEEP, 5 * BYTES_DEEP, 512])
 @pytest.mark.parametrize("num_out", [5, BLOCK, 333])

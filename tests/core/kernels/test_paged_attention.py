@@ -24,6 +24,7 @@ def paged(block_size: int, kv_heads: int, dim: int = DIM) -> tuple[Tensor, list[
     return cache, tables, sequences
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("block_size", [1, 16, 64])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 6), (6, 2)])
 @pytest.mark.parametrize("queries", [1, 3])

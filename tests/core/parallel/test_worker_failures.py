@@ -265,6 +265,7 @@ class Forbids:
         logits[:, self.token] = kept
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("exchange", "sizes"),
     [
