@@ -126,7 +126,7 @@ def compare(model: str, weights: str, clients: int, requests: int, runs: int, re
     print("| --- | --- | --- | --- | --- | --- |")
     rows = []
     for name, own in turns.items():
-        seconds = sorted(spent for _, spent in own.outputs)
+        seconds = sorted(spent for outputs in own.all_outputs for _, spent in outputs)
         median = statistics.median(own.seconds)
         ratio = statistics.median(theirs / ours for theirs, ours in zip(first.seconds, own.seconds, strict=True))
         same = sum(text == other for (text, _), (other, _) in zip(own.outputs, first.outputs, strict=True))

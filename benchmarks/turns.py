@@ -32,9 +32,14 @@ Engines = dict[str, Callable[[], Runner] | Elsewhere]
 class Turns:
     """What one engine did."""
 
-    outputs: list[Any] = field(default_factory=list)  # of the last turn, one an input
+    all_outputs: list[list[Any]] = field(default_factory=list)  # of each turn, one an input
     seconds: list[float] = field(default_factory=list)  # one a turn
     peak_mib: float = 0.0
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Of the last turn."""
+        return self.all_outputs[-1]
 
 
 def take_turns(
@@ -62,7 +67,8 @@ def take_turns(
     for _ in range(runs):
         for name, pipe in pipes.items():
             pipe.send("run")
-            turns[name].outputs, seconds = pipe.recv()
+            outputs, seconds = pipe.recv()
+            turns[name].all_outputs.append(outputs)
             turns[name].seconds.append(seconds)
     for name, pipe in pipes.items():
         pipe.send("end")

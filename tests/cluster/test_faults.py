@@ -99,6 +99,26 @@ def test_clients_of_serve_lose_a_replica_and_then_a_node(
 
 
 @pytest.mark.slow
+def test_a_replica_that_hangs_is_replaced(tiny_en_dir: Path, short: list[Path], texts: list[str]) -> None:
+    """It answers no check of its health; what it had taken fails then, and is right when it is asked for again."""
+    with two_nodes(cpus=(2, 0)) as _:
+        from ray import serve
+
+        serve.start("HeadOnly", {"port": 18767})
+        serve.run(build_app(f"tiny.en={tiny_en_dir}", replicas=2), name="transept")
+        with asking(18767, short, num_clients=4, max_retries=12) as answers:
+            wait_for(lambda: len(answers) >= 8)
+            hung, other = processes_named("ray::ServeReplica")
+            hung.suspend()
+            wait_for(lambda: hung not in (replicas := processes_named("ray::ServeReplica")) and len(replicas) == 2)
+            assert other in processes_named("ray::ServeReplica")
+            seen = len(answers)
+            wait_for(lambda: len(answers) >= seen + 16)
+        assert {index: texts[index % SHORTEST] for index in answers} == answers
+        serve.shutdown()
+
+
+@pytest.mark.slow
 def test_replicas_come_and_go_with_the_load(tiny_en_dir: Path, speech_dir: Path) -> None:
     recording = sorted((speech_dir / "librivox").glob("*.flac"))[0]
     with two_nodes() as _:
