@@ -17,7 +17,7 @@ MIB = 1 << 20
 MAX_UPLOAD_MB = 512
 MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
 MAX_QUEUE = 64
-ENCODER_TOKENS_PER_STEP = 500
+ENCODER_TOKENS_PER_STEP = 375
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
@@ -54,7 +54,7 @@ class ServerSettings:
         max_text_characters: see Limits. upload_timeout: seconds without a byte after which an upload is given up.
     shutdown_timeout: seconds that running requests have after SIGTERM.
     log_json: one JSON line a request on stderr, and all other lines of the log as JSON, too.
-    engine: options of every model's Engine, of which encoder_tokens_per_step is 500 here.
+    engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
 
     Raises ParameterError for what cannot be.
     """
