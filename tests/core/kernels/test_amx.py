@@ -1,4 +1,4 @@
-"""Products by AMX: as near as float32's own, and in int8 the same integers.
+"""Products by AMX: as near as float32's own, in int8 the same integers, in bfloat16 the product of rounded numbers.
 
 On a processor with AMX they are tried as they are; on others with AVX-512 the same code runs on emulated tiles.
 """
@@ -18,7 +18,13 @@ from torch.nn import functional as F
 
 import transept.core.kernels.cpu as cpu
 from transept.core.kernels.cpu.gemm import product
-from transept.core.kernels.cpu.gemm.panels import WeightPanels, pack_floats, pack_int8, pack_int8_for_int8
+from transept.core.kernels.cpu.gemm.panels import (
+    WeightPanels,
+    pack_bfloat16,
+    pack_floats,
+    pack_int8,
+    pack_int8_for_int8,
+)
 from transept.core.kernels.cpu.library import level, library
 
 # Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
@@ -135,3 +141,19 @@ def test_int8_of_the_largest_numbers(int8_product: Product) -> None:
     few = torch.cat([product.product(part, packed, None) for part in x.split(50)])
     assert torch.equal(int8_product(x, packed, None), few)
     torch.testing.assert_close(few.abs(), torch.full((120, 80), 1024.0), rtol=1e-3, atol=0)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("num_rows", [1, BLOCK + 1, 300])
+@pytest.mark.parametrize("num_in", DEPTHS)
+@pytest.mark.parametrize("num_out", [5, BLOCK, 300])
+def test_bfloat16_is_the_product_of_rounded_numbers(amx: ctypes.CDLL, num_rows: int, num_in: int, num_out: int) -> None:
+    bfloat16_product = bound(amx, "transept_product")
+    x, weight, bias = torch.randn(num_rows, num_in), torch.randn(num_out, num_in), torch.randn(num_out)
+    packed = pack_bfloat16(weight)
+    for added in (None, bias):
+        out = bfloat16_product(x, packed, added)
+        exact = x.bfloat16().double() @ weight.bfloat16().double().T + (0 if added is None else added.double())
+        torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-4)
+        for row in (0, num_rows // 2, num_rows - 1):  # and the same bits, whatever is beside it
+            assert torch.equal(bfloat16_product(x[row : row + 1], packed, added)[0], out[row])

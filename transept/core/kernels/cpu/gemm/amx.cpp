@@ -24,6 +24,7 @@ constexpr int PASS_STEPS = 16;                    // of DEPTH inputs, after whic
 constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
 constexpr int BYTES_DEEP = 64;                    // int8 of a row of a tile
 constexpr int INT8_PIECE_ROWS = 512, INT8_PIECE_PANELS = 4;
+constexpr int BFLOAT16_PIECE_ROWS = 256, BFLOAT16_PIECE_PANELS = 4;
 
 // Tiles 4 and 5 are rows of a, 6 and 7 outputs of b; tiles 0 to 3 their four sums.
 #define LOAD_A(from, distance)      \
@@ -268,6 +269,48 @@ void amx_byte_piece(const int8_t* numbers, int64_t depth, const int32_t* offsets
   TILES_END();
 }
 
+// out, or sums, [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
+INLINE void amx_bfloat16_block(const BFloat16* a, int64_t depth, const BFloat16* panel, float* out, int64_t out_stride) {
+  TILE_ZERO(0);
+  TILE_ZERO(1);
+  TILE_ZERO(2);
+  TILE_ZERO(3);
+  for (int64_t first = 0; first < depth; first += DEPTH) {
+    TILE_LOAD(4, a + first, depth * 2);
+    TILE_LOAD(5, a + TILE_SIDE * depth + first, depth * 2);
+    TILE_LOAD(6, panel + first * PANEL, 4 * PANEL);
+    TILE_LOAD(7, panel + first * PANEL + 2 * TILE_SIDE, 4 * PANEL);
+    ADD_PRODUCTS(TILE_ADD_BFLOAT16);
+  }
+  TILE_STORE(0, out, out_stride * 4);
+  TILE_STORE(1, out + TILE_SIDE, out_stride * 4);
+  TILE_STORE(2, out + TILE_SIDE * out_stride, out_stride * 4);
+  TILE_STORE(3, out + TILE_SIDE * out_stride + TILE_SIDE, out_stride * 4);
+}
+
+void amx_bfloat16_piece(const BFloat16* rounded, int64_t depth, const Weight& weight, float* out, int64_t first_row,
+                        int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+  const int64_t num_out = weight.num_outputs;
+  const BFloat16* packed = static_cast<const BFloat16*>(weight.values);
+  alignas(64) float sums[BLOCK * BLOCK];
+  TILES_BEGIN();
+  for (int64_t panel = first_panel; panel < stop_panel; panel++) {
+    const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
+    for (int64_t row = first_row; row < stop_row; row += BLOCK) {
+      const int64_t rows = std::min<int64_t>(BLOCK, stop_row - row);
+      const BFloat16* a = rounded + row * depth;
+      float* to = out + row * num_out + column;
+      if (rows == BLOCK && columns == BLOCK) {
+        amx_bfloat16_block(a, depth, packed + panel * depth * PANEL, to, num_out);
+        continue;
+      }
+      amx_bfloat16_block(a, depth, packed + panel * depth * PANEL, sums, BLOCK);
+      for (int64_t r = 0; r < rows; r++) std::copy_n(sums + r * BLOCK, columns, to + r * num_out);
+    }
+  }
+  TILES_END();
+}
+
 // Call piece(first_row, stop_row, first_panel, stop_panel) for pieces of so many rows and panels.
 template <int ROWS, int PANELS, class Piece>
 void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
@@ -318,6 +361,17 @@ void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth,
       });
 }
 
+bool amx_serves_bfloat16(int64_t depth) { return depth > 0 && depth % DEPTH == 0; }
+
+void bfloat16_product_by_amx(const BFloat16* rounded, int64_t rows, int64_t depth, const Weight& weight, const float* bias,
+                             float* out) {
+  for_amx_pieces<BFLOAT16_PIECE_ROWS, BFLOAT16_PIECE_PANELS>(
+      rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
+        amx_bfloat16_piece(rounded, depth, weight, out, row, stop_row, panel, stop_panel);
+        if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
+      });
+}
+
 #else
 
 bool amx_serves_int8(int64_t) { return false; }
@@ -330,6 +384,8 @@ void byte_product_by_amx(const RowOfQuads*, int64_t, int64_t, const int32_t*, co
                          float*) {
   std::abort();
 }
+bool amx_serves_bfloat16(int64_t) { return false; }
+void bfloat16_product_by_amx(const BFloat16*, int64_t, int64_t, const Weight&, const float*, float*) { std::abort(); }
 
 #endif
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "../simd.h"
 #include "quad_tile.h"
 #include "weight.h"
 
@@ -25,5 +26,12 @@ bool amx_serves_bytes(int64_t depth);
 // numbers: [rows, depth], readable for AMX_ROWS more rows. offsets, steps: [rows].
 void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth, const int32_t* offsets,
                          const float* steps, const Weight& weight, const float* bias, float* out);
+
+// The same for weights in bfloat16, of any number of rows: their sums are not to the last bit those of pair_tile.h.
+bool amx_serves_bfloat16(int64_t depth);
+
+// Write rounded @ weight.T + bias to out. rounded: [rows, depth], readable for AMX_ROWS more rows.
+void bfloat16_product_by_amx(const BFloat16* rounded, int64_t rows, int64_t depth, const Weight& weight, const float* bias,
+                             float* out);
 
 }  // namespace transept

@@ -6,7 +6,7 @@
 namespace transept {
 namespace {
 
-constexpr int SUMMED = 64;        // inputs that are summed by themselves: sums of sums are rounded less, and a part stays cached
+constexpr int SUMMED = 128;       // inputs that are summed by themselves: sums of sums are rounded less, and a part stays cached
 constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its first rows again
 
 // Some rows of some panels.
