@@ -94,10 +94,23 @@ def test_failed_rows_can_be_done_again(tmp_path: Path, format: Any) -> None:
 def test_a_folder_is_of_one_command_and_one_process(tmp_path: Path) -> None:
     with OutputFolder(str(tmp_path), "jsonl", RECORD), pytest.raises(OutputError, match="another process"):
         OutputFolder(str(tmp_path), "jsonl", RECORD)
+    with OutputFolder(str(tmp_path), "jsonl", RECORD) as folder:
+        folder.write(table(("a.wav", None)))
     with pytest.raises(OutputError, match="holds results with model='m', and this command has 'n'"):
         OutputFolder(str(tmp_path), "jsonl", {**RECORD, "model": "n"})
+    with pytest.raises(OutputError, match="holds results with language=None, and this command has 'fr'"):
+        OutputFolder(str(tmp_path), "jsonl", {**RECORD, "options": {"language": "fr"}})
     with pytest.raises(OutputError, match="format='jsonl'"):
         OutputFolder(str(tmp_path), "parquet", RECORD)
+
+
+def test_a_folder_without_rows_binds_nobody(tmp_path: Path, format: Any) -> None:
+    """Such as one of a command whose model was misspelled."""
+    OutputFolder(str(tmp_path), "jsonl", {**RECORD, "model": "mm", "options": {"language": "xx"}}).close()
+    with OutputFolder(str(tmp_path), format, RECORD) as folder:
+        folder.write(table(("a.wav", None)))
+    with OutputFolder(str(tmp_path), format, RECORD) as folder:
+        assert folder.done == {"a.wav": None}
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ def test_each_rank_stands_on_a_node_of_its_own(nodes: tuple[Any, Any]) -> None:
     assert len(set(group["bundles_to_node_id"].values())) == 2
     ranks = {process.pid for process in processes_named("RankActor")}
     assert len(ranks) == 2
-    with pytest.raises(ClusterError, match=r"no room for 2 ranks of \{'CPU': 1\} each.* 0 CPUs left of 2 CPUs"):
+    with pytest.raises(
+        ClusterError, match=r"no room for 2 ranks of \{'CPU': 1\} each by .* 0 CPUs left of 2 CPUs on 2 nodes"
+    ):
         on_nodes(CHECKPOINT, launcher=RankActors(timeout=1.0))
     assert len(placement_groups()) == 1
     del engine
@@ -226,6 +228,8 @@ def test_options() -> None:
     for seconds in (0, -1.0, "1", True):
         with pytest.raises(ParameterError, match="timeout must be a number of seconds"):
             RankActors(timeout=seconds)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="placement_group must be one of"):
+        RankActors(placement_group=3)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="launcher must be a Launcher"):
         Engine("/nowhere", launcher="ray")
 

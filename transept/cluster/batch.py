@@ -220,8 +220,8 @@ def _resources(job: BatchJob, size: ClusterSize, num_rows: int) -> _Resources:
         raise ClusterError(f"each of {ranks} ranks has no GPU or one, not {num_gpus:g}")
     if ranks > 1 and replicas * ranks * threads > size.num_cpus:
         raise ClusterError(
-            f"{replicas} replicas of {ranks} ranks take {replicas * ranks * threads} CPUs, and the cluster has "
-            f"{size.num_cpus}"
+            f"{replicas} replica{'s' * (replicas > 1)} of {ranks} ranks take {replicas * ranks * threads} CPUs, and "
+            f"the cluster has {size.num_cpus}"
         )
     return _Resources(replicas, ranks, threads, num_gpus)
 

@@ -37,7 +37,7 @@ class OutputFolder:
     """A folder of parts; made where it is missing. To be closed (``with``).
 
     place: a path or a URI. format: of the parts. record: what the results depend on, such as the model; a folder that
-        was written with another is refused.
+        has rows of another is refused.
     done: of each row that is there, by its ``file``: its error, or None.
     Raises OutputError for a folder that cannot be written, or that another process writes.
     """
@@ -99,10 +99,12 @@ class OutputFolder:
         for name in self._names():
             yield from self._rows(name, columns=None)
 
-    def _names(self) -> list[str]:
+    def _names(self, all_formats: bool = False) -> list[str]:
         selector = pa.fs.FileSelector(self._path)
         names = [info.base_name for info in self._files.get_file_info(selector)]
-        return sorted(name for name in names if name.startswith(PART) and name.endswith(f".{self.format}"))
+        return sorted(
+            name for name in names if name.startswith(PART) and (all_formats or name.endswith(f".{self.format}"))
+        )
 
     def _rows(self, name: str, columns: tuple[str, ...] | None = ("file", "error")) -> Iterator[dict[str, Any]]:
         path = f"{self._path}/{name}"
@@ -145,12 +147,13 @@ class OutputFolder:
 
     def _check_record(self, record: Mapping[str, Any]) -> None:
         path = f"{self._path}/{RECORD}"
-        if self._files.get_file_info(path).type == pa.fs.FileType.NotFound:
+        is_new = self._files.get_file_info(path).type == pa.fs.FileType.NotFound
+        if is_new or not self._names(all_formats=True):  # a run that never began binds nobody
             self._write_whole(RECORD, json.dumps(record, indent=1, default=str).encode())
             return
         with self._files.open_input_stream(path) as opened:
-            there = json.loads(opened.read())
-        new = json.loads(json.dumps(record, default=str))
+            there = _settings(json.loads(opened.read()))
+        new = _settings(json.loads(json.dumps(record, default=str)))
         for name in sorted({*there, *new}):
             if there.get(name) != new.get(name):
                 raise OutputError(
@@ -181,6 +184,11 @@ class OutputFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _settings(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with its options beside the rest, each by itself."""
+    return {**record, **(record.get("options") or {})} | {"options": None}
 
 
 def _lines(rows: list[dict[str, Any]]) -> bytes:

@@ -64,6 +64,10 @@ class RankActors(Launcher):
             raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)}, not {shown(self.strategy)}")
         if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or not self.timeout > 0:
             raise ParameterError(f"timeout must be a number of seconds over 0, not {shown(self.timeout)}")
+        if self.placement_group is not None and not hasattr(self.placement_group, "bundle_specs"):
+            raise ParameterError(
+                f"placement_group must be one of ray.util.placement_group(), not {shown(self.placement_group)}"
+            )
 
     def launch(self, size: int, num_stages: int, num_threads: int, device: str) -> Launched:
         """See Launcher."""
@@ -121,8 +125,9 @@ class RankActors(Launcher):
             raise
         self._release(group)
         raise ClusterError(
-            f"the cluster has no room for {size} ranks of {bundle} each, or had none for {self.timeout:g} s; it has "
-            f"{_told_resources(ray.available_resources())} left of {_told_resources(ray.cluster_resources())}"
+            f"the cluster has no room for {size} ranks of {bundle} each by the strategy {self.strategy}, or had none "
+            f"for {self.timeout:g} s; it has {_told_resources(ray.available_resources())} left of "
+            f"{_told_resources(ray.cluster_resources())} on {len(ray.nodes())} nodes"
         )
 
     def _release(self, group: PlacementGroup) -> None:

@@ -40,6 +40,7 @@ class LocalProcess(RankProcess):
                 stdout=2,  # this process's output is not theirs to write into
                 pass_fds=[theirs.fileno(), *given, *links.values()],
                 env=environment,
+                process_group=0,  # a terminal's Ctrl-C goes to the parent alone, which decides
             )
         self.name = f"process {self._process.pid}"
 
