@@ -368,6 +368,8 @@ def test_workers_go_with_the_process_that_started_them(tmp_path: Path, how: str)
             assert process.wait(20) == 0
         else:
             assert len(started) == 2
+            groups = {os.getpgid(each.pid) for each in started}  # a terminal's Ctrl-C goes to the script's alone
+            assert os.getpgid(process.pid) not in groups
             process.kill()
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
