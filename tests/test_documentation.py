@@ -195,7 +195,7 @@ def test_figures_read_what_benchmarks_write(tmp_path: Path) -> None:
     record = f"""
 from pathlib import Path
 from benchmarks.turns import Record, Turns, print_table
-turns = {{"transept": Turns([1, 2], [1.0, 2.0, 4.0], 10.0), "transformers": Turns([1, 3], [2.0, 3.0, 4.0], 20.0)}}
+turns = {{"transept": Turns([[1, 2]], [1.0, 2.0, 4.0], 10.0), "transformers": Turns([[1, 3]], [2.0, 3.0, 4.0], 20.0)}}
 record = Record(Path({str(written)!r}), "a test", {{"torch": "2"}})
 record.add("base, int8, 2 windows of librivox", 10.0, "audio s", print_table(turns, 10.0, "audio s"))
 """
