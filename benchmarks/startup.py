@@ -76,7 +76,7 @@ def compare(model: str, directory: str, weights: str, runs: int, record: Record)
     for clip in islice(cycle(sorted(CLIPS.glob("*.flac"))), runs):
         for name, command in commands(model, directory, weights, clip).items():
             text, seconds, peak_mib = run(command)
-            of_command = turns.setdefault(name, Turns())
+            of_command = turns.setdefault(name, Turns([[]]))
             of_command.outputs.append(text)
             of_command.seconds.append(seconds)
             of_command.peak_mib = max(of_command.peak_mib, peak_mib)
