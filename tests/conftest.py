@@ -12,17 +12,21 @@ import pytest
 # operation is slower on more threads, and the files run in several processes.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["NUMBA_NUM_THREADS"] = "1"  # openai-whisper's alignment would set Numba's number for PyTorch, too
-if not Path("/dev/nvidiactl").exists():  # no GPU: Triton's kernels run in its interpreter
+ON_GPU = Path("/dev/nvidiactl").exists()
+if not ON_GPU:  # Triton's kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is `sampled(n)`, every n-th is in every run; the others are slow."""
+    """Of the cases of a test that is `sampled(n)`, every n-th is in every run; the others are slow. A GPU takes all.
+
+    Triton's kernels are compiled there, and no interpreter's time is to be saved.
+    """
     num_cases: Counter[str] = Counter()
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled and not item.get_closest_marker("slow"):
+        if sampled and not ON_GPU and not item.get_closest_marker("slow"):
             name = item.nodeid.partition("[")[0]
             if num_cases[name] % sampled.args[0]:
                 item.add_marker("slow")

@@ -274,7 +274,7 @@ def with_portable_errors(output: StepOutput) -> StepOutput:
 def main() -> None:
     """Run the process to its end."""
     orders, parent, *memory = map(int, sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent, too, which decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and decides
     WorkerProcess(Connection(socket.socket(fileno=orders)), parent, memory[0] if memory else None).run()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -33,6 +33,16 @@ constexpr int BFLOAT16_PIECE_ROWS = 256, BFLOAT16_PIECE_PANELS = 4;
 #define LOAD_B(from)        \
   TILE_LOAD(6, (from), 64); \
   TILE_LOAD(7, (const char*)(from) + TILE_BYTES, 64)
+#define ZERO_SUMS() \
+  TILE_ZERO(0);     \
+  TILE_ZERO(1);     \
+  TILE_ZERO(2);     \
+  TILE_ZERO(3)
+#define STORE_SUMS(to, stride)                                     \
+  TILE_STORE(0, (to), (stride) * 4);                               \
+  TILE_STORE(1, (to) + TILE_SIDE, (stride) * 4);                   \
+  TILE_STORE(2, (to) + TILE_SIDE * (stride), (stride) * 4);        \
+  TILE_STORE(3, (to) + TILE_SIDE * (stride) + TILE_SIDE, (stride) * 4)
 #define ADD_PRODUCTS(INSTRUCTION) \
   INSTRUCTION(0, 4, 6);           \
   INSTRUCTION(1, 4, 7);           \
@@ -111,10 +121,7 @@ INLINE void amx_float_block(const uint16_t* a, int64_t a_stride, const uint16_t*
     LOAD_A(a + TILE, a_stride);
     ADD_PRODUCTS(TILE_ADD_BFLOAT16);
   }
-  TILE_STORE(0, out, out_stride * 4);
-  TILE_STORE(1, out + TILE_SIDE, out_stride * 4);
-  TILE_STORE(2, out + TILE_SIDE * out_stride, out_stride * 4);
-  TILE_STORE(3, out + TILE_SIDE * out_stride + TILE_SIDE, out_stride * 4);
+  STORE_SUMS(out, out_stride);
 }
 
 void amx_float_piece(const float* x, const Weight& weight, const float* bias, float* out, int64_t first_row,
@@ -180,20 +187,14 @@ void regroup_panel(const int8_t* panel, int64_t depth, int8_t* tiles) {
 }
 
 // sums: of the upper halves and then of the lower ones, int32 [2, BLOCK, BLOCK].
-#define MULTIPLY_HALVES(INSTRUCTION, HALF)                                                               \
-  TILE_ZERO(0);                                                                                          \
-  TILE_ZERO(1);                                                                                          \
-  TILE_ZERO(2);                                                                                          \
-  TILE_ZERO(3);                                                                                          \
-  for (int64_t step = 0; step < steps; step++) {                                                         \
-    LOAD_A(a + (2 * step + HALF) * TILE_BYTES, a_stride);                                                \
-    LOAD_B(b + 2 * step * TILE_BYTES);                                                                   \
-    ADD_PRODUCTS(INSTRUCTION);                                                                           \
-  }                                                                                                      \
-  TILE_STORE(0, sums + HALF * BLOCK * BLOCK, BLOCK * 4);                                                 \
-  TILE_STORE(1, sums + HALF * BLOCK * BLOCK + TILE_SIDE, BLOCK * 4);                                     \
-  TILE_STORE(2, sums + HALF * BLOCK * BLOCK + TILE_SIDE * BLOCK, BLOCK * 4);                             \
-  TILE_STORE(3, sums + HALF * BLOCK * BLOCK + TILE_SIDE * BLOCK + TILE_SIDE, BLOCK * 4)
+#define MULTIPLY_HALVES(INSTRUCTION, HALF)                \
+  ZERO_SUMS();                                            \
+  for (int64_t step = 0; step < steps; step++) {          \
+    LOAD_A(a + (2 * step + HALF) * TILE_BYTES, a_stride); \
+    LOAD_B(b + 2 * step * TILE_BYTES);                    \
+    ADD_PRODUCTS(INSTRUCTION);                            \
+  }                                                       \
+  STORE_SUMS(sums + HALF * BLOCK * BLOCK, BLOCK)
 
 INLINE void amx_int8_block(const uint8_t* a, int64_t a_stride, const int8_t* b, int64_t steps, int32_t* sums) {
   MULTIPLY_HALVES(TILE_ADD_SIGNED, 0);
@@ -229,10 +230,7 @@ void amx_int8_piece(const uint8_t* halves, int64_t depth, const float* steps, co
 
 // sums: int32 [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
 INLINE void amx_byte_block(const int8_t* a, int64_t depth, const uint8_t* panel, int32_t* sums) {
-  TILE_ZERO(0);
-  TILE_ZERO(1);
-  TILE_ZERO(2);
-  TILE_ZERO(3);
+  ZERO_SUMS();
   for (int64_t first = 0; first < depth; first += BYTES_DEEP) {
     TILE_LOAD(4, a + first, depth);
     TILE_LOAD(5, a + TILE_SIDE * depth + first, depth);
@@ -240,10 +238,7 @@ INLINE void amx_byte_block(const int8_t* a, int64_t depth, const uint8_t* panel,
     TILE_LOAD(7, panel + first * PANEL + 64, 4 * PANEL);
     ADD_PRODUCTS(TILE_ADD_BYTES);
   }
-  TILE_STORE(0, sums, BLOCK * 4);
-  TILE_STORE(1, sums + TILE_SIDE, BLOCK * 4);
-  TILE_STORE(2, sums + TILE_SIDE * BLOCK, BLOCK * 4);
-  TILE_STORE(3, sums + TILE_SIDE * BLOCK + TILE_SIDE, BLOCK * 4);
+  STORE_SUMS(sums, BLOCK);
 }
 
 void amx_byte_piece(const int8_t* numbers, int64_t depth, const int32_t* offsets, const float* steps, const Weight& weight,
@@ -271,10 +266,7 @@ void amx_byte_piece(const int8_t* numbers, int64_t depth, const int32_t* offsets
 
 // out, or sums, [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
 INLINE void amx_bfloat16_block(const BFloat16* a, int64_t depth, const BFloat16* panel, float* out, int64_t out_stride) {
-  TILE_ZERO(0);
-  TILE_ZERO(1);
-  TILE_ZERO(2);
-  TILE_ZERO(3);
+  ZERO_SUMS();
   for (int64_t first = 0; first < depth; first += DEPTH) {
     TILE_LOAD(4, a + first, depth * 2);
     TILE_LOAD(5, a + TILE_SIDE * depth + first, depth * 2);
@@ -282,10 +274,7 @@ INLINE void amx_bfloat16_block(const BFloat16* a, int64_t depth, const BFloat16*
     TILE_LOAD(7, panel + first * PANEL + 2 * TILE_SIDE, 4 * PANEL);
     ADD_PRODUCTS(TILE_ADD_BFLOAT16);
   }
-  TILE_STORE(0, out, out_stride * 4);
-  TILE_STORE(1, out + TILE_SIDE, out_stride * 4);
-  TILE_STORE(2, out + TILE_SIDE * out_stride, out_stride * 4);
-  TILE_STORE(3, out + TILE_SIDE * out_stride + TILE_SIDE, out_stride * 4);
+  STORE_SUMS(out, out_stride);
 }
 
 void amx_bfloat16_piece(const BFloat16* rounded, int64_t depth, const Weight& weight, float* out, int64_t first_row,
