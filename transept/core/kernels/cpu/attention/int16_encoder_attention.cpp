@@ -68,7 +68,7 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
                         const float* key_steps, const int16_t* values, const float* value_steps, int64_t head,
                         int64_t block) {
   const int64_t dim = of.dim, depth = of.depth(), parts = (of.tokens + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE;
-  float* scores = scratch<Use::SCORES, float>(of.token_depth() * PANEL);
+  float* scores = scratch<Use::SCORES, float>(std::max(of.token_depth(), dim) * PANEL);  // and the columns, at last
   float* tops = scratch<Use::PIECE_TOPS, float>(parts * PANEL);  // as they were when a part's weights were computed
   int32_t* sums = scratch<Use::OUTPUTS, int32_t>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0);

@@ -6,41 +6,52 @@
 namespace transept {
 namespace {
 
-constexpr int SUMMED = 128;       // inputs that are summed by themselves: sums of sums are rounded less, and a part stays cached
+constexpr int SUMMED = 128;       // inputs that are summed by themselves: sums of sums are rounded less
 constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its first rows again
+// From so many rows on, a part of a panel in float16 is widened once for all of them, and no more in each tile. With
+// vectors of 8 numbers that costs more than it saves.
+constexpr int WIDENED_ROWS = LANES == 16 ? 24 : 1 << 30;
 
 // Some rows of some panels.
 template <class Number>
 void float_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
-                    int64_t first_panel, int64_t stop_panel) {
-  const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs;
+                 int64_t first_panel, int64_t stop_panel) {
+  const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs, rows = stop_row - first_row;
   const Number* packed = static_cast<const Number*>(weight.values);
   const int64_t whole = std::min(stop_panel, num_out / PANEL);  // panels that are not filled up
+  alignas(64) float widened[SUMMED * PANEL];
+  const auto tiles = [&](int64_t start, int64_t depth, int64_t panel, const auto* part) {
+    for (int64_t row = first_row; row < stop_row; row += TILE_ROWS) {
+      with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, stop_row - row), [&](auto constant) {
+        float_tile<constant, 1, false>(x + row * num_in + start, num_in, part, 0, depth,
+                                       out + row * num_out + panel * PANEL, num_out, start == 0);
+      });
+    }
+  };
   for (int64_t pass = 0; pass < num_in; pass += PASS_INPUTS) {
     const int64_t stop_pass = std::min(pass + PASS_INPUTS, num_in);
-    for (int64_t block = first_row; block < stop_row; block += BLOCK_ROWS) {
-      const int64_t stop = std::min<int64_t>(block + BLOCK_ROWS, stop_row);
-      int64_t panel = first_panel;
-      if (stop - block <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
-        for (; panel + 2 <= whole; panel += 2) {
-          for (int64_t start = pass; start < stop_pass; start += SUMMED) {
-            with_constant<TILE_ROWS_OF_TWO>(stop - block, [&](auto rows) {
-              float_tile<rows, 2, false>(x + block * num_in + start, num_in, packed + (panel * num_in + start) * PANEL,
-                                         num_in * PANEL, std::min<int64_t>(SUMMED, num_in - start),
-                                         out + block * num_out + panel * PANEL, num_out, start == 0);
-            });
-          }
+    int64_t panel = first_panel;
+    if (rows <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
+      for (; panel + 2 <= whole; panel += 2) {
+        for (int64_t start = pass; start < stop_pass; start += SUMMED) {
+          with_constant<TILE_ROWS_OF_TWO>(rows, [&](auto constant) {
+            float_tile<constant, 2, false>(x + first_row * num_in + start, num_in,
+                                           packed + (panel * num_in + start) * PANEL, num_in * PANEL,
+                                           std::min<int64_t>(SUMMED, num_in - start),
+                                           out + first_row * num_out + panel * PANEL, num_out, start == 0);
+          });
         }
       }
-      for (; panel < whole; panel++) {
-        for (int64_t start = pass; start < stop_pass; start += SUMMED) {
-          for (int64_t row = block; row < stop; row += TILE_ROWS) {
-            with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, stop - row), [&](auto rows) {
-              float_tile<rows, 1, false>(x + row * num_in + start, num_in, packed + (panel * num_in + start) * PANEL, 0,
-                                         std::min<int64_t>(SUMMED, num_in - start), out + row * num_out + panel * PANEL,
-                                         num_out, start == 0);
-            });
-          }
+    }
+    for (; panel < whole; panel++) {
+      for (int64_t start = pass; start < stop_pass; start += SUMMED) {
+        const int64_t depth = std::min<int64_t>(SUMMED, num_in - start);
+        const Number* part = packed + (panel * num_in + start) * PANEL;
+        if (std::is_same_v<Number, float> || rows < WIDENED_ROWS) {
+          tiles(start, depth, panel, part);
+        } else {
+          for (int64_t each = 0; each < depth * PANEL; each += LANES) store(widened + each, load(part + each));
+          tiles(start, depth, panel, widened);
         }
       }
     }
