@@ -13,7 +13,14 @@ from transformers import GenerationMixin, WhisperForConditionalGeneration
 from transept import Engine, SamplingParams
 from transept.core.kernels.dispatch import HUNDREDS
 from transept.core.layers.linear import Linear
-from transept.errors import CapacityError, MediaError, ParameterError, PromptError, RequestFailedError
+from transept.errors import (
+    CapacityError,
+    EngineClosedError,
+    MediaError,
+    ParameterError,
+    PromptError,
+    RequestFailedError,
+)
 
 SLOT_BYTES = 2 * 2 * 64 * 4  # keys and values, layers, width, float32
 NOISE = np.random.default_rng(0).normal(0.0, 0.3, size=(12, int(SECONDS * 16_000))).astype(np.float32)
@@ -56,6 +63,14 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
         row = GenerationMixin.generate(reference, features, max_new_tokens=30, decoder_input_ids=start)  # not Whisper's
         assert ids(output)[0] == row[0].tolist()[2:]
     assert len({tuple(ids(output)[0]) for output in outputs}) > 1  # the audio matters
+
+
+def test_it_is_closed_at_the_end_of_a_with_statement(directory: Path) -> None:
+    with pytest.raises(KeyError), Engine(directory) as closed:
+        raise KeyError
+    with pytest.raises(EngineClosedError, match="the engine is closed; make another one"):
+        closed.generate(prompt(0))
+    closed.close()
 
 
 def test_an_encoder_of_sound_has_products_for_many_rows(engine: Engine) -> None:

@@ -15,7 +15,7 @@ from idle import assert_idle
 
 import transept
 from transept import Segment, Transcriber, Transcript, TranscriptionInfo, TranscriptionOptions
-from transept.errors import MediaError, ParameterError, TranseptError, UnsupportedModelError
+from transept.errors import EngineClosedError, MediaError, ParameterError, TranseptError, UnsupportedModelError
 from transept.speech.vad.spans import speech_spans
 
 SENTENCE = "He might even have been made amiable himself."
@@ -245,6 +245,13 @@ def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_re
     stream.close()
     assert_idle(transcriber)
     assert transcriber.transcribe(clip).text == SENTENCE
+
+
+def test_it_is_closed_at_the_end_of_a_with_statement(tiny_en_dir: Path, clip: Path) -> None:
+    with Transcriber(tiny_en_dir) as transcriber:
+        assert transcriber.transcribe(clip).text == SENTENCE
+    with pytest.raises(EngineClosedError, match="the engine is closed; make another one"):
+        transcriber.transcribe(clip)
 
 
 def test_streams_and_other_transcriptions_may_be_under_way_at_once(

@@ -32,6 +32,7 @@ from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, RequestFailedError, TranseptError
+from transept.lifetime import Closable
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import tokenizers_of
 from transept.registry.special_tokens import config_token
@@ -39,7 +40,7 @@ from transept.registry.special_tokens import config_token
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
 
 
-class Engine:
+class Engine(Closable):
     """Runs one encoder/decoder model for many requests at once.
 
     model and options: see EngineConfig, which documents and checks them.
@@ -182,7 +183,10 @@ class Engine:
             self.runner.call(lambda: self.runner.tasks.abort_bare(request_id))
 
     def close(self) -> None:
-        """Give back the model and the cache's memory. Requests that are unfinished, or come later, fail."""
+        """Give back the model and the cache's memory, and end its processes. Leaving a ``with`` statement does so, too.
+
+        Requests that are unfinished, or come later, fail.
+        """
         with self._owned():
             self.runner.call(self.executor.close)
 
@@ -267,3 +271,13 @@ def _naming(index: int, num_prompts: int) -> Iterator[None]:
             raise
         cause = error.__cause__ if isinstance(error, RequestFailedError) else error
         raise type(error)(f"prompt {index}: {error}") from cause
+
+
+class ClosesEngine(Closable):
+    """Something with an engine that is closed with it."""
+
+    engine: Engine
+
+    def close(self) -> None:
+        """Give back the model and its memory, as `Engine.close` does. Leaving a ``with`` statement does so, too."""
+        self.engine.close()

@@ -10,10 +10,10 @@ import dataclasses
 from collections import deque
 from collections.abc import Generator, Iterator
 from itertools import count
-from types import TracebackType
 from typing import Any
 
 from transept.errors import TranseptError
+from transept.lifetime import Closable
 from transept.speech.events import Found
 from transept.speech.segments import Segment
 from transept.speech.transcript import TranscriptionInfo
@@ -40,7 +40,7 @@ def nothing_known() -> TranseptError:
     return TranseptError("the stream was closed before its info was known; ask for that first")
 
 
-class SegmentStream(Iterator[Segment]):
+class SegmentStream(Closable, Iterator[Segment]):
     """An iterator over segments. Nothing is done before the first of them, or `info`, is asked for.
 
     Closing it, as a ``with`` block does at its end, leaves the rest undone. It belongs to one thread at a time.
@@ -72,14 +72,6 @@ class SegmentStream(Iterator[Segment]):
         """Leave the rest undone; nothing of it stays in the engine. No segment comes after it."""
         self._had.segments.clear()
         self._events.close()
-
-    def __enter__(self) -> SegmentStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _advance(self) -> bool:
         """Take in the next event. Returns whether there was one; raises the error that a recording ended with."""

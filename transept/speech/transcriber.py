@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transept.core.config import EngineConfig
-from transept.core.engine import Engine
+from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
@@ -40,7 +40,7 @@ ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
 
 
-class Transcriber:
+class Transcriber(ClosesEngine):
     """Keeps a speech model loaded.
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model that is not a speech model.

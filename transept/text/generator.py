@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from transept.core.config import EngineConfig
-from transept.core.engine import Engine
+from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
@@ -24,7 +24,7 @@ from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import LANGUAGES, Task, TextJob, make_job
 
 
-class TextGenerator:
+class TextGenerator(ClosesEngine):
     """Keeps a text model loaded.
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model whose encoder takes no text,

@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from transept.core.config import EngineConfig
-from transept.core.engine import Engine
+from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import (
@@ -32,7 +32,7 @@ from transept.vision.job import ReadingJob, make_job, prepare, read_image, tasks
 BLANK_PAGE = np.full((32, 32, 3), 255, np.uint8)
 
 
-class VisionReader:
+class VisionReader(ClosesEngine):
     """Keeps a model loaded that reads text in images.
 
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model that does not read images,

@@ -6,7 +6,7 @@ from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerC
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
 from transept.core.scheduling.step import StepInput, StepOutput
-from transept.errors import TranseptError
+from transept.errors import EngineClosedError
 
 
 class InProcessExecutor(Executor):
@@ -24,9 +24,9 @@ class InProcessExecutor(Executor):
 
     @property
     def worker(self) -> Worker:
-        """Raises TranseptError once it is closed."""
+        """Raises EngineClosedError once it is closed."""
         if self._worker is None:
-            raise TranseptError(CLOSED)
+            raise EngineClosedError(CLOSED)
         return self._worker
 
     def check_open(self) -> None:
@@ -43,7 +43,7 @@ class InProcessExecutor(Executor):
     def collect(self, number: int) -> StepOutput:
         """See Executor."""
         if self._worker is None:
-            raise TranseptError(CLOSED)
+            raise EngineClosedError(CLOSED)
         output = self._issued[number].collect()
         for earlier in [each for each in self._issued if each <= number]:
             del self._issued[earlier]
