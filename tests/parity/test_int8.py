@@ -112,7 +112,7 @@ def test_a_ctranslate2_checkpoint_in_int8_is_taken_as_it_is(
     assert [each.token_ids for each in heard(engine, clips[:5])] == [each.token_ids for each in ours]
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(20, marks=pytest.mark.slow)])
 def test_int8_loses_few_words(count: int, tiny_en_dir: Path, clips: list[dict]) -> None:
     clips = clips[:count]
     normalize = EnglishTextNormalizer()

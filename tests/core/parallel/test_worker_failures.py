@@ -266,6 +266,7 @@ class Forbids:
 
 
 @pytest.mark.sampled(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("exchange", "sizes"),
     [
