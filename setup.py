@@ -10,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
 SOURCES = Path("transept/core/kernels/cpu")
 LIBRARIES = SOURCES / "lib"  # where library.py looks for them
 
@@ -44,6 +45,9 @@ if platform.machine().lower() in ("x86_64", "amd64"):
         "avx512_bf16": BF16,
         "amx": [*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
     }
+# option -> a part of the macros that a source tests which is compiled otherwise with it
+ASKED_FOR = {"-mavx512vnni": "AVX512VNNI", "-mavx512bf16": "AVX512BF16"}
+ASKED_FOR |= dict.fromkeys(("-mamx-tile", "-mamx-bf16", "-mamx-int8"), "AMX_TILE")
 
 
 def compiler() -> list[str]:
@@ -59,6 +63,16 @@ def compiler() -> list[str]:
 def sources(pattern: str) -> list[Path]:
     """Files of the kernels, in an order that is always the same."""
     return sorted((ROOT / SOURCES).rglob(pattern))
+
+
+def with_headers(source: Path) -> list[Path]:
+    """A source and all headers of the kernels that it includes, in an order that is always the same."""
+    found, new = set[Path](), {source}
+    while new:
+        found |= new
+        named = {file: re.findall(r'#include "(.+)"', file.read_text(encoding="utf-8")) for file in new}
+        new = {(file.parent / name).resolve() for file, names in named.items() for name in names} - found
+    return sorted(found)
 
 
 def content(files: list[Path], *more: str) -> str:
@@ -78,26 +92,35 @@ class BuildKernels(build_ext):
         objects = ROOT / "build" / "kernels"
         for folder in (target, objects):
             folder.mkdir(parents=True, exist_ok=True)
+        made: dict[Path, Future[None]] = {}
+        needed: dict[str, list[Path]] = {}
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            compiled = {
-                level: [pool.submit(self.compiled, source, level, objects) for source in sources("*.cpp")]
-                for level in LEVELS
-            }
-            for level, parts in compiled.items():
-                self.link([part.result() for part in parts], target / f"kernels_{level}.so")
+            for level in LEVELS:
+                parts = [self.part(source, level, objects) for source in sources("*.cpp")]
+                for part, command in parts:
+                    if part not in made:
+                        made[part] = pool.submit(self.compile, command, part)
+                needed[level] = [part for part, _ in parts]
+            for level, parts in needed.items():
+                for part in parts:
+                    made[part].result()
+                self.link(parts, target / f"kernels_{level}.so")
 
-    def compiled(self, source: Path, level: str, folder: Path) -> Path:
-        """The object of a source."""
-        options = [*FLAGS, *LEVELS[level]]
+    def part(self, source: Path, level: str, folder: Path) -> tuple[Path, list[str]]:
+        """The object of a source, and what compiles it: without options that make no difference to it."""
+        text = "".join(file.read_text(encoding="utf-8") for file in with_headers(source))
+        options = [*FLAGS, *(each for each in LEVELS[level] if ASKED_FOR.get(each, "") in text)]
         if source.name == "library.cpp":
             options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')
-        name = content([*sources("*.h"), source], *compiler(), *options)
-        made = folder / f"{source.stem}-{name[:24]}.o"
+        name = content(with_headers(source), *compiler(), *options)
+        return folder / f"{source.stem}-{name[:24]}.o", [*compiler(), *options, "-c", str(source)]
+
+    def compile(self, command: list[str], made: Path) -> None:
+        """Make an object that is not there."""
         if not made.exists():
             partial = made.with_suffix(f".{os.getpid()}.part")
-            subprocess.run([*compiler(), *options, "-c", str(source), "-o", str(partial)], check=True)
+            subprocess.run([*command, "-o", str(partial)], check=True)
             partial.replace(made)
-        return made
 
     def link(self, objects: list[Path], library: Path) -> None:
         """One library of them, which replaces an older one at once, also where that is in use."""

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "../elementwise/math.h"
+#include "../pairs.h"
 
 namespace transept {
 

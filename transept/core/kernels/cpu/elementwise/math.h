@@ -2,7 +2,6 @@
 // as long as the product before it. All are within 2e-7 of the exact value, relative to 1 or to the value itself.
 #pragma once
 
-#include "../gemm/rounding.h"
 #include "../simd.h"
 
 namespace transept {

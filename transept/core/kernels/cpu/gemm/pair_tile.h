@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "../pairs.h"
 #include "float_tile.h"
 
 namespace transept {

@@ -2,6 +2,7 @@
 // without. Sums are integers, the same on every processor.
 #pragma once
 
+#include "../pairs.h"
 #include "blocking.h"
 
 namespace transept {

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 
-#include "../simd.h"
+#include "../pairs.h"
 
 namespace transept {
-
-constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: a float to which it is added is rounded, its last bits the integer
 
 // Round `size` numbers to multiples of a step, at most `most` of them either way; those up to `filled` become 0.
 // Returns the step, 0 for a row of zeros.
