@@ -52,7 +52,7 @@ def test_decode(parity: Parity) -> None:
     parity.check_decode()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "parity",
     [
@@ -65,7 +65,7 @@ def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "parity",
     [
@@ -78,7 +78,7 @@ def test_bfloat16(parity: Parity) -> None:
     parity.check_low_precision(("bfloat16",))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_own_settings(parity: Parity) -> None:
     prompts = parity.prompts[:3]
     assert_as_transformers(parity.engine, parity.reference.model, prompts)
@@ -116,7 +116,7 @@ def assert_as_transformers(engine: Engine, model: torch.nn.Module, prompts: list
             assert ours.score == pytest.approx(expected.sequences_scores[0].item(), abs=SCORE_TOLERANCE)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("row", VARIANTS.values(), ids=VARIANTS)
 def test_variants(row, tmp_path: Path) -> None:
     parity = row.parity(tmp_path)

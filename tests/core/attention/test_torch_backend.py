@@ -99,7 +99,7 @@ def test_long_sequences_of_a_model_in_int8_are_rounded() -> None:
 # --- decoder self-attention ---
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -186,7 +186,7 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
 # --- cross-attention ---
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 @pytest.mark.parametrize("layout", LAYOUTS)

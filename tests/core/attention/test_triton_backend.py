@@ -94,7 +94,7 @@ def test_encoder_tokens_attend_within_their_sequence(
         assert_near(out[rows], expected, dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
 @pytest.mark.parametrize(
     ("block_size", "heads", "kv_heads", "scale", "bias_kind", "dtype"),
@@ -126,7 +126,7 @@ def test_decoder_tokens_attend_to_their_past(
         start += queries
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("step", CROSS_STEPS.values(), ids=CROSS_STEPS)
 @pytest.mark.parametrize(
     ("block_size", "dtype"), [(16, torch.float32), (64, torch.float16), (16, torch.bfloat16)], ids=str
@@ -144,7 +144,7 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
     assert_cross_attention(out, query, paged, step, SCALE, DTYPES[dtype])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("block_size", [16, 64])
 @pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -166,7 +166,7 @@ def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind:
         assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("heads", "kv_heads", "lengths"), [(2, 2, [90, 1]), (3, 1, [145, 65, 7])])
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_encoders_have_soft_caps_and_windows(
         assert_near(out[rows], expected, dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("step", DECODER_STEPS.values(), ids=DECODER_STEPS)
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize(

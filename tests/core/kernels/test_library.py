@@ -151,7 +151,7 @@ def test_a_process_forked_after_a_step_is_told_to_be_spawned() -> None:
         assert 'get_context("spawn")' in line
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
 def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str]) -> None:
     program = "print(transept.core.kernels.cpu.library.level()); print(run())"
@@ -159,7 +159,7 @@ def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str
     assert printed(program, **{LEVEL_VARIABLE: lower}) == [lower, own_level[1]]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
 def test_every_level_passes_the_kernels_tests(lower: str) -> None:
     modules = ("int8_gemm", "bfloat16_gemm", "encoder_attention")
