@@ -109,7 +109,7 @@ def speech_case(model: str, every: bool = False) -> Callable[[Any], Case]:
     def make(request: pytest.FixtureRequest) -> Case:
         directory = request.getfixturevalue(f"{model}_dir")
         windows = speech_windows(request.getfixturevalue("speech_dir"))
-        few = windows if every else windows[:: len(windows) // 2][:3]
+        few = windows if every else windows[:: len(windows) // 3][:4]
         prompts = [{"multi_modal_data": {"audio": (window, 16_000)}} for window in few]
         return Case(directory, prompts, Engine(directory, dtype="float32"), 3 if every else 2)
 
