@@ -45,7 +45,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
         "avx512_bf16": BF16,
         "amx": [*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
     }
-# option -> a part of the macros that a source tests which is compiled otherwise with it
+# option -> a part of the macro that a source tests where the option makes a difference to it
 ASKED_FOR = {"-mavx512vnni": "AVX512VNNI", "-mavx512bf16": "AVX512BF16"}
 ASKED_FOR |= dict.fromkeys(("-mamx-tile", "-mamx-bf16", "-mamx-int8"), "AMX_TILE")
 
@@ -108,11 +108,12 @@ class BuildKernels(build_ext):
 
     def part(self, source: Path, level: str, folder: Path) -> tuple[Path, list[str]]:
         """The object of a source, and what compiles it: without options that make no difference to it."""
-        text = "".join(file.read_text(encoding="utf-8") for file in with_headers(source))
+        files = with_headers(source)
+        text = "".join(file.read_text(encoding="utf-8") for file in files)
         options = [*FLAGS, *(each for each in LEVELS[level] if ASKED_FOR.get(each, "") in text)]
         if source.name == "library.cpp":
             options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')
-        name = content(with_headers(source), *compiler(), *options)
+        name = content(files, *compiler(), *options)
         return folder / f"{source.stem}-{name[:24]}.o", [*compiler(), *options, "-c", str(source)]
 
     def compile(self, command: list[str], made: Path) -> None:

@@ -15,10 +15,10 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from transept.errors import ParameterError, TranseptError
+from transept.lifetime import Closable
 
 Status = Literal["done", "failed", "skipped"]
 
@@ -27,7 +27,7 @@ class ManifestError(TranseptError):
     """The manifest cannot be written."""
 
 
-class Manifest:
+class Manifest(Closable):
     """A manifest that is open for lines to come. A line that a killed process has left half is taken off.
 
     finished: the recordings that it says are done, or were skipped.
@@ -91,8 +91,6 @@ class Manifest:
         except OSError as failure:
             raise ManifestError(f'cannot write the manifest "{self._path}": {failure.strerror}') from None
 
-    def __enter__(self) -> Manifest:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Let others write to it."""
         os.close(self._file)

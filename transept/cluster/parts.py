@@ -22,6 +22,7 @@ import pyarrow.parquet
 from transept.cluster.columns import OPTIONAL_FIELDS
 from transept.cluster.files import is_uri, reason_of
 from transept.errors import ParameterError, TranseptError, shown
+from transept.lifetime import Closable
 
 Format = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
@@ -33,7 +34,7 @@ class OutputError(TranseptError):
     """The output cannot be written, or is that of another command."""
 
 
-class OutputFolder:
+class OutputFolder(Closable):
     """A folder of parts; made where it is missing. To be closed (``with``).
 
     place: a path or a URI. format: of the parts. record: what the results depend on, such as the model; a folder that
@@ -178,12 +179,6 @@ class OutputFolder:
             with contextlib.suppress(OSError):
                 os.close(self._lock)
             self._lock = None
-
-    def __enter__(self) -> OutputFolder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _settings(record: dict[str, Any]) -> dict[str, Any]:

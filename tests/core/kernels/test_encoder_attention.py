@@ -1,6 +1,7 @@
 """The encoder's attention, in float32, int16 and bfloat16, against PyTorch's in float64."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -104,6 +105,16 @@ def test_keys_that_weigh_nothing_before_others(kernel: Kernel) -> None:
     out = attend(10 * query, key, value, 1.0, kernel)  # scores of minus infinity
     right = expected(10 * query, key[300:], value[300:], 1.0)
     assert error(out, right) < (1e-5 if kernel is attend_sequence else 0.05)
+
+
+@each_kernel
+def test_heads_may_have_more_numbers_than_there_are_tokens(kernel: Kernel) -> None:
+    """In a new thread, whose buffers are as large as this call asks for: writing beyond one breaks the heap."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 3, 2, 512)
+    with ThreadPoolExecutor(1) as pool:
+        out = pool.submit(attend, query, key, value, 0.05, kernel).result()
+    assert error(out, expected(query, key, value, 0.05)) < (1e-5 if kernel is attend_sequence else 0.01)
 
 
 @each_kernel

@@ -266,7 +266,6 @@ class Forbids:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("exchange", "sizes"),
     [
