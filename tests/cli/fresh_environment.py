@@ -56,9 +56,9 @@ class FreshEnvironment:
         return [subprocess.CompletedProcess([], *each) for each in json.loads(done.stdout)]
 
     def install(self, *what: str | Path) -> None:
-        """Install with the pip of the tests' environment, offline and without dependencies."""
-        pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet"]
-        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--no-index", *map(str, what)], check=True)
+        """Install offline and without dependencies, by uv, which takes a third of pip's time."""
+        uv = [sys.executable, "-m", "uv", "pip", "install", "--python", self.python, "--quiet", "--no-cache"]
+        subprocess.run([*uv, "--no-deps", "--no-build-isolation", "--no-index", *map(str, what)], check=True)
 
 
 def make_environment(folder: Path, visible: Path = PARENT) -> FreshEnvironment:
