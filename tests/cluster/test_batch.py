@@ -95,6 +95,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("task", ["summarize", "translate"])
 def test_documents(local_ray: ClusterSize, bart_dir: Path, t5_dir: Path, tmp_path: Path, task: Any) -> None:
     (tmp_path / "texts").mkdir()
@@ -192,8 +193,10 @@ def test_what_cannot_be_is_told(local_ray: ClusterSize, tiny_en_dir: Path, libri
     rows, _ = find_inputs([str(librivox)], (".flac",))
     with pytest.raises(CheckpointError, match='no checkpoint in "/nowhere"'):
         run_batch(rows, BatchJob("transcribe", "/nowhere", threads=1), str(tmp_path / "a"))
+    with pytest.raises(CheckpointError, match='no checkpoint in "/nowhere"'):  # by a replica
+        run_batch(rows, BatchJob("transcribe", "/nowhere", threads=1), str(tmp_path / "b"), address="auto")
     with pytest.raises(ClusterError, match="9999 threads, and the smallest node has 2 CPUs"):
-        run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), threads=9999), str(tmp_path / "b"))
+        run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), threads=9999), str(tmp_path / "c"))
     with pytest.raises(ParameterError, match="language"):
         BatchJob("transcribe", str(tiny_en_dir), {"languag": "en"})
     with pytest.raises(ParameterError, match="replicas must be"):

@@ -13,6 +13,7 @@ from test_faults import num_replicas, wait_for
 from test_rank_actors import SECOND, placement_groups
 from two_nodes import kill, processes_named, two_nodes
 
+from transept.cli import main
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.runtime import ClusterError
@@ -108,3 +109,13 @@ def test_what_a_deployment_asks_for() -> None:
     assert alone.ray_actor_options["num_cpus"] == 6
     with pytest.raises(ParameterError, match=r"num_gpus is of each of 2 ranks, 0 or 1, not 0\.5"):
         deployment_of({"tensor_parallel_size": 2}, num_gpus=0.5)
+
+
+def test_sizes_that_do_not_divide_are_told_before_ray_starts(
+    tiny_en_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # where Ray would find nothing to start
+    with pytest.raises(SystemExit):
+        main(["serve", str(tiny_en_dir), "--ray", "--tensor-parallel-size", "4"])
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "--tensor-parallel-size 4 does not divide a layer's 6 heads" in told

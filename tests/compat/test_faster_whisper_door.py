@@ -74,6 +74,7 @@ def test_segments_and_info_are_those_of_faster_whisper(
     assert info.duration_after_vad == pytest.approx(expected_info.duration_after_vad, abs=0.5)
 
 
+@pytest.mark.sampled(2)
 def test_batches_of_a_path_or_samples(models: list[tuple[ModuleType, Any]], audio: Any) -> None:
     texts = []
     for library, model in models:
@@ -120,6 +121,7 @@ def test_models_are_found_and_copied(tiny_en_dir: Path, tmp_path: Path) -> None:
     assert {file.name for file in Path(copied).iterdir()} == {file.name for file in tiny_en_dir.iterdir()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("batched", [False, True])
 def test_an_english_only_model_hears_english(
     models: list[tuple[ModuleType, Any]], clip: Path, batched: bool, caplog: pytest.LogCaptureFixture

@@ -72,8 +72,8 @@ def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], spee
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"language": "en", "without_timestamps": True, "prompt": "Norland Park, in Sussex."},
+        {},
         {"task": "translate", "language": "de", "sample_len": 20},
         {"language": "en", "beam_size": 3, "patience": 2.0, "suppress_tokens": "", "suppress_blank": False},
         {"language": "en", "without_timestamps": True, "prefix": "The family", "max_initial_timestamp": None},

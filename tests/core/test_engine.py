@@ -173,7 +173,7 @@ def test_beams_are_shown_while_they_run(engine: Engine) -> None:
     assert output.outputs[0].finish_reason == "length"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
 @pytest.mark.parametrize("block_size", [8, 16, 64])
 def test_random_arrivals_and_aborts_under_preemption(

@@ -636,7 +636,9 @@ if child == 0:
     try:
         list(engine.runner.run([(each for each in [])], max_jobs=1))
     except ForkedProcessError as error:
-        os._exit(17 if "spawn" in str(error) else 18)
+        with engine:  # leaving it closes nothing here
+            told = "spawn" in str(error)
+        os._exit(17 if told else 18)
     os._exit(19)
 _, status = os.waitpid(child, 0)
 thread.join()

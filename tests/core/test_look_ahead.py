@@ -139,6 +139,7 @@ def test_a_request_of_each_kind_beside_greedy_ones(kind: SamplingParams, in_turn
     assert_nothing_is_held(engine)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
 def test_arrivals_aborts_and_preemption(swap: bool, in_turn: Engine, num_stages: int) -> None:
     rng = random.Random(swap)

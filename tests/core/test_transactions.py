@@ -353,6 +353,7 @@ def test_an_interrupt_while_a_step_is_issued_ahead_costs_no_request(engine: Engi
     assert len(places) > 8
 
 
+@pytest.mark.sampled(3)
 def test_an_interrupt_anywhere_in_a_step_costs_one_request_at_most(engine: Engine, alone: Callable) -> None:
     rng = random.Random(1)
     asked = [(word, KINDS[index % len(KINDS)]) for index, word in enumerate(WORDS)]

@@ -57,7 +57,7 @@ def test_preemption(parity: Parity) -> None:
     parity.check_preemption()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_beam_search(parity: Parity) -> None:
     parity.check_beam_search()
 

@@ -52,7 +52,7 @@ def test_decode(parity: Parity) -> None:
     parity.check_decode()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "parity",
     [

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 @pytest.mark.parametrize("beams", [1, 5])  # more than 4 queries over one cross table go to another kernel
 def test_tokens_and_scores_are_those_of_the_torch_backend(name: str, beams: int) -> None:

@@ -73,6 +73,7 @@ def said(segments: list[Segment], *, named: bool = True) -> list[tuple[Any, ...]
 MODES = [{"batched": True}, {"vad": True, "word_timestamps": True}]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", MODES, ids=["batched", "vad"])
 def test_each_channel_says_what_it_says_alone_in_order_of_time(
     transcriber: Transcriber, file: Path, options: dict[str, Any]
@@ -95,6 +96,7 @@ def test_each_channel_says_what_it_says_alone_in_order_of_time(
     assert both.duration == pytest.approx(soundfile.info(file).duration)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", MODES, ids=["batched", "vad"])
 def test_a_stream_has_the_transcripts_segments_and_order(
     transcriber: Transcriber, file: Path, options: dict[str, Any]

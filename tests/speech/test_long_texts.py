@@ -21,7 +21,7 @@ def transcriber(tiny_en_dir: Path) -> Transcriber:
     return Transcriber(tiny_en_dir)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("word_timestamps", [False, True], ids=["segments", "words"])
 @pytest.mark.parametrize(
     "options",

@@ -108,7 +108,7 @@ def test_with_the_fallback_that_is_the_default(tiny_en: Case, audiobook: np.ndar
     assert_same(ours, theirs)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -123,7 +123,7 @@ def test_options_for_the_way_through_the_recording(tiny_en: Case, prompts: np.nd
     assert_same(*both(tiny_en, prompts, temperature=0.0, **options))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "options",
     [
@@ -140,15 +140,15 @@ def test_options_for_a_window(tiny_en: Case, audiobook: np.ndarray, options: dic
     assert_same(*both(tiny_en, audiobook[: 12 * RATE], temperature=0.0, **options))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("recording", "options"),
     [
-        ("prompts", {}),
-        ("noisy", {"hallucination_silence_threshold": 1.0}),
         ("noisy", {"hallucination_silence_threshold": 0.2, "no_speech_threshold": None}),
+        ("noisy", {"hallucination_silence_threshold": 1.0}),
+        ("prompts", {}),
     ],
-    ids=["prompts", "noisy", "noisy-unskipped"],
+    ids=["noisy-unskipped", "noisy", "prompts"],
 )
 def test_words(tiny_en: Case, recording: str, options: dict[str, Any], request: pytest.FixtureRequest) -> None:
     waveform = request.getfixturevalue(recording)

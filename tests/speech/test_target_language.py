@@ -46,7 +46,7 @@ def declared(transcriber: Transcriber) -> Callable[..., Transcriber]:
     return make
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spoken", [None, "fr"])
 @pytest.mark.parametrize("batched", [False, True])
 def test_english_is_whispers_task_translate(

@@ -108,7 +108,7 @@ def test_hotwords_make_a_name_heard(transcriber: Transcriber, clips, mode: dict)
     assert "Inter Asterisk Exchange" in transcriber.transcribe(recording, hotwords="Inter Asterisk", **mode).text
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("word_timestamps", [False, True], ids=["segments", "words"])
 @pytest.mark.parametrize("mode", MODES)
 def test_times_only_rise(transcriber: Transcriber, talk, mode: dict, word_timestamps: bool) -> None:
@@ -125,6 +125,7 @@ def test_times_only_rise(transcriber: Transcriber, talk, mode: dict, word_timest
         assert word.start <= word.end <= following_word.start <= following_word.end
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_clip_timestamps_restrict_what_is_transcribed(transcriber: Transcriber, clips, mode: dict) -> None:
     parts = [clips[name] for name in ("vm-tooshort", "austen-0930", "conf-kicked", "austen-0880")]

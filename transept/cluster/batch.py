@@ -18,13 +18,14 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
-from transept.cluster.data import image_options, speech_options, text_options
+from transept.cluster.data import ENGINE_OPTIONS, image_options, speech_options, text_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.rank_actors import RankActors
 from transept.cluster.replica import FAILURE, OF_FILES, TASKS, Replica, failure_of
 from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, num_ranks
-from transept.core.config import usable_cores
+from transept.core.config import EngineConfig, usable_cores
+from transept.core.engine import describe
 from transept.errors import ParameterError, shown
 
 Task = Literal["transcribe", "summarize", "translate", "read"]
@@ -74,6 +75,12 @@ class BatchJob:
             image_options(self.model, self.options)
         else:
             text_options(self.task, self.model, self.options)
+
+    def engine_config(self) -> EngineConfig:
+        """Of each replica's engine, but for the threads that Ray gives it."""
+        return EngineConfig(
+            str(self.model), **{name: value for name, value in self.options.items() if name in ENGINE_OPTIONS}
+        )
 
     def record(self) -> dict[str, Any]:
         """What results depend on."""
@@ -139,6 +146,8 @@ def _run(
     part_seconds: float,
 ) -> None:
     begin = time.monotonic()
+    if address == LOCAL:
+        describe(job.engine_config())  # raises, before Ray starts, what a replica would
     ranks = (job.replicas or 1) * num_ranks(job.options)
     wanted = None if job.threads is None else (job.replicas or 1) * job.threads
     part = _Part(folder, part_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import signal
 import socket
 import threading
@@ -14,10 +15,12 @@ from typing import Any
 
 from transept.cluster.runtime import LOCAL, ClusterError, cluster, num_ranks, rank_threads
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
-from transept.core.config import usable_cores
+from transept.core.config import EngineConfig, usable_cores
+from transept.core.engine import describe
 from transept.serving.settings import ServerSettings
 
 DONE, FORCED = 0, 130  # exit codes
+CLASS_NAMES = re.compile(r"^(?:[\w.]+Error: )+")
 
 
 def run_on_ray(
@@ -42,9 +45,13 @@ def run_on_ray(
     num_cpus = most * ranks * rank_threads(threads, ranks) * len(settings.models)
     port = settings.port or _free_port(settings.host)
     settings = dataclasses.replace(settings, port=port)
+    if address == LOCAL:  # before Ray starts, and a replica, which is started thrice where that fails
+        for model in settings.models:
+            describe(EngineConfig(model.source, **settings.engine_options()))
     app = build_app(settings, replicas=replicas, autoscale=bounds, threads=threads, num_gpus=num_gpus)
     with cluster(address, num_cpus=num_cpus), _signals() as signals:
         from ray import serve
+        from ray.exceptions import RayError
 
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # which importing it has set
         if NAME in serve.status().applications:
@@ -54,7 +61,12 @@ def run_on_ray(
             )
         quiet = {"log_level": "ERROR", "enable_access_log": False}
         where = "HeadOnly" if address == LOCAL else "EveryNode"
-        serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
+        try:
+            serve.start(where, {"host": settings.host, "port": port}, logging_config=quiet)
+        except (RayError, TimeoutError) as error:
+            raise ClusterError(
+                "Ray Serve's proxy did not start within its time: the machine may be busy, or without memory; try again"
+            ) from error
         try:
             serve.run(app, name=NAME, route_prefix="/", logging_config=quiet)
         except RuntimeError as error:
@@ -109,4 +121,4 @@ def _reason(status: Any) -> str:
     told = [each.message for each in status.applications[NAME].deployments.values()]
     lines = [line.strip() for message in told for line in message.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("transept.errors.")]
-    return (ours or lines or ["Serve could not start the application"])[-1].removeprefix("transept.errors.")
+    return CLASS_NAMES.sub("", (ours or lines or ["Serve could not start the application"])[-1])

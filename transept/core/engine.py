@@ -61,10 +61,8 @@ class Engine(Closable):
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
         config = EngineConfig(model=str(model) if isinstance(model, os.PathLike) else model, **options)
-        path = locate(config.model, model_dir=config.model_dir, offline=config.offline)
+        described = describe(config)
         with _IMPORTING:
-            described = describe_model(path, config.model, config.plugin)
-            check_default_prompt(described)
             self.view = described.view
             self.source_tokenizer, self.tokenizer = tokenizers_of(described.spec, self.view)
             self.generation_config = self.view.generation_config
@@ -74,7 +72,7 @@ class Engine(Closable):
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
         warn_of_unsupported(self.generation_config, config.model)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
-        self.executor = _executor(described, WorkerConfig(checkpoint.path, config, limits))
+        self.executor = _executor(WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
         self.block_manager = BlockSpaceManager(
             config.block_size, capacity.num_device_blocks, capacity.num_host_blocks, self.shape.window
@@ -185,8 +183,11 @@ class Engine(Closable):
     def close(self) -> None:
         """Give back the model and the cache's memory, and end its processes. Leaving a ``with`` statement does so, too.
 
-        Requests that are unfinished, or come later, fail.
+        Requests that are unfinished, or come later, fail. In a process that was forked nothing is closed: what there is
+        belongs to the first one.
         """
+        if self.runner.is_forked_copy:
+            return
         with self._owned():
             self.runner.call(self.executor.close)
 
@@ -228,13 +229,26 @@ class Engine(Closable):
                 self._owner = None
 
 
-def _executor(described: ModelDescription, config: WorkerConfig) -> Executor:
+def describe(config: EngineConfig) -> ModelDescription:
+    """What a model is, and that it can be split as configured, before any weight is loaded.
+
+    Raises what Engine raises, but for what shows when weights are loaded.
+    """
+    path = locate(config.model, model_dir=config.model_dir, offline=config.offline)
+    with _IMPORTING:
+        described = describe_model(path, config.model, config.plugin)
+        check_default_prompt(described)
+    if config.num_ranks > 1:
+        check_parallel_sizes(described, config.tensor_parallel_size, config.pipeline_parallel_size)
+    return described
+
+
+def _executor(config: WorkerConfig) -> Executor:
     """Of one process or several."""
     if config.config.num_ranks == 1:
         return InProcessExecutor(config)
     from transept.core.execution.multi_process import MultiProcessExecutor
 
-    check_parallel_sizes(described, config.config.tensor_parallel_size, config.config.pipeline_parallel_size)
     return MultiProcessExecutor(config)
 
 

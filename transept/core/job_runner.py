@@ -154,6 +154,11 @@ class JobRunner:
         channel.post(0, None)
         self._news.set()
 
+    @property
+    def is_forked_copy(self) -> bool:
+        """Whether this process was forked from the one that has the engine's threads and workers."""
+        return os.getpid() != self._pid
+
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
         self._check_may_wait()
@@ -178,7 +183,7 @@ class JobRunner:
 
     def _check_may_wait(self) -> None:
         """Raise an error where a thread would wait for itself, or for one that is gone."""
-        if os.getpid() != self._pid:
+        if self.is_forked_copy:
             raise ForkedProcessError(
                 "this engine was made in the process that this one was forked from, and its threads stayed there. "
                 'Start processes with multiprocessing.get_context("spawn"), and make the engine in them'

@@ -56,7 +56,7 @@ def replaying(directory: Path, **options: object) -> Engine:
     return engine
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["bart-g2p", "t5-g2p"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int, checkpoints: Path) -> None:
