@@ -45,9 +45,10 @@ class BlockManagerMachine(RuleBasedStateMachine):
         device=st.integers(0, 24),
         host=st.integers(0, 16),
         window=st.none() | st.integers(1, 10),
+        in_host_memory=st.booleans(),
     )
-    def make(self, block_size: int, device: int, host: int, window: int | None) -> None:
-        self.manager = BlockSpaceManager(block_size, device, host, window)
+    def make(self, block_size: int, device: int, host: int, window: int | None, in_host_memory: bool) -> None:
+        self.manager = BlockSpaceManager(block_size, device, host, window, in_host_memory=in_host_memory)
         self.num_behind: defaultdict[int, int] = defaultdict(int)  # by sequence, tokens whose blocks were given back
         self.cache = SimulatedCache(block_size)
         self.tokens = count(1)
@@ -301,6 +302,32 @@ def test_what_an_interrupted_call_left_can_be_freed() -> None:
         if not struck:
             break
     assert num_lines > 10
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_in_a_hosts_memory_as_much_is_kept_as_was_in_use_at_once(at_once: int) -> None:
+    """So a long recording, a window after the other, takes the pages of a few windows."""
+    pool = BlockSpaceManager(block_size=4, num_device_blocks=100, num_host_blocks=0, in_host_memory=True)
+    on_gpu = BlockSpaceManager(block_size=4, num_device_blocks=100, num_host_blocks=0)
+    written: set[int] = set()
+    for first in range(0, 30, at_once):
+        groups = [
+            make_group(f"r{index}", encoder_tokens=8, prompt=[1], content_key=bytes([index]))
+            for index in range(first, first + at_once)
+        ]
+        for manager in (pool, on_gpu):
+            for group in groups:
+                manager.allocate(group)
+            if manager is pool:
+                written |= {block for group in groups for block in manager.get_cross_block_table(group)}
+            for group in groups:
+                manager.free(group.seqs[0])
+                manager.free_cross(group)
+            manager.check_integrity()
+    assert len(written) == 2 * 2 * at_once  # blocks of a group, in use and kept
+    kept = [index for index in range(30) if pool.is_encoded(make_group("r", 8, [1], content_key=bytes([index])))]
+    assert kept == [*range(30 - at_once, 30)]
+    assert all(on_gpu.is_encoded(make_group("r", 8, [1], content_key=bytes([index]))) for index in range(30))
 
 
 def test_a_full_last_block_is_not_copied_when_shared() -> None:

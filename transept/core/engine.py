@@ -75,7 +75,11 @@ class Engine(Closable):
         self.executor = _executor(WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
         self.block_manager = BlockSpaceManager(
-            config.block_size, capacity.num_device_blocks, capacity.num_host_blocks, self.shape.window
+            config.block_size,
+            capacity.num_device_blocks,
+            capacity.num_host_blocks,
+            self.shape.window,
+            in_host_memory=config.device == "cpu",
         )
         self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from transept.core.large_pages import empty_in_large_pages
 from transept.core.model_shape import ModelShape
 from transept.core.transfer import upload
 
@@ -38,10 +39,15 @@ class KVCache:
     ) -> None:
         size = (block_size, shape.num_kv_heads, shape.head_dim)
         on_gpu, layers = device.type == "cuda", range(shape.num_decoder_layers)
-        # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
-        allocate = torch.zeros if on_gpu else torch.empty
         self.spare_block = num_device_blocks
-        self.layers = [allocate(2, num_device_blocks + 1, *size, dtype=dtype, device=device) for _ in layers]
+        of_layer = (2, num_device_blocks + 1, *size)
+        # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
+        self.layers = [
+            empty_in_large_pages(*of_layer, dtype=dtype)
+            if device.type == "cpu"
+            else torch.zeros(of_layer, dtype=dtype, device=device)
+            for _ in layers
+        ]
         self.host_layers = [
             torch.empty(2, num_host_blocks, *size, dtype=dtype, device="cpu", pin_memory=on_gpu) for _ in layers
         ]

@@ -40,7 +40,13 @@ class BlockSpaceManager:
     """
 
     def __init__(
-        self, block_size: int, num_device_blocks: int, num_host_blocks: int, window: int | None = None
+        self,
+        block_size: int,
+        num_device_blocks: int,
+        num_host_blocks: int,
+        window: int | None = None,
+        *,
+        in_host_memory: bool = False,
     ) -> None:
         self.block_size = block_size  # slots (tokens) a block
         self.window = window
@@ -48,7 +54,7 @@ class BlockSpaceManager:
         self.num_host_blocks = num_host_blocks
         self._device = BlockAllocator(num_device_blocks)
         self._host = BlockAllocator(num_host_blocks)
-        self._encoded = EncoderCache(self._device)
+        self._encoded = EncoderCache(self._device, in_host_memory)
         self.num_encoder_runs = 0
         self.num_encoder_hits = 0
         self.block_tables: dict[int, BlockTable] = {}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
+from transept.core.large_pages import empty_in_large_pages
 
 PANEL: int = bind("transept_panel", returns=Int)()  # outputs
 
@@ -117,7 +118,7 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype to bfloat16."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
-    values = torch.empty(-(-num_out // PANEL), -(-num_in // 2), PANEL, 2, dtype=torch.bfloat16)
+    values = empty_in_large_pages(-(-num_out // PANEL), -(-num_in // 2), PANEL, 2, dtype=torch.bfloat16)
     _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
     return WeightPanels(values, None, num_out, num_in)
 
@@ -126,7 +127,7 @@ def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPa
     weight = _readable(weight)
     num_out, num_in = weight.shape
     panels = -(-num_out // PANEL)
-    values = torch.empty(panels, -(-num_in // group), PANEL, group, dtype=dtype)
+    values = empty_in_large_pages(panels, -(-num_in // group), PANEL, group, dtype=dtype)
     scales = torch.empty(panels * PANEL)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())
@@ -143,7 +144,7 @@ def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
 def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
     """None where float16 does not hold every number."""
     num_out, num_in = weight.shape
-    values = torch.empty(-(-num_out // PANEL), num_in, PANEL, dtype=dtype)
+    values = empty_in_large_pages(-(-num_out // PANEL), num_in, PANEL, dtype=dtype)
     half = weight.dtype is torch.float16
     fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
     return WeightPanels(values, None, num_out, num_in) if fits else None

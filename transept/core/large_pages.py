@@ -1,0 +1,40 @@
+"""Memory in large pages, for what is read from end to end: the processor's prefetching stops where a page ends.
+
+Linux gives a program pages of 2 MB where it asks for them (`transparent_hugepage/enabled` is "madvise", as on most
+systems, or "always"). Activations are not asked for so: they come and go, and each large page is cleared first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LARGE_PAGE = 2 << 20  # bytes
+MADV_HUGEPAGE = 14  # madvise(2)'s number
+
+
+def empty_in_large_pages(*size: int, dtype: torch.dtype) -> Tensor:
+    """``torch.empty`` of this size on the CPU, with all large pages that fit between its ends asked for."""
+    num_bytes = torch.Size(size).numel() * dtype.itemsize
+    madvise = _madvise()
+    if madvise is None or num_bytes < LARGE_PAGE:
+        return torch.empty(size, dtype=dtype)
+    memory = torch.empty(num_bytes + LARGE_PAGE, dtype=torch.uint8)  # what is not written takes no room
+    begin = -memory.data_ptr() % LARGE_PAGE
+    madvise(memory.data_ptr() + begin, num_bytes // LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE)  # advice: may be refused
+    return memory[begin : begin + num_bytes].view(dtype).view(size)
+
+
+@cache
+def _madvise() -> Any:
+    """The C library's function; None on systems without such pages."""
+    if not sys.platform.startswith("linux"):
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return madvise
