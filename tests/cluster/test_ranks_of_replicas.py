@@ -13,11 +13,11 @@ from test_faults import num_replicas, wait_for
 from test_rank_actors import SECOND, placement_groups
 from two_nodes import kill, processes_named, two_nodes
 
-from transept.cli import main
 from transept.cluster.batch import BatchJob, run_batch
 from transept.cluster.inputs import find_inputs
 from transept.cluster.runtime import ClusterError
 from transept.cluster.serve_app import build_app
+from transept.cluster.serve_command import run_on_ray
 from transept.errors import ParameterError
 from transept.serving.settings import ModelSource, ServerSettings
 
@@ -112,10 +112,13 @@ def test_what_a_deployment_asks_for() -> None:
 
 
 def test_sizes_that_do_not_divide_are_told_before_ray_starts(
-    tiny_en_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tiny_en_dir: Path, short: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # where Ray would find nothing to start
-    with pytest.raises(SystemExit):
-        main(["serve", str(tiny_en_dir), "--ray", "--tensor-parallel-size", "4"])
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert "--tensor-parallel-size 4 does not divide a layer's 6 heads" in told
+    engine = {"tensor_parallel_size": 4}
+    settings = ServerSettings((ModelSource("tiny.en", str(tiny_en_dir)),), engine=engine)
+    with pytest.raises(ParameterError, match="tensor_parallel_size=4 does not divide a layer's 6 heads"):
+        run_on_ray(settings, print)
+    rows, _ = find_inputs([*map(str, short)], {".flac"})
+    with pytest.raises(ParameterError, match="tensor_parallel_size=4 does not divide a layer's 6 heads"):
+        run_batch(rows, BatchJob("transcribe", str(tiny_en_dir), engine), str(tmp_path / "out"))
