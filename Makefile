@@ -12,7 +12,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+INSTALLER ?= $(BIN)/python -m pip install --quiet
+INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
 .PHONY: demo test modules test-gpu bench-gpu check docs figures bench peers kernels dependencies clean

@@ -112,7 +112,11 @@ def stand_ins(
     }
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=str)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if page.name == "scaling.md" else page for page in WITH_EXAMPLES],
+    ids=str,
+)
 def test_examples_run(page: Path, stand_ins: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "example"}
     for example in examples(page):

@@ -114,6 +114,7 @@ def test_recordings_are_written_in_the_language_that_is_asked_for(
     assert len({line["text"] for each in found.values() for line in each}) > len(found)
 
 
+@pytest.mark.slow
 def test_windows_and_pieces_are_segments(done: dict[Any, Any], second: Path, recording: np.ndarray) -> None:
     # What a request carries are whole frames, the last of which ends 15 ms after the window's last hop.
     windows = [recording[: 30 * 16_000 + 240], recording[30 * 16_000 :]]

@@ -118,7 +118,10 @@ VARIANTS: dict[str, Callable[[], None]] = {
 
 
 # Whose branches others have, too, most of which take more memory: compiled only when slow tests are run.
-SLOW = ("Whisper's encoder", "T5's decoder", "float32", "heads of 128", "a soft cap and a bias", "a window in float32")
+SLOW = (
+    *("Whisper's encoder", "T5's encoder", "T5's decoder", "T5Gemma's encoder", "a cache in fp8", "float32"),
+    *("float32 and large heads", "heads of 80", "heads of 128", "a soft cap and a bias", "a window in float32"),
+)
 
 Kernel = dict[str, Any]  # its name, and the bytes of memory that it takes
 

@@ -42,6 +42,7 @@ def test_prefill(parity: Parity) -> None:
     parity.check_prefill()
 
 
+@pytest.mark.sampled(2)
 def test_decode(parity: Parity) -> None:
     parity.check_decode()
 

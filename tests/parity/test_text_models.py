@@ -48,6 +48,7 @@ def test_prefill(parity: Parity) -> None:
     parity.check_prefill()
 
 
+@pytest.mark.sampled(2)
 def test_decode(parity: Parity) -> None:
     parity.check_decode()
 

@@ -95,7 +95,7 @@ def test_greedy_tokens_alone_equal_transformers(case: Case, engine: Engine, batc
 
 
 @pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["tiny_en", "base"])
+@pytest.mark.parametrize("model", ["tiny_en", pytest.param("base", marks=pytest.mark.slow)])
 def test_the_recorded_tokens_are_those_of_transformers(
     model: str, every: int, waveforms: list[np.ndarray], request: pytest.FixtureRequest
 ) -> None:

@@ -399,6 +399,7 @@ def test_a_broken_file_says_so_and_the_others_go_on(visit, broken, clip):
     assert visit.page.evaluate("document.activeElement.textContent").startswith(clip.name)
 
 
+@pytest.mark.slow
 def test_what_runs_can_be_cancelled_and_begun_again(visit, hours, clip):
     visit.add(hours)
     visit.expect_state(hours.name, "^Transcribing · [1-9]")
@@ -448,6 +449,7 @@ def test_at_most_two_are_sent_at_once(visit, clip, tmp_path):
     assert max(most) == 2
 
 
+@pytest.mark.slow
 def test_the_microphone_is_recorded(visit):
     page = visit.page
     page.get_by_role("button", name="Record", exact=True).click()
@@ -514,6 +516,7 @@ def test_playback_follows_the_words(visit, clip, reference):
     assert visit.page.evaluate("document.getElementById('audio').playbackRate") == 2
 
 
+@pytest.mark.slow
 def test_keys_play_skip_and_rewind(visit, one_window):
     visit.transcribe(one_window)
     page = visit.page
@@ -714,6 +717,7 @@ def test_the_text_is_written_in_the_language_that_is_chosen(visit_of, seamless_s
     assert said["fra"] != said["deu"]
 
 
+@pytest.mark.slow
 def test_speakers_are_told_apart_where_a_diarizer_is_installed(visit_of, page_server, own_server, clip, reference):
     visit = visit_of(page_server)
     visit.page.locator("summary", has_text="More options").click()
@@ -828,6 +832,7 @@ def test_all_is_there_after_a_reload_and_can_be_deleted(visit, clip, speech_dir,
     expect(visit.page.locator("#reader")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_what_was_under_way_is_offered_again_after_a_reload(visit, long_recording, clip, hours, tmp_path):
     more_hours = shutil.copy(hours, tmp_path / "more.flac")
     visit.add(hours, more_hours, long_recording, clip)  # two are under way at once, so the last two wait
@@ -844,6 +849,7 @@ def test_what_was_under_way_is_offered_again_after_a_reload(visit, long_recordin
         visit.expect_state(file.name, "^Done")
 
 
+@pytest.mark.slow
 def test_two_windows_share_what_is_kept(visit, hours, clip):
     visit.transcribe(clip)
     visit.add(hours)

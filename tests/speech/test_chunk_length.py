@@ -25,6 +25,7 @@ def audiobook(speech_dir: Path) -> np.ndarray:
     return joined(speech_dir / "librivox")
 
 
+@pytest.mark.slow
 def test_windows_are_openai_whispers_clips_of_that_length(
     transcriber: Transcriber, tiny_en_dir: Path, audiobook: np.ndarray
 ) -> None:

@@ -126,6 +126,7 @@ def test_kernels_run_on_pytorch_s_own_threads() -> None:
     assert before == after >= 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pool", ["", OWN_POOL], ids=["OpenMP", "a pool of ours"])
 def test_engines_in_two_threads_disturb_each_other_in_nothing(pool: str, own_level: tuple[str, str]) -> None:
     assert printed(pool + TWO_ENGINES) == [own_level[1]]
@@ -134,6 +135,7 @@ def test_engines_in_two_threads_disturb_each_other_in_nothing(pool: str, own_lev
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 
 
+@pytest.mark.sampled(2)
 @forks
 @pytest.mark.parametrize("program", [BEFORE_ANYTHING, AFTER_OPERATORS], ids=["before anything", "after PyTorch"])
 def test_a_process_forked_before_the_first_engine_runs_one(program: str) -> None:
@@ -201,6 +203,7 @@ import transept.core.kernels.cpu.gemm.product
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", ["a source", "a missing library"])
 def test_libraries_that_are_not_of_the_sources_beside_them_are_refused(change: str, tmp_path: Path) -> None:
     package = Path(cpu.__file__).parents[3]
