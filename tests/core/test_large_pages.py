@@ -37,12 +37,27 @@ def test_they_are_tensors_like_others(size: tuple[int, ...], dtype: torch.dtype)
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no large pages")
 def test_the_cache_and_large_weights_are_in_them() -> None:
-    shape = ModelShape(
-        num_decoder_layers=1, num_kv_heads=8, head_dim=64, max_source_positions=9, max_target_positions=9, vocab_size=9
+    (layer,), (of_small_model,) = (
+        KVCache(
+            ModelShape(
+                num_decoder_layers=1,
+                num_kv_heads=num_heads,
+                head_dim=64,
+                max_source_positions=9,
+                max_target_positions=9,
+                vocab_size=9,
+            ),
+            16,
+            3200 // num_heads,
+            0,
+            torch.float32,
+            torch.device("cpu"),
+        ).layers
+        for num_heads in (8, 1)
     )
-    (layer,) = KVCache(shape, 16, 200, 0, torch.float32, torch.device("cpu")).layers
-    assert layer.nbytes > LARGE_PAGE
+    assert min(layer.nbytes, of_small_model.nbytes) > LARGE_PAGE
     weight = pack_int8(torch.ones(2048, 1024)).values
     assert asked_for(layer)
     assert asked_for(weight)
+    assert not asked_for(of_small_model)
     assert not asked_for(torch.empty(4 << 20))

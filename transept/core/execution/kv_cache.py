@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from transept.core.large_pages import empty_in_large_pages
 from transept.core.model_shape import ModelShape
 from transept.core.transfer import upload
+
+SMALLEST_ROW = 512  # bytes of a token, in large pages; with fewer a short sequence would write little of a page
 
 
 def block_bytes(shape: ModelShape, block_size: int, dtype: torch.dtype) -> int:
@@ -41,13 +44,14 @@ class KVCache:
         on_gpu, layers = device.type == "cuda", range(shape.num_decoder_layers)
         self.spare_block = num_device_blocks
         of_layer = (2, num_device_blocks + 1, *size)
-        # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
-        self.layers = [
-            empty_in_large_pages(*of_layer, dtype=dtype)
-            if device.type == "cpu"
-            else torch.zeros(of_layer, dtype=dtype, device=device)
-            for _ in layers
-        ]
+        if device.type != "cpu":
+            # A kernel on a GPU may read slots that nobody wrote, to give them no weight: NaNs there would show.
+            allocate = partial(torch.zeros, dtype=dtype, device=device)
+        elif shape.num_kv_heads * shape.head_dim * dtype.itemsize < SMALLEST_ROW:
+            allocate = partial(torch.empty, dtype=dtype)
+        else:
+            allocate = partial(empty_in_large_pages, dtype=dtype)
+        self.layers = [allocate(*of_layer) for _ in layers]
         self.host_layers = [
             torch.empty(2, num_host_blocks, *size, dtype=dtype, device="cpu", pin_memory=on_gpu) for _ in layers
         ]
