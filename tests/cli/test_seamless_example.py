@@ -126,6 +126,7 @@ def test_windows_and_pieces_are_segments(done: dict[Any, Any], second: Path, rec
         assert segment["text"].strip() == line["text"] != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "told"), REFUSED, ids=str)
 def test_it_says_what_to_say(done: dict[Any, Any], options: tuple[str, ...], told: str) -> None:
     assert done[options].returncode != 0

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_two_voices_become_the_speakers_of_a_transcript(examples: FreshEnvironment, talk: Path) -> None:
     options = ("--model", MODEL, "--diarize")
     plugins, sequential, batched = examples.commands(

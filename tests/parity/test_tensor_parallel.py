@@ -168,7 +168,7 @@ TENSOR_PARALLEL = {
     ("bart-base", 4): (text_case("bart-base"), SLOW),
     ("t5 1.1", 3): (text_case("t5 1.1"), ()),
     ("moonshine", 2): (moonshine_case, ()),
-    ("t5gemma", 2): (t5gemma_case, ()),
+    ("t5gemma", 2): (t5gemma_case, SLOW),
     ("opus-mt, two vocabularies", 2): (text_case("opus-mt, two vocabularies"), SLOW),
     ("tiny.en, every window", 2): (speech_case("tiny_en", every=True), SLOW),
     ("tiny.en, every window", 3): (speech_case("tiny_en", every=True), SLOW),

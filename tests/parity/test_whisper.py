@@ -94,8 +94,9 @@ def test_greedy_tokens_alone_equal_transformers(case: Case, engine: Engine, batc
     assert (fresh.num_encoder_runs, engine.num_encoder_hits) == (4, len(case.waveforms) - 4)
 
 
-@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("model", ["tiny_en", pytest.param("base", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [20, 1])
+@pytest.mark.parametrize("model", ["tiny_en", "base"])
 def test_the_recorded_tokens_are_those_of_transformers(
     model: str, every: int, waveforms: list[np.ndarray], request: pytest.FixtureRequest
 ) -> None:

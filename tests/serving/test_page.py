@@ -926,6 +926,7 @@ def test_a_dead_server_is_waited_for(own_server, visit_of, clip):
     expect(visit.page.locator("#banner")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_what_had_come_is_kept_when_the_server_dies(own_server, visit_of, hours):
     visit = visit_of(own_server)
     visit.expected.append("ERR_")

@@ -71,12 +71,12 @@ def test_a_model_of_one_language_is_not_told_to_detect_more(
     assert batched.endswith(" s")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "word", "vad"),
     [
         ("fr", "en", "demonstration", False),
-        pytest.param("en", "es", "problema", False, marks=pytest.mark.slow),
+        ("en", "es", "problema", False),
         ("en", "es", "problema", True),
     ],
     ids=["fr-en", "en-es", "en-es-vad"],
