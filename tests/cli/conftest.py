@@ -17,7 +17,7 @@ def command(capfdbinary: pytest.CaptureFixture[bytes]) -> Command:
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> FreshEnvironment:
-    """Every plugin of examples/, installed by pip into one environment, which the processes of a test run share."""
+    """Every plugin of examples/, installed into one environment, which the processes of a test run share."""
     folder = tmp_path_factory.getbasetemp()
     folder = (folder if worker_id == "master" else folder.parent) / "examples"
     with FileLock(f"{folder}.lock"):

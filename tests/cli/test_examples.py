@@ -1,4 +1,4 @@
-"""The plugins of examples/, installed by pip side by side: the tests that they bring pass."""
+"""The plugins of examples/, installed side by side: the tests that they bring pass."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""examples/transept-fsmt, installed by pip: translations as transformers has them."""
+"""examples/transept-fsmt, installed: translations as transformers has them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""examples/transept-led, installed by pip: summaries as transformers has them."""
+"""examples/transept-led, installed: summaries as transformers has them."""
 
 import json
 from pathlib import Path

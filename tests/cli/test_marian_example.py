@@ -1,4 +1,4 @@
-"""examples/transept-marian, installed by pip: ids and texts as transformers has them, then nothing runs the model."""
+"""examples/transept-marian, installed: ids and texts as transformers has them, then nothing runs the model."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""examples/transept-moonshine, installed by pip: recordings transcribed as transformers does it."""
+"""examples/transept-moonshine, installed: recordings transcribed as transformers does it."""
 
 import json
 from pathlib import Path

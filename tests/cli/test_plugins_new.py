@@ -1,4 +1,4 @@
-"""``transept plugins new`` and docs/plugins.md: what they promise is built, installed by pip, and run."""
+"""``transept plugins new`` and docs/plugins.md: what they promise is built, installed and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""examples/transept-seamless, installed by pip: recordings as transformers hears them."""
+"""examples/transept-seamless, installed: recordings as transformers hears them."""
 
 import json
 from pathlib import Path

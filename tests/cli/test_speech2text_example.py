@@ -1,4 +1,4 @@
-"""examples/transept-speech2text, installed by pip: recordings as transformers hears them."""
+"""examples/transept-speech2text, installed: recordings as transformers hears them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""examples/transept-speecht5, installed by pip: recordings as transformers hears them."""
+"""examples/transept-speecht5, installed: recordings as transformers hears them."""
 
 import json
 from pathlib import Path

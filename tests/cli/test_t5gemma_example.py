@@ -1,4 +1,4 @@
-"""examples/transept-t5gemma, installed by pip: texts as transformers has them."""
+"""examples/transept-t5gemma, installed: texts as transformers has them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""examples/transept-voices, installed by pip: the speakers of a real recording of two voices."""
+"""examples/transept-voices, installed: the speakers of a real recording of two voices."""
 
 import json
 from importlib.util import find_spec

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from transept.cluster.columns import SPEECH_COLUMNS, TEXT_COLUMNS
-from transept.cluster.data import ENGINE_OPTIONS, image_options, speech_options, text_options
+from transept.cluster.data import engine_options, image_options, speech_options, text_options
 from transept.cluster.inputs import Input
 from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.rank_actors import RankActors
@@ -78,9 +78,7 @@ class BatchJob:
 
     def engine_config(self) -> EngineConfig:
         """Of each replica's engine, but for the threads that Ray gives it."""
-        return EngineConfig(
-            str(self.model), **{name: value for name, value in self.options.items() if name in ENGINE_OPTIONS}
-        )
+        return EngineConfig(str(self.model), **engine_options(self.options))
 
     def record(self) -> dict[str, Any]:
         """What results depend on."""

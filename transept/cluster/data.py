@@ -228,9 +228,14 @@ def image_options(model: str | Path, options: Options) -> tuple[Options, Options
     return engine, rest
 
 
+def engine_options(options: Options) -> Options:
+    """Those of the engine."""
+    return {name: value for name, value in options.items() if name in ENGINE_OPTIONS}
+
+
 def _told_apart(what: str, model: str | Path, options: Options, names: list[str]) -> tuple[Options, Options]:
     refuse_unknown(f"{what} has no option", options, [*names, *ENGINE_OPTIONS])
-    engine = {name: value for name, value in options.items() if name in ENGINE_OPTIONS}
+    engine = engine_options(options)
     EngineConfig(str(model), **engine)
     return engine, {name: value for name, value in options.items() if name not in engine}
 

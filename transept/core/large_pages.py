@@ -1,7 +1,7 @@
 """Memory in large pages, for what is read from end to end: the processor's prefetching stops where a page ends.
 
-Linux gives a program pages of 2 MB where it asks for them (`transparent_hugepage/enabled` is "madvise", as on most
-systems, or "always"). Activations are not asked for so: they come and go, and each large page is cleared first.
+Linux gives a program pages of 2 MB where it asks for them (`transparent_hugepage/enabled` is "madvise" or "always").
+Activations are not asked for so: they come and go, and each large page is cleared first.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class EncoderCache:
 
     def reset(self) -> None:
         """Forget everything; the pool is reset by its owner."""
-        self.num_unused_blocks = self._num_used_blocks = 0
+        self.num_unused_blocks = 0
         self._tables: dict[bytes, BlockTable] = {}
         self._num_users: dict[bytes, int] = {}  # of tables in use
         self._unused: dict[bytes, None] = {}  # keys of the others, the one unused for longest first
@@ -45,7 +45,7 @@ class EncoderCache:
     def add(self, key: bytes, table: BlockTable) -> None:
         """Make a table with one user known."""
         self._tables[key] = table
-        self._use(key, table)
+        self._use(key)
 
     def share(self, key: bytes) -> BlockTable:
         """One user more of a known table."""
@@ -53,7 +53,7 @@ class EncoderCache:
         if key in self._unused:
             del self._unused[key]
             self.num_unused_blocks -= len(table)
-            self._use(key, table)
+            self._use(key)
         else:
             self._device.share(table)
             self._num_users[key] += 1
@@ -69,7 +69,6 @@ class EncoderCache:
             self._device.free(table)
             return
         del self._num_users[key]
-        self._num_used_blocks -= len(table)
         self._unused[key] = None
         self.num_unused_blocks += len(table)
         while self._in_host_memory and self.num_unused_blocks > self._most_used_blocks:
@@ -78,8 +77,7 @@ class EncoderCache:
     def forget(self, key: bytes | None) -> None:
         """Let nobody share a table any more: what it holds may be wrong. Its users, if it has any, have it still."""
         if key in self._num_users:
-            self._num_used_blocks -= len(self._tables.pop(key))
-            del self._num_users[key]
+            del self._num_users[key], self._tables[key]
         elif key in self._unused:
             self._free_unused(key)
 
@@ -88,10 +86,10 @@ class EncoderCache:
         while self._unused and self._device.num_free < count:
             self._free_unused(next(iter(self._unused)))
 
-    def _use(self, key: bytes, table: BlockTable) -> None:
+    def _use(self, key: bytes) -> None:
         self._num_users[key] = 1
-        self._num_used_blocks += len(table)
-        self._most_used_blocks = max(self._most_used_blocks, self._num_used_blocks)
+        used = sum(len(self._tables[each]) for each in self._num_users)
+        self._most_used_blocks = max(self._most_used_blocks, used)
 
     def _free_unused(self, key: bytes) -> None:
         del self._unused[key]
