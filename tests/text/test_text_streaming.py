@@ -45,7 +45,7 @@ def test_a_stream_takes_a_lone_text(cases: Callable) -> None:
 
 def test_a_stream_holds_back_what_a_stop_string_may_cut(cases: Callable) -> None:
     generator = cases("t5").generator
-    options = {"temperature": 0.0, "repetition_penalty": 1.5, "max_tokens": 30}
+    options = {"temperature": 1.0, "seed": 1, "max_tokens": 30}  # greedily a random model may repeat one word
     text = generator.generate(TEXTS[2], **options).text
     fresh = (text[start:][:6] for start in range(len(text) // 2, len(text)) if text.index(text[start:][:6]) == start)
     stop = next(fresh)  # what stands nowhere before, so that half of the text is told first

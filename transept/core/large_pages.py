@@ -18,15 +18,24 @@ LARGE_PAGE = 2 << 20  # bytes
 MADV_HUGEPAGE = 14  # madvise(2)'s number
 
 
-def empty_in_large_pages(*size: int, dtype: torch.dtype) -> Tensor:
-    """``torch.empty`` of this size on the CPU, with all large pages that fit between its ends asked for."""
+def empty_in_large_pages(*size: int, dtype: torch.dtype, small_ends: bool = False) -> Tensor:
+    """``torch.empty`` of this size on the CPU, with all large pages that fit between its ends asked for.
+
+    With ``small_ends`` the last of them is left out in each row of the first dimension: for rows that are written from
+    both ends, and mostly little at the last.
+    """
     num_bytes = torch.Size(size).numel() * dtype.itemsize
     madvise = _madvise()
     if madvise is None or num_bytes < LARGE_PAGE:
         return torch.empty(size, dtype=dtype)
     memory = torch.empty(num_bytes + LARGE_PAGE, dtype=torch.uint8)  # what is not written takes no room
     begin = -memory.data_ptr() % LARGE_PAGE
-    madvise(memory.data_ptr() + begin, num_bytes // LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE)  # advice: may be refused
+    rows, left_out = (size[0], LARGE_PAGE) if small_ends else (1, 0)
+    for row in range(rows):
+        first, end = (-(-num_bytes * row // rows // LARGE_PAGE), num_bytes * (row + 1) // rows // LARGE_PAGE)
+        length = (end - first) * LARGE_PAGE - left_out
+        if length > 0:
+            madvise(memory.data_ptr() + begin + first * LARGE_PAGE, length, MADV_HUGEPAGE)  # advice: may be refused
     return memory[begin : begin + num_bytes].view(dtype).view(size)
 
 

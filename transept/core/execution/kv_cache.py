@@ -50,7 +50,8 @@ class KVCache:
         elif shape.num_kv_heads * shape.head_dim * dtype.itemsize < SMALLEST_ROW:
             allocate = partial(torch.empty, dtype=dtype)
         else:
-            allocate = partial(empty_in_large_pages, dtype=dtype)
+            # Self-attention's blocks come from the far end of keys and values, of which a short text writes little.
+            allocate = partial(empty_in_large_pages, dtype=dtype, small_ends=True)
         self.layers = [allocate(*of_layer) for _ in layers]
         self.host_layers = [
             torch.empty(2, num_host_blocks, *size, dtype=dtype, device="cpu", pin_memory=on_gpu) for _ in layers
