@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transept.core.kernels.cpu.attention.encoder_attention import (
-    FEWEST_TOKENS,
-    FEWEST_TOKENS_ROUNDED,
     MOST_TOKENS_ROUNDED,
     attend_in_bfloat16,
     attend_rounded,
@@ -20,24 +18,35 @@ from transept.core.kernels.cpu.attention.encoder_attention import (
 )
 from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
-Kernel = Callable[[Tensor, Tensor, Tensor, float, Tensor], None]
+Kernel = Callable[[Tensor, Tensor, Tensor, float, Tensor, Tensor | None], None]
 each_kernel = pytest.mark.parametrize("kernel", [attend_sequence, attend_rounded, attend_in_bfloat16])
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, kernel: Kernel = attend_sequence) -> Tensor:
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    kernel: Kernel = attend_sequence,
+    bias: Tensor | None = None,
+) -> Tensor:
     out = torch.full(query.shape, float("nan"))
-    kernel(query, key, value, scale, out)
+    kernel(query, key, value, scale, out, bias)
     return out
 
 
-def expected(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def expected(query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None) -> Tensor:
     q, k, v = (x.double().transpose(0, 1) for x in (query, key, value))
-    return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True).transpose(0, 1)
+    mask = None
+    if bias is not None:
+        places = torch.arange(len(query))
+        mask = bias.double()[:, places[:, None] - places + len(query) - 1]  # [heads or 1, queries, keys]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True).transpose(0, 1)
 
 
 @settings(deadline=None, max_examples=40)
 @given(
-    st.integers(FEWEST_TOKENS, 400),
+    st.integers(1, 400),
     st.integers(1, 3),
     st.integers(1, 3),
     st.sampled_from([5, 16, 32, 40, 48, 64, 80, 128]),
@@ -49,6 +58,37 @@ def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int) -> N
     query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
     out = attend(query, key, value, dim**-0.5)
     torch.testing.assert_close(out.double(), expected(query, key, value, dim**-0.5), rtol=1e-5, atol=2e-6)
+
+
+@each_kernel
+@settings(deadline=None, max_examples=20)
+@given(
+    st.integers(1, 400),
+    st.integers(1, 3),
+    st.sampled_from([5, 32, 64, 80]),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(0, 300)),
+)
+def test_a_bias_is_added_by_distance(
+    kernel: Kernel, tokens: int, heads: int, dim: int, shared: bool, window: int | None
+) -> None:
+    torch.manual_seed(tokens)
+    query, key, value = torch.randn(3, tokens, heads, dim)
+    longer = 3 * torch.randn(1 if shared else heads, 2 * tokens + 9)
+    bias = longer[:, 5 : 2 * tokens + 4]  # with a stride, as of the longest sequence of a step
+    if window is not None:
+        bias[:, (torch.arange(1 - tokens, tokens)).abs() > window] = float("-inf")
+    out = attend(query, key, value, dim**-0.5, kernel, bias)
+    right = expected(query, key, value, dim**-0.5, bias)
+    assert error(out, right) < (1e-5 if kernel is attend_sequence else 0.01)
+
+
+@each_kernel
+@pytest.mark.parametrize("size", [(3, 199), (4, 200), (0, 199), (4 * 199,)])
+def test_a_bias_of_another_shape_is_refused(kernel: Kernel, size: tuple[int, ...]) -> None:
+    query, key, value = torch.zeros(3, 100, 4, 16)
+    with pytest.raises(IndexError, match=r"does not belong to 100 tokens and 4 heads"):
+        attend(query, key, value, 1.0, kernel, torch.zeros(size))
 
 
 def test_scores_that_exp_cannot_hold() -> None:
@@ -199,13 +239,11 @@ def test_which_sequences_it_serves() -> None:
     def serving(tokens: int, quantization: str | None = None, dtype: torch.dtype = torch.float32) -> object:
         return ENCODER_ATTENTION.serving(torch.empty(1, 2, 64, dtype=dtype), rows=tokens, quantization=quantization)
 
-    assert serving(FEWEST_TOKENS) is serving(MOST_TOKENS_ROUNDED + 1) is attend_sequence
-    assert serving(FEWEST_TOKENS - 1) is serving(FEWEST_TOKENS - 1, "int8") is None
+    assert serving(1) is serving(MOST_TOKENS_ROUNDED + 1) is attend_sequence
     assert serving(100, dtype=torch.bfloat16) is None
-    assert serving(FEWEST_TOKENS_ROUNDED, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_rounded
-    assert serving(FEWEST_TOKENS_ROUNDED - 1, "int8") is serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
-    assert serving(FEWEST_TOKENS, "bfloat16") is attend_in_bfloat16
-    assert serving(FEWEST_TOKENS - 1, "bfloat16") is None
+    assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_rounded
+    assert serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
+    assert serving(1, "bfloat16") is attend_in_bfloat16
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:

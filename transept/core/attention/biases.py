@@ -50,6 +50,10 @@ class RelativePositionBias:
         far = exact + (torch.log(distance.clamp(min=1).float() / exact) * scale).long()
         return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
 
+    def by_distance(self, distances: Tensor) -> Tensor:
+        """distances: key position minus query position, [distances], int64. Returns [num_heads, distances]."""
+        return self.table[self.buckets(distances)].t().contiguous()
+
     def materialize(self, query_pos: Tensor, key_pos: Tensor) -> Tensor:
         """The dense bias between absolute positions of one sequence.
 
@@ -74,5 +78,4 @@ def bias_block(bias: AttentionBias, first_query: int, num_queries: int, num_keys
     # A row for each distance that occurs instead of a bucket for each pair. Of query i's row the distances begin one
     # column before those of query i - 1, so the rows are windows, the last one first.
     distances = torch.arange(1 - first_query - num_queries, num_keys - first_query, device=bias.table.device)
-    by_distance = bias.table[bias.buckets(distances)].t().contiguous()  # [heads, queries + keys - 1]
-    return by_distance.unfold(1, num_keys, 1).flip(1)
+    return bias.by_distance(distances).unfold(1, num_keys, 1).flip(1)

@@ -222,23 +222,21 @@ PAGED_ATTENTION = Operation(
     Kernel(paged_attention.attend, ("transept_attend_paged",), rows=range(1, paged_attention.MOST_QUERIES + 1)),
 )
 ENCODER_ATTENTION = Operation(
-    "attention of a sequence over itself, without a bias",
+    "attention of a sequence over itself, with a bias by distance or none",
     Kernel(
         encoder_attention.attend_rounded,
         ("transept_attend_sequence_in_int16",),
-        rows=range(encoder_attention.FEWEST_TOKENS_ROUNDED, encoder_attention.MOST_TOKENS_ROUNDED + 1),
+        rows=range(1, encoder_attention.MOST_TOKENS_ROUNDED + 1),
         quantization="int8",
     ),
     Kernel(
         encoder_attention.attend_in_bfloat16,
         ("transept_attend_sequence_in_bfloat16",),
-        rows=range(encoder_attention.FEWEST_TOKENS, ANY_NUMBER.stop),
         quantization="bfloat16",
     ),
     Kernel(
         encoder_attention.attend_sequence,
         ("transept_attend_sequence",),
-        rows=range(encoder_attention.FEWEST_TOKENS, ANY_NUMBER.stop),
     ),
 )
 GPU_ATTENTION = Operation(

@@ -39,12 +39,13 @@ class TorchPlan:
     """What the layers of a step share, each made when the first of them asks for it.
 
     masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
-        sequence: in most models the next layer has the same bias. last_rows, by window, and decode_step: the same for
-        the kernels.
+        sequence: in most models the next layer has the same bias. last_rows and distances, by window, and decode_step:
+        the same for the kernels of the decoder and the encoder.
     """
 
     metadata: AttentionMetadata
     last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
+    distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
     decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
     masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
         default_factory=dict
@@ -220,19 +221,36 @@ def _attend_encoder(
     quantization: str | None,
 ) -> Tensor:
     out = torch.empty_like(query)
-    lengths = [end - start for start, end in pairwise(metadata.encoder_start_loc)]
-    masks = _masks(metadata.plan, AttentionType.ENCODER, bias, window, lengths, lengths, query)
-    for (start, end), mask in zip(pairwise(metadata.encoder_start_loc), masks, strict=True):
+    plan, lengths = metadata.plan, [end - start for start, end in pairwise(metadata.encoder_start_loc)]
+    for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
         q, k, v = query[start:end], key[start:end], value[start:end]
-        attend = None
-        if mask is None and softcap is None:
+        if softcap is None and not isinstance(bias, Tensor):
             attend = ENCODER_ATTENTION.serving(q, rows=len(q), quantization=quantization)
-        if attend is not None:
-            attend(q, k, v, scale, out[start:end])
-        else:
-            by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
-            out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
+            if attend is not None:
+                attend(q, k, v, scale, out[start:end], _by_distance(plan, bias, window, len(q), max(lengths), q))
+                continue
+        mask = _masks(plan, AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
+        by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
+        out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
     return out
+
+
+def _by_distance(
+    plan: TorchPlan, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
+) -> Tensor | None:
+    """A sequence's bias, [heads or 1, 2 * length - 1], by a query's position minus a key's; None for none.
+
+    longest: of the step's sequences. like: a tensor of the bias's dtype.
+    """
+    if window not in plan.distances or plan.distances[window][0] is not bias:
+        distances = torch.arange(1 - longest, longest)
+        values = None if bias is None else bias.by_distance(-distances)
+        if window is not None:
+            values = like.new_zeros(1, len(distances)) if values is None else values
+            values = values.masked_fill(distances.abs() > window, float("-inf"))
+        plan.distances[window] = (bias, values)
+    values = plan.distances[window][1]
+    return None if values is None else values[:, longest - length : longest + length - 1]
 
 
 def _attend_decoder(

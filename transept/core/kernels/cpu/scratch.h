@@ -23,6 +23,7 @@ enum class Use {
   VALUES,
   VALUE_SCALES,
   QUERIES,
+  BIASES,
   SCORES,
   WEIGHTS,
   OUTPUTS,

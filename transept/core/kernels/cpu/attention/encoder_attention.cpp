@@ -1,5 +1,5 @@
-// Attention of all tokens of a sequence over each other, without a bias, as in most encoders: in float32, and with all
-// numbers rounded to bfloat16.
+// Attention of all tokens of a sequence over each other, as in encoders: in float32, and with all numbers rounded to
+// bfloat16.
 #include "../export.h"
 #include "../gemm/rounding.h"
 #include "encoder_blocks.h"
@@ -28,8 +28,8 @@ void pack_floats(const Sequence& of, float factor, int64_t block, int64_t first,
   }
 }
 
-void attend_block(const Sequence& of, const float* queries, const float* keys, const float* values, int64_t head,
-                  int64_t block) {
+void attend_block(const Sequence& of, const float* queries, const float* keys, const float* values, const Biases& biases,
+                  int64_t head, int64_t block) {
   const int64_t tokens = of.tokens, dim = of.dim;
   float* scores = scratch<Use::SCORES, float>(KEYS_AT_ONCE * PANEL);
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
@@ -39,6 +39,7 @@ void attend_block(const Sequence& of, const float* queries, const float* keys, c
     for_tiles_of(count, [&](int64_t first, auto rows) {
       float_tile<rows, 1, false>(keys + (key + first) * dim, dim, queries, 0, dim, scores + first * PANEL, PANEL, true);
     });
+    biases.add(head, block, key, count, scores);
     raise_tops_of_sums(scores, count, columns.tops, columns.totals, sums, dim);
     column_exp2(scores, count, columns.tops, columns.totals);
     for_tiles_of(dim, [&](int64_t d, auto rows) {
@@ -51,12 +52,13 @@ void attend_block(const Sequence& of, const float* queries, const float* keys, c
 
 void attend(const Sequence& of, float scale) {
   const Packed<float> packed(of, of.dim, of.tokens);
+  const Biases biases(of);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
     pack_floats(of, scale * LOG2_E, block, first, stop, packed);
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
     attend_block(of, packed.queries_of(of, head, block), packed.keys + kv * packed.key_size,
-                 packed.values + kv * packed.value_size, head, block);
+                 packed.values + kv * packed.value_size, biases, head, block);
   });
 }
 
@@ -87,7 +89,7 @@ void pack_bfloat16(const Sequence& of, float factor, int64_t block, int64_t firs
 }
 
 void attend_bfloat16_block(const Sequence& of, const BFloat16* queries, const BFloat16* keys, const BFloat16* values,
-                           int64_t head, int64_t block) {
+                           const Biases& biases, int64_t head, int64_t block) {
   const int64_t dim = of.dim, depth = of.depth();
   float* scores = scratch<Use::SCORES, float>(KEYS_AT_ONCE * PANEL);
   BFloat16* weights = scratch<Use::WEIGHTS, BFloat16>(KEYS_AT_ONCE * PANEL);
@@ -98,6 +100,7 @@ void attend_bfloat16_block(const Sequence& of, const BFloat16* queries, const BF
     for_tiles_of(count, [&](int64_t first, auto rows) {
       bfloat16_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, scores + first * PANEL, PANEL, true);
     });
+    biases.add(head, block, key, count, scores);
     raise_tops_of_sums(scores, count, columns.tops, columns.totals, sums, dim);
     column_exp2_pairs(scores, count, columns.tops, columns.totals, weights);
     for_tiles_of(dim, [&](int64_t d, auto rows) {
@@ -111,12 +114,13 @@ void attend_bfloat16_block(const Sequence& of, const BFloat16* queries, const BF
 
 void attend_bfloat16(const Sequence& of, float scale) {
   const Packed<BFloat16> packed(of, of.depth(), of.token_depth());
+  const Biases biases(of);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
     pack_bfloat16(of, scale * LOG2_E, block, first, stop, packed);
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
     attend_bfloat16_block(of, packed.queries_of(of, head, block), packed.keys + kv * packed.key_size,
-                          packed.values + kv * packed.value_size, head, block);
+                          packed.values + kv * packed.value_size, biases, head, block);
   });
 }
 

@@ -1,4 +1,4 @@
-"""Attention of all tokens of a sequence over each other, without a bias, as in most encoders.
+"""Attention of all tokens of a sequence over each other, as in encoders, with a bias by distance or none.
 
 Called by the `torch` backend. PyTorch's own asks MKL for the products of small blocks, with which it does not reach
 the rate of large ones; here they are made of tiles, for which keys and values are packed once. docs/performance.md has
@@ -16,8 +16,6 @@ from torch import Tensor
 
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
-FEWEST_TOKENS = 64  # for which it gains; shorter ones were not measured
-FEWEST_TOKENS_ROUNDED = 256
 MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few steps
 
 _attend = bind("transept_attend_sequence", Pointer, Float)
@@ -29,47 +27,68 @@ class _Sequence(ctypes.Structure):
     """Sequence of attention/encoder_blocks.h."""
 
     _fields_ = (
-        *((name, Pointer) for name in ("query", "key", "value", "out")),
-        *((name, Int) for name in ("query_stride", "key_stride", "value_stride")),
+        *((name, Pointer) for name in ("query", "key", "value", "out", "bias")),
+        *((name, Int) for name in ("query_stride", "key_stride", "value_stride", "bias_stride")),
         *((name, Int) for name in ("tokens", "heads", "kv_heads", "dim")),
     )
 
 
-def attend_sequence(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+def attend_sequence(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
+) -> None:
     """Write the attention of one sequence to out, which is contiguous.
 
-    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. All are float32 on the CPU. Raises IndexError
-    for other shapes.
+    query, out: [tokens, heads, dim]. key, value: [tokens, kv_heads, dim]. bias: what is added to scaled scores, [heads
+    or 1, 2 * tokens - 1], by the query's position minus the key's, which in the middle column is 0. All are float32 on
+    the CPU. Raises IndexError for other shapes.
     """
-    _run(_attend, query, key, value, scale, out)
+    _run(_attend, query, key, value, scale, out, bias)
 
 
-def attend_rounded(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+def attend_rounded(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
+) -> None:
     """The same, with integers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""
     if len(query) > MOST_TOKENS_ROUNDED:
         raise IndexError(f"a sequence of {len(query)} tokens is longer than {MOST_TOKENS_ROUNDED}")
-    _run(_attend_in_int16, query, key, value, scale, out)
+    _run(_attend_in_int16, query, key, value, scale, out, bias)
 
 
-def attend_in_bfloat16(query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+def attend_in_bfloat16(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
+) -> None:
     """The same, with queries, keys, values and weights rounded to bfloat16."""
-    _run(_attend_in_bfloat16, query, key, value, scale, out)
+    _run(_attend_in_bfloat16, query, key, value, scale, out, bias)
 
 
-def _run(kernel: Callable[..., None], query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor) -> None:
+def _run(
+    kernel: Callable[..., None],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    out: Tensor,
+    bias: Tensor | None,
+) -> None:
     tokens, heads, dim = query.shape
     expected = (tokens, key.shape[1], dim)
     fits = query.shape == out.shape and key.shape == expected and value.shape == expected and out.is_contiguous()
     if not fits or heads % key.shape[1] or not dim:
         shapes = ", ".join(str([*each.shape]) for each in (query, key, value, out))
         raise IndexError(f"queries, keys, values and output of one sequence do not belong together: {shapes}")
+    if bias is not None and (bias.dim() != 2 or bias.shape[0] not in (1, heads) or bias.shape[1] != 2 * tokens - 1):
+        raise IndexError(f"a bias of {[*bias.shape]} does not belong to {tokens} tokens and {heads} heads")
     if not tokens:
         return
+    if bias is not None and bias.stride(1) != 1:
+        bias = bias.contiguous()
     parts = [each if each.stride()[1:] == (dim, 1) else each.contiguous() for each in (query, key, value)]
     sequence = _Sequence(
         *(part.data_ptr() for part in parts),
         out.data_ptr(),
+        None if bias is None else bias.data_ptr(),
         *(part.stride(0) for part in parts),
+        0 if bias is None or len(bias) == 1 else bias.stride(0),
         *(tokens, heads, key.shape[1], dim),
     )
     kernel(ctypes.addressof(sequence), scale)

@@ -18,11 +18,14 @@ namespace transept {
 constexpr float LOG2_E = 1.4426950408889634f;  // weights are powers of 2, not of e
 constexpr int KEYS_AT_ONCE = 120;              // whose scores and weights stay in the first cache; whole tiles, and even
 
-// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are of tokens.
+// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are of tokens. bias: what
+// is added to scores, null for nothing: for each head, bias_stride numbers after that of the head before, [2 * tokens - 1],
+// in the middle what is added where a query looks at its own token, after it where it lies 1, 2, ... behind the key.
 struct Sequence {
   const float *query, *key, *value;
   float* out;
-  int64_t query_stride, key_stride, value_stride;
+  const float* bias;
+  int64_t query_stride, key_stride, value_stride, bias_stride;
   int64_t tokens, heads, kv_heads, dim;
 
   int64_t blocks() const { return (tokens + PANEL - 1) / PANEL; }
@@ -64,6 +67,36 @@ struct Packed {
       for (int64_t head = 0; head < of.heads; head++) put(token, head, columns + head * query_size);
     }
   }
+};
+
+// A sequence's biases, times LOG2_E as scores are, filled up so that whole blocks read them.
+class Biases {
+ public:
+  explicit Biases(const Sequence& of) : middle_(of.tokens - 1), size_(2 * of.tokens - 1 + PANEL) {
+    if (!of.bias) return;
+    numbers_ = scratch<Use::BIASES, float>(of.heads * size_);
+    for (int64_t head = 0; head < of.heads; head++) {
+      float* to = numbers_ + head * size_;
+      for (int64_t i = 0; i < size_ - PANEL; i++) to[i] = of.bias[head * of.bias_stride + i] * LOG2_E;
+      std::fill_n(to + size_ - PANEL, PANEL, 0.0f);
+    }
+  }
+
+  // Add them to the scores of `count` keys by a block of queries, [count, PANEL].
+  INLINE void add(int64_t head, int64_t block, int64_t key, int64_t count, float* scores) const {
+    if (!numbers_) return;
+    const float* of_row = numbers_ + head * size_ + middle_ + block * PANEL - key;
+    for (int64_t row = 0; row < count; row++, of_row--) {
+      UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
+        float* place = scores + row * PANEL + lane;
+        store(place, load(place) + load(of_row + lane));
+      }
+    }
+  }
+
+ private:
+  float* numbers_ = nullptr;
+  int64_t middle_, size_;
 };
 
 // What is known of a block's columns.

@@ -65,8 +65,8 @@ void find_value_steps(const Sequence& of, const float* largest, int64_t padded_d
 }
 
 void attend_int16_block(const Sequence& of, const int16_t* queries, const float* query_steps, const int16_t* keys,
-                        const float* key_steps, const int16_t* values, const float* value_steps, int64_t head,
-                        int64_t block) {
+                        const float* key_steps, const int16_t* values, const float* value_steps,
+                        const Biases& biases, int64_t head, int64_t block) {
   const int64_t dim = of.dim, depth = of.depth(), parts = (of.tokens + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE;
   float* scores = scratch<Use::SCORES, float>(std::max(of.token_depth(), dim) * PANEL);  // and the columns, at last
   float* tops = scratch<Use::PIECE_TOPS, float>(parts * PANEL);  // as they were when a part's weights were computed
@@ -79,6 +79,7 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
       integer_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, key_steps + key + first, query_steps,
                             part + first * PANEL, PANEL);
     });
+    biases.add(head, block, key, count, part);
     raise_tops_of_sums(part, count, columns.tops, columns.totals, nullptr, 0);
     column_exp2(part, count, columns.tops, columns.totals);
     std::copy_n(columns.tops, PANEL, tops + key / KEYS_AT_ONCE * PANEL);
@@ -113,6 +114,7 @@ void attend_int16(const Sequence& of, float scale) {
   const int64_t dim = of.dim, kv_dim = of.kv_heads * dim, padded_dim = (dim + LANES - 1) / LANES * LANES;
   const int steps = (int)std::min(32767.0, std::floor(std::sqrt((double)(INT32_MAX / dim))));
   const Packed<int16_t> packed(of, of.depth(), of.token_depth());
+  const Biases biases(of);
   float* of_values = scratch<Use::VALUE_SCALES, float>(2 * of.kv_heads * padded_dim + of.blocks() * kv_dim);
   const Steps scales{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
                      scratch<Use::KEY_SCALES, float>(of.kv_heads * of.tokens), of_values,
@@ -137,7 +139,8 @@ void attend_int16(const Sequence& of, float scale) {
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
     attend_int16_block(of, packed.queries_of(of, head, block), scales.queries_of(of, head, block),
                        packed.keys + kv * packed.key_size, scales.keys + kv * of.tokens,
-                       packed.values + kv * packed.value_size, scales.values + kv * padded_dim, head, block);
+                       packed.values + kv * packed.value_size, scales.values + kv * padded_dim, biases, head,
+                       block);
   });
 }
 
