@@ -134,6 +134,7 @@ def _load(
 ) -> ForConditionalGeneration:
     """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
     dtype: torch.dtype = getattr(torch, config.activation_dtype)
+    long_inputs = not described.shape.encoder_takes_text
     backend = select_backend(
         config.attention_backend,
         device,
@@ -142,6 +143,7 @@ def _load(
         config.block_size,
         cache_dtype,
         config.weight_rounding,
+        long_inputs=long_inputs,
     )
     chosen = (backend.name, device, config.dtype, config.quantization or "none")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
@@ -151,7 +153,6 @@ def _load(
     elsewhere = keep_stage(model, described.shape, stage)
     if stage.count > 1:
         model.to(device)
-    long_inputs = not described.shape.encoder_takes_text
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
     return model

@@ -62,8 +62,8 @@ class Kernel(Generic[FunctionT]):
 
     function: what is called. runs: what that runs of compiled code. device: whose tensors it takes. dtypes: of them.
     weights: of packed weights, where it reads any. rows: of a call: rows of a product, queries or tokens of a sequence.
-    inputs: of which a weight must have a multiple. quantization: of the engine that it is for. level: the lowest
-    instruction set that has it.
+    inputs: of which a weight must have a multiple. quantization: of the engine that it is for. long_inputs: whether it
+    serves only encoders that read sound or images. level: the lowest instruction set that has it.
     """
 
     function: FunctionT
@@ -74,6 +74,7 @@ class Kernel(Generic[FunctionT]):
     rows: range = ANY_NUMBER
     inputs: int = 1
     quantization: str | None = None
+    long_inputs: bool = False
     level: str = LEVELS[0]
 
 
@@ -92,6 +93,7 @@ class Operation(Generic[FunctionT]):
         rows: int = 1,
         inputs: int = 0,
         quantization: str | None = None,
+        long_inputs: bool = False,
     ) -> FunctionT | None:
         """The first kernel that serves, or None."""
         for kernel in self.kernels:
@@ -102,16 +104,21 @@ class Operation(Generic[FunctionT]):
                 and rows in kernel.rows
                 and inputs % kernel.inputs == 0
                 and kernel.quantization in (None, quantization)
+                and (long_inputs or not kernel.long_inputs)
                 and (kernel.level == LEVELS[0] or LEVELS.index(kernel.level) <= LEVELS.index(level()))
             ):
                 return kernel.function
         return None
 
-    def serving(self, x: Tensor, *, rows: int = 1, quantization: str | None = None) -> FunctionT | None:
+    def serving(
+        self, x: Tensor, *, rows: int = 1, quantization: str | None = None, long_inputs: bool = False
+    ) -> FunctionT | None:
         """The first kernel that serves for a tensor, or None; none computes gradients."""
         if x.requires_grad:
             return None
-        return self.find(device=x.device.type, dtype=x.dtype, rows=rows, quantization=quantization)
+        return self.find(
+            device=x.device.type, dtype=x.dtype, rows=rows, quantization=quantization, long_inputs=long_inputs
+        )
 
     @property
     def only(self) -> FunctionT:
@@ -148,8 +155,8 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     Kernel(  # of encoders that read sound or images: see docs/performance.md for what they lose
         panels.pack_int8_for_int8,
         ("transept_pack_int8", "transept_panel"),
-        rows=range(HUNDREDS, ANY_NUMBER.stop),
         quantization="int8",
+        long_inputs=True,
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
     Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel"), quantization="bfloat16"),
@@ -223,6 +230,13 @@ PAGED_ATTENTION = Operation(
 )
 ENCODER_ATTENTION = Operation(
     "attention of a sequence over itself, with a bias by distance or none",
+    Kernel(
+        encoder_attention.attend_in_int8,
+        ("transept_attend_sequence_in_int8",),
+        quantization="int8",
+        long_inputs=True,
+        level="avx512_vnni",
+    ),
     Kernel(
         encoder_attention.attend_rounded,
         ("transept_attend_sequence_in_int16",),

@@ -38,20 +38,20 @@ class WeightPacker:
         self._of_long_inputs = {id(module) for layer in layers for module in layer.modules()}
         for weight, modules in _weights(model):
             embeds = all(isinstance(module, VocabParallelEmbedding) for module in modules)
-            if not embeds and self._kernel(weight, 1) is not None:
+            if not embeds and self._kernel(weight) is not None:
                 empty = _without_memory(weight)
                 for module in modules:
                     module.weight = empty
                 self._readers[id(empty)], self._devices[id(empty)] = modules, weight.device
 
-    def _kernel(self, weight: Tensor, usual_rows: int) -> Callable[[Tensor], Panels] | None:
+    def _kernel(self, weight: Tensor, *, long_inputs: bool = False) -> Callable[[Tensor], Panels] | None:
         operation = PACK_CONVOLUTION if weight.dim() == 3 else PACK
         return operation.find(
             device=self._kernel_device,
             dtype=weight.dtype,
-            rows=usual_rows,
             inputs=weight.shape[1],
             quantization=self._quantization,
+            long_inputs=long_inputs,
         )
 
     def pack(self, parameter: Tensor, weight: Tensor) -> None:
@@ -60,14 +60,14 @@ class WeightPacker:
         weight: what it stands for, in any dtype, from a file that may be mapped.
         """
         modules = self._readers[id(parameter)]
-        usual_rows = HUNDREDS if all(id(module) in self._of_long_inputs for module in modules) else 1
-        pack = self._kernel(parameter, usual_rows)
+        long_inputs = all(id(module) in self._of_long_inputs for module in modules)
+        pack = self._kernel(parameter, long_inputs=long_inputs)
         assert pack is not None
         if self._kernel_device != "cpu":  # where kernels read any dtype
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
         if weight.dim() == 3:
-            weight, usual_rows = rows_of_products(weight), HUNDREDS
-        packed = PackedWeight(pack(weight), weight.shape, usual_rows)
+            weight, long_inputs = rows_of_products(weight), True
+        packed = PackedWeight(pack(weight), weight.shape, HUNDREDS if long_inputs else 1)
         for module in modules:
             module.packed = packed
 

@@ -21,9 +21,12 @@ class AttentionBackend(ABC):
     cache_dtypes: ClassVar[frozenset[torch.dtype]] = frozenset()
     replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
 
-    def __init__(self, quantization: str | None = None) -> None:
-        """quantization: what the model's weights are rounded to; attention may then be rounded about as much."""
-        self.quantization = quantization
+    def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
+        """quantization: what the model's weights are rounded to; attention may then be rounded about as much.
+
+        long_inputs: whether the encoder reads sound or images.
+        """
+        self.quantization, self.long_inputs = quantization, long_inputs
 
     @classmethod
     @abstractmethod

@@ -32,10 +32,13 @@ def select_backend(
     block_size: int,
     cache_dtype: torch.dtype,
     quantization: str | None = None,
+    *,
+    long_inputs: bool = False,
 ) -> AttentionBackend:
     """The backend of that name, or for ``"auto"`` the first in the device's order of preference that serves.
 
     dtype: of what is computed. cache_dtype: of keys and values in the cache. quantization: of the model's weights.
+    long_inputs: whether the encoder reads sound or images.
 
     Raises ParameterError, with the reasons, when the named one cannot serve or does not exist.
     """
@@ -52,6 +55,6 @@ def select_backend(
         if not reasons:
             if refusals:
                 logger.info("attention backends passed over: %s", "; ".join(refusals))
-            return backend_class(quantization)
+            return backend_class(quantization, long_inputs=long_inputs)
         refusals.append(f"{candidate}: {', '.join(reasons)}")
     raise ParameterError(f'attention backend "{name}" cannot serve {dtype} on {device}: {"; ".join(refusals)}')

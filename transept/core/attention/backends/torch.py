@@ -9,7 +9,7 @@ go to a kernel of ours instead, all in one call. With a soft cap scores are comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -31,6 +31,7 @@ from transept.core.kernels.dispatch import (
     PagedWork,
 )
 
+EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
 CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
 
 
@@ -136,6 +137,12 @@ class TorchBackend(AttentionBackend):
             plan.decode_step = (bias, DecodeStep(metadata.slot_mapping, plan.self_work, plan.cross_work, row))
         return plan.decode_step[1]
 
+    def _encoder_kernel(self, query: Tensor) -> EncoderAttention | None:
+        """The kernel for an encoder's attention of one sequence over itself."""
+        return ENCODER_ATTENTION.serving(
+            query, rows=len(query), quantization=self.quantization, long_inputs=self.long_inputs
+        )
+
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""
         cache, row = kv_cache.flatten(1, 2), 0
@@ -164,7 +171,7 @@ class TorchBackend(AttentionBackend):
         if attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
-            return _attend_encoder(query, key, value, metadata, scale, bias, softcap, window, self.quantization)
+            return _attend_encoder(query, key, value, metadata, scale, bias, softcap, window, self._encoder_kernel)
         assert kv_cache is not None
         cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
         if attn_type is AttentionType.DECODER:
@@ -218,14 +225,14 @@ def _attend_encoder(
     bias: AttentionBias | None,
     softcap: float | None,
     window: int | None,
-    quantization: str | None,
+    find_kernel: Callable[[Tensor], EncoderAttention | None],
 ) -> Tensor:
     out = torch.empty_like(query)
     plan, lengths = metadata.plan, [end - start for start, end in pairwise(metadata.encoder_start_loc)]
     for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
         q, k, v = query[start:end], key[start:end], value[start:end]
         if softcap is None and not isinstance(bias, Tensor):
-            attend = ENCODER_ATTENTION.serving(q, rows=len(q), quantization=quantization)
+            attend = find_kernel(q)
             if attend is not None:
                 attend(q, k, v, scale, out[start:end], _by_distance(plan, bias, window, len(q), max(lengths), q))
                 continue

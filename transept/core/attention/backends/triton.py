@@ -119,8 +119,8 @@ class TritonBackend(AttentionBackend):
     cache_dtypes = frozenset({torch.float8_e4m3fn})
     replayable = True
 
-    def __init__(self, quantization: str | None = None) -> None:
-        super().__init__(quantization)
+    def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
+        super().__init__(quantization, long_inputs=long_inputs)
         # What relative biases are by distance: by their table, and by the rest of them.
         self._biases: MutableMapping[Tensor, dict[tuple[bool, int], Tensor]] = WeakTensorKeyDictionary()
 

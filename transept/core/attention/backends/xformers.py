@@ -115,10 +115,10 @@ class XformersBackend(AttentionBackend):
     name = "xformers"
     replayable = True
 
-    def __init__(self, quantization: str | None = None) -> None:
+    def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
         """See AttentionBackend."""
-        super().__init__(quantization)
-        self.triton = TritonBackend(quantization)
+        super().__init__(quantization, long_inputs=long_inputs)
+        self.triton = TritonBackend(quantization, long_inputs=long_inputs)
 
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:

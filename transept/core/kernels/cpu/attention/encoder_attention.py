@@ -2,8 +2,8 @@
 
 Called by the `torch` backend. PyTorch's own asks MKL for the products of small blocks, with which it does not reach
 the rate of large ones; here they are made of tiles, for which keys and values are packed once. docs/performance.md has
-the figures. For models in int8 queries, keys, values and weights may be rounded to integers of 16 bits, and for those
-in bfloat16 to that, which takes half the time.
+the figures. For models in int8 queries, keys, values and weights may be rounded to integers of 16 bits or of 8, and for
+those in bfloat16 to that, which takes half the time or less.
 What comes out is the same to the last bit whatever other sequences are in the batch.
 """
 
@@ -20,6 +20,7 @@ MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few s
 
 _attend = bind("transept_attend_sequence", Pointer, Float)
 _attend_in_int16 = bind("transept_attend_sequence_in_int16", Pointer, Float)
+_attend_in_int8 = bind("transept_attend_sequence_in_int8", Pointer, Float)
 _attend_in_bfloat16 = bind("transept_attend_sequence_in_bfloat16", Pointer, Float)
 
 
@@ -52,6 +53,13 @@ def attend_rounded(
     if len(query) > MOST_TOKENS_ROUNDED:
         raise IndexError(f"a sequence of {len(query)} tokens is longer than {MOST_TOKENS_ROUNDED}")
     _run(_attend_in_int16, query, key, value, scale, out, bias)
+
+
+def attend_in_int8(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
+) -> None:
+    """The same, with integers of 8 bits, for any number of tokens."""
+    _run(_attend_in_int8, query, key, value, scale, out, bias)
 
 
 def attend_in_bfloat16(

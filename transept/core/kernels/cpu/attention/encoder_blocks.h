@@ -40,20 +40,22 @@ struct Sequence {
 //   queries: for each block and head [dim, PANEL], or [depth / 2, PANEL, 2], filled up with zeros
 //   keys:    for each head [tokens, depth]
 //   values:  for each head for each TILE_ROWS dimensions [tokens, TILE_ROWS], or [token_depth / 2, dim, 2]
-template <class Number>
+template <class Number, class Key = Number, class Query = Number>
 struct Packed {
-  Number *queries, *keys, *values;
+  Query* queries;
+  Key* keys;
+  Number* values;
   int64_t query_size, key_size, value_size;  // numbers of a block of queries, and of a head's keys and values
 
   Packed(const Sequence& of, int64_t depth, int64_t token_depth)
-      : queries(scratch<Use::QUERIES, Number>(of.heads * of.blocks() * PANEL * depth)),
-        keys(scratch<Use::KEYS, Number>(of.kv_heads * of.tokens * depth)),
+      : queries(scratch<Use::QUERIES, Query>(of.heads * of.blocks() * PANEL * depth)),
+        keys(scratch<Use::KEYS, Key>(of.kv_heads * of.tokens * depth)),
         values(scratch<Use::VALUES, Number>(of.kv_heads * token_depth * of.dim)),
         query_size(PANEL * depth),
         key_size(of.tokens * depth),
         value_size(token_depth * of.dim) {}
 
-  const Number* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+  const Query* queries_of(const Sequence& of, int64_t head, int64_t block) const {
     return queries + (block * of.heads + head) * query_size;
   }
 
@@ -61,8 +63,8 @@ struct Packed {
   template <class Put>
   void put_queries(const Sequence& of, int64_t block, const Put& put) const {
     const int64_t first = block * PANEL, stop = std::min<int64_t>(first + PANEL, of.tokens), size = of.heads * query_size;
-    Number* columns = queries + block * size;
-    if (stop - first < PANEL) std::fill_n(columns, size, Number{});
+    Query* columns = queries + block * size;
+    if (stop - first < PANEL) std::fill_n(columns, size, Query{});
     for (int64_t token = first; token < stop; token++) {
       for (int64_t head = 0; head < of.heads; head++) put(token, head, columns + head * query_size);
     }

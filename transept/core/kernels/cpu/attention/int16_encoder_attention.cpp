@@ -7,31 +7,26 @@
 #include "../export.h"
 #include "../gemm/rounding.h"
 #include "encoder_blocks.h"
+#include "value_steps.h"
 
 namespace transept {
 namespace {
 
 constexpr int VALUE_STEPS = 4095;
 
-// Of each token's query and key, and of each number of a head's values, the step that it was rounded to multiples of.
+// Of each token's query and key the step that it was rounded to multiples of.
 struct Steps {
-  float* queries;                  // [heads, tokens filled up to blocks]
-  float* keys;                     // [kv_heads, tokens]
-  float *values, *value_factors;   // [kv_heads, dim filled up to vectors]; a factor is 1 over a step
+  float* queries;  // [heads, tokens filled up to blocks]
+  float* keys;     // [kv_heads, tokens]
 
   float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
     return queries + (head * of.blocks() + block) * PANEL;
   }
 };
 
-// The order of positive floats is that of their bits, NaN above all.
-INLINE float larger_size(float a, float b) {
-  return bits_as<float>(std::max(bits_as<int32_t>(a) & 0x7fffffff, bits_as<int32_t>(b)));
-}
-
 void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int64_t first, int64_t stop,
-                const Packed<int16_t>& to, const Steps& scales, float* largest_values) {
-  const int64_t dim = of.dim, depth = of.depth(), kv_dim = of.kv_heads * dim;
+                const Packed<int16_t>& to, const Steps& scales) {
+  const int64_t dim = of.dim, depth = of.depth();
   int16_t* row = scratch<Use::WEIGHTS, int16_t>(depth);
   for (int64_t head = 0; head < of.heads; head++) std::fill_n(scales.queries_of(of, head, block), PANEL, 0.0f);
   to.put_queries(of, block, [&](int64_t token, int64_t head, int16_t* out) {
@@ -39,27 +34,10 @@ void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int6
     scales.queries_of(of, head, block)[token - first] = step * factor;
     write_column_of_pairs(row, depth, token - first, out);
   });
-  std::fill_n(largest_values, kv_dim, 0.0f);
   for (int64_t token = first; token < stop; token++) {
     for (int64_t head = 0; head < of.kv_heads; head++) {
       scales.keys[head * of.tokens + token] =
           round_row(of.key_of(token, head), dim, to.keys + head * to.key_size + token * depth, depth, steps);
-    }
-    const float* value = of.value_of(token, 0);
-    for (int64_t d = 0; d < kv_dim; d++) largest_values[d] = larger_size(value[d], largest_values[d]);
-  }
-}
-
-// Steps of values from the largest of each block, [blocks, kv_heads * dim].
-void find_value_steps(const Sequence& of, const float* largest, int64_t padded_dim, const Steps& scales) {
-  for (int64_t head = 0; head < of.kv_heads; head++) {
-    for (int64_t d = 0; d < of.dim; d++) {
-      float size = 0;
-      for (int64_t block = 0; block < of.blocks(); block++) {
-        size = larger_size(largest[(block * of.kv_heads + head) * of.dim + d], size);
-      }
-      scales.values[head * padded_dim + d] = size / VALUE_STEPS;
-      scales.value_factors[head * padded_dim + d] = size != 0 ? VALUE_STEPS / size : 0;
     }
   }
 }
@@ -111,26 +89,25 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
 }
 
 void attend_int16(const Sequence& of, float scale) {
-  const int64_t dim = of.dim, kv_dim = of.kv_heads * dim, padded_dim = (dim + LANES - 1) / LANES * LANES;
+  const int64_t dim = of.dim;
   const int steps = (int)std::min(32767.0, std::floor(std::sqrt((double)(INT32_MAX / dim))));
   const Packed<int16_t> packed(of, of.depth(), of.token_depth());
   const Biases biases(of);
-  float* of_values = scratch<Use::VALUE_SCALES, float>(2 * of.kv_heads * padded_dim + of.blocks() * kv_dim);
   const Steps scales{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
-                     scratch<Use::KEY_SCALES, float>(of.kv_heads * of.tokens), of_values,
-                     of_values + of.kv_heads * padded_dim};
-  float* largest = of_values + 2 * of.kv_heads * padded_dim;
+                     scratch<Use::KEY_SCALES, float>(of.kv_heads * of.tokens)};
+  const ValueSteps value_steps(of, VALUE_STEPS);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
-    pack_int16(of, scale * LOG2_E, steps, block, first, stop, packed, scales, largest + block * kv_dim);
+    pack_int16(of, scale * LOG2_E, steps, block, first, stop, packed, scales);
+    value_steps.see(of, block, first, stop);
   });
-  find_value_steps(of, largest, padded_dim, scales);
+  value_steps.find(of);
   for_token_blocks(of, [&](int64_t, int64_t first, int64_t stop) {
     for (int64_t token = first; token < stop; token += 2) {
       for (int64_t head = 0; head < of.kv_heads; head++) {
         interleave_rows(of.value_of(token, head), token + 1 < stop ? of.value_of(token + 1, head) : nullptr, dim,
                         packed.values + head * packed.value_size + token * dim,
                         [&](Floats a, Floats b, int64_t d) INLINE_LAMBDA {
-                          const Floats factor = load(scales.value_factors + head * padded_dim + d);
+                          const Floats factor = load(value_steps.factors_of(head) + d);
                           return round_to_pairs(a * factor, b * factor);
                         });
       }
@@ -139,7 +116,7 @@ void attend_int16(const Sequence& of, float scale) {
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
     attend_int16_block(of, packed.queries_of(of, head, block), scales.queries_of(of, head, block),
                        packed.keys + kv * packed.key_size, scales.keys + kv * of.tokens,
-                       packed.values + kv * packed.value_size, scales.values + kv * padded_dim, biases, head,
+                       packed.values + kv * packed.value_size, value_steps.of(kv), biases, head,
                        block);
   });
 }

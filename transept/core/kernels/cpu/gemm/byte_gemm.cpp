@@ -2,32 +2,16 @@
 // multiply numbers with a sign by numbers without: 128 is added to each weight, and taken from the sums again.
 #include "../scratch.h"
 #include "amx.h"
-#include "rounding.h"
 #include "weight.h"
 
 namespace transept {
 namespace {
 
-constexpr int MOST = 127;    // steps of a row's number
-constexpr int OFFSET = 128;  // of a weight
-
-// Rows rounded, OFFSET times the sum of each, and their steps.
 struct RoundedRows {
   RowOfQuads* numbers;  // [rows, depth]
   int32_t* offsets;     // [rows]
   float* steps;         // [rows]
 };
-
-void round_row_to_quads(const float* x, int64_t num_in, int64_t depth, int64_t row, const RoundedRows& rounded) {
-  RowOfQuads* to = rounded.numbers + row * depth;
-  rounded.steps[row] = round_row(x + row * num_in, num_in, to, depth, MOST);
-  int32_t sum = 0;
-  for (int64_t i = 0; i < depth; i++) sum += to[i];
-  rounded.offsets[row] = OFFSET * sum;
-  if (sizeof(RowOfQuads) == 2) {
-    for (int64_t i = 0; i < depth; i += 4) std::swap(to[i + 1], to[i + 2]);
-  }
-}
 
 }  // namespace
 
@@ -38,7 +22,10 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const floa
   const int64_t room = rows + AMX_ROWS;  // which AMX reads beyond the last row
   const RoundedRows rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(room * depth),
                             scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
-  for_rows(rows, [&](int64_t row) { round_row_to_quads(x, num_in, depth, row, rounded); });
+  for_rows(rows, [&](int64_t row) {
+    rounded.steps[row] =
+        round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * depth, depth, rounded.offsets[row]);
+  });
   if (rows > PIECE_ROWS && amx_serves_bytes(depth)) {
     byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, bias, out);
     return;

@@ -4,6 +4,7 @@
 
 #include "../pairs.h"
 #include "blocking.h"
+#include "rounding.h"
 
 namespace transept {
 
@@ -13,12 +14,28 @@ typedef int8_t RowOfQuads;
 typedef int16_t RowOfQuads;  // of four numbers the first and the third, then the second and the fourth
 #endif
 
+constexpr int QUAD_STEPS = 127;    // of a number with a sign, either way
+constexpr int QUAD_OFFSET = 128;  // of a number without one, to be taken from the sums again
+
+// Round `size` numbers to QUAD_STEPS, filled up with zeros to `depth`. offset: QUAD_OFFSET times their sum. Returns the step.
+inline float round_row_to_quads(const float* row, int64_t size, RowOfQuads* to, int64_t depth, int32_t& offset) {
+  const float step = round_row(row, size, to, depth, QUAD_STEPS);
+  int32_t sum = 0;
+  for (int64_t i = 0; i < depth; i++) sum += to[i];
+  offset = QUAD_OFFSET * sum;
+  if (sizeof(RowOfQuads) == 2) {
+    for (int64_t i = 0; i < depth; i += 4) std::swap(to[i + 1], to[i + 2]);
+  }
+  return step;
+}
+
 // Call finish(row, vector, sums) for each vector of sums of a @ b.T.
 //
-//   a: ROWS rows of `depth` numbers, one after the other; depth is a multiple of 4
+//   a: ROWS rows of `depth` numbers, one after the other, or if TRANSPOSED depth / 4 rows of ROWS quads, a_stride quads
+//      apart; depth is a multiple of 4
 //   b: for each panel [depth / 4, PANEL, 4]: four numbers side by side
-template <int ROWS, int PANELS, class Finish>
-INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, const Finish& finish) {
+template <int ROWS, int PANELS, bool TRANSPOSED = false, class Finish>
+INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, const Finish& finish, int64_t a_stride = 0) {
   constexpr int VECTORS = 2 * PANELS;
   Ints sums[ROWS][VECTORS] = {};
   const RowOfQuads* rows[(ROWS + 2) / 3];  // see float_tile
@@ -35,7 +52,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, cons
     }
     UNROLL for (int row = 0; row < ROWS; row++) {
       int32_t four;
-      memcpy(&four, rows[row / 3] + row % 3 * depth, 4);
+      memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * depth, 4);
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
         sums[row][vector] =
             (Ints)_mm512_dpbusd_epi32((__m512i)sums[row][vector], parts[vector], (__m512i)broadcast(four));
@@ -51,7 +68,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, cons
       }
       UNROLL for (int row = 0; row < ROWS; row++) {
         int32_t pair;
-        memcpy(&pair, rows[row / 3] + row % 3 * depth + 2 * half, 4);
+        memcpy(&pair, (TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * depth) + 2 * half, 4);
         UNROLL for (int vector = 0; vector < VECTORS; vector++) {
           sums[row][vector] = add_products_of_pairs(sums[row][vector], bits_as<Shorts>(broadcast(pair)), parts[vector]);
         }

@@ -1,0 +1,184 @@
+// Attention of all tokens of a sequence over each other for models in int8 whose encoders read sound or images. Queries, keys,
+// values and weights are rounded to 8 bits: each query and key by its own step, each number of a head's values by one for
+// all tokens, and a query's weights of KEYS_AT_ONCE keys by the largest of them. Processors multiply numbers with a sign by
+// numbers without: queries have an offset, weights no sign.
+#include "../export.h"
+#include "../gemm/quad_tile.h"
+#include "encoder_blocks.h"
+#include "value_steps.h"
+
+namespace transept {
+namespace {
+
+constexpr float WEIGHT_STEPS = 255;
+
+// Of each token's query and key the step that it was rounded to multiples of, and of a key what the offset adds.
+struct Rounding {
+  float* query_steps;  // [heads, tokens filled up to blocks]
+  float* key_steps;    // [kv_heads, tokens]
+  int32_t* offsets;
+
+  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return query_steps + (head * of.blocks() + block) * PANEL;
+  }
+};
+
+typedef Packed<RowOfQuads, RowOfQuads, uint8_t> PackedQuads;
+
+int64_t whole_quads(int64_t size) { return (size + 3) / 4 * 4; }
+
+void pack_quads(const Sequence& of, float factor, int64_t block, int64_t first, int64_t stop, const PackedQuads& to,
+                const Rounding& rounding) {
+  const int64_t dim = of.dim, depth = whole_quads(dim);
+  int8_t* row = scratch<Use::WEIGHTS, int8_t>(depth);
+  for (int64_t head = 0; head < of.heads; head++) std::fill_n(rounding.queries_of(of, head, block), PANEL, 0.0f);
+  to.put_queries(of, block, [&](int64_t token, int64_t head, uint8_t* out) {
+    const int64_t column = token - first;
+    rounding.queries_of(of, head, block)[column] =
+        factor * round_row(of.query_of(token, head), dim, row, depth, QUAD_STEPS);
+    for (int64_t d = 0; d < depth; d += 4) {
+      for (int64_t i = 0; i < 4; i++) out[d * PANEL + 4 * column + i] = (uint8_t)(row[d + i] + QUAD_OFFSET);
+    }
+  });
+  for (int64_t token = first; token < stop; token++) {
+    for (int64_t head = 0; head < of.kv_heads; head++) {
+      const int64_t at = head * of.tokens + token;
+      rounding.key_steps[at] = round_row_to_quads(
+          of.key_of(token, head), dim, to.keys + head * to.key_size + token * depth, depth, rounding.offsets[at]);
+    }
+  }
+}
+
+// Write the values of a head for four tokens, some of which may be missing, to out, [dim, 4].
+void pack_values(const Sequence& of, int64_t token, int64_t head, const float* factors, RowOfQuads* out) {
+  const int64_t dim = of.dim, count = std::min<int64_t>(4, of.tokens - token);
+  int64_t d = 0;
+  if (sizeof(RowOfQuads) == 1) {
+    for (; d + LANES <= dim; d += LANES) {
+      Ints quads = {};
+      for (int64_t i = 0; i < count; i++) {
+        const Floats shifted = load(of.value_of(token + i, head) + d) * load(factors + d) + broadcast(TO_INTEGER);
+        quads |= (bits_as<Ints>(shifted) & 0xff) << (8 * (int)i);
+      }
+      memcpy(out + 4 * d, &quads, sizeof quads);
+    }
+  }
+  for (; d < dim; d++) {
+    for (int64_t i = 0; i < 4; i++) {
+      const float shifted = i < count ? of.value_of(token + i, head)[d] * factors[d] + TO_INTEGER : TO_INTEGER;
+      const int64_t place = sizeof(RowOfQuads) == 1 || i == 0 || i == 3 ? i : 3 - i;
+      out[4 * d + place] = (RowOfQuads)(int8_t)bits_as<int32_t>(shifted);
+    }
+  }
+}
+
+// The weights of COUNT keys below tops, as [PANEL, 4].
+template <int COUNT>
+INLINE void round_quads(const float* scores, const Floats* top, Floats* total, uint8_t* out) {
+  UNROLL for (int half = 0; half < 2; half++) {
+    Ints quads = {};
+    UNROLL for (int i = 0; i < COUNT; i++) {
+      const Floats weight = exp2_for_bfloat16(load(scores + i * PANEL + half * LANES) - top[half]);
+      const Floats shifted = weight * broadcast(WEIGHT_STEPS) + broadcast(TO_INTEGER);
+      total[half] += shifted - broadcast(TO_INTEGER);
+      quads |= (bits_as<Ints>(shifted) & 0xff) << (8 * i);
+    }
+    memcpy(out + half * 4 * LANES, &quads, sizeof quads);
+  }
+}
+
+// Weights of some keys from their scores, rounded to WEIGHT_STEPS of the largest, as [rows / 4, PANEL, 4]. What was summed up
+// below the tops before becomes less as they are raised. factors: what a step of the weights is, of the tops' weight.
+INLINE void round_weights(const float* scores, int64_t rows, float* tops, float* totals, float* sums, int64_t rows_of_sums,
+                          float* factors, uint8_t* out) {
+  float own_tops[PANEL];
+  std::fill_n(own_tops, PANEL, NO_TOP);
+  raise_tops(scores, rows, own_tops);
+  raise_tops_of_sums(own_tops, 1, tops, totals, sums, rows_of_sums);
+  Floats top[2], total[2] = {};
+  UNROLL for (int half = 0; half < 2; half++) top[half] = load(own_tops + half * LANES);
+  for (int64_t row = 0; row < rows; row += 4) {
+    with_constant<4>(std::min<int64_t>(4, rows - row), [&](auto count) INLINE_LAMBDA {
+      round_quads<count>(scores + row * PANEL, top, total, out + row * PANEL);
+    });
+  }
+  UNROLL for (int half = 0; half < 2; half++) {
+    const Floats factor = exp2(top[half] - load(tops + half * LANES));
+    store(factors + half * LANES, factor);
+    store(totals + half * LANES, load(totals + half * LANES) + total[half] * factor);
+  }
+}
+
+void attend_quads(const Sequence& of, const PackedQuads& packed, const Rounding& rounding, const ValueSteps& value_steps,
+                  const Biases& biases, int64_t head, int64_t kv, int64_t block) {
+  const int64_t dim = of.dim, depth = whole_quads(dim);
+  const uint8_t* queries = packed.queries_of(of, head, block);
+  const RowOfQuads* keys = packed.keys + kv * packed.key_size;
+  const RowOfQuads* values = packed.values + kv * packed.value_size;
+  const float *query_steps = rounding.queries_of(of, head, block), *key_steps = rounding.key_steps + kv * of.tokens;
+  const int32_t* offsets = rounding.offsets + kv * of.tokens;
+  float* scores = scratch<Use::SCORES, float>(KEYS_AT_ONCE * PANEL);
+  uint8_t* weights = scratch<Use::WEIGHTS, uint8_t>(KEYS_AT_ONCE * PANEL);
+  float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
+  std::fill_n(sums, dim * PANEL, 0.0f);
+  Columns columns;
+  for_keys(of, [&](int64_t key, int64_t count) {
+    for_tiles_of(count, [&](int64_t first, auto rows) {
+      quad_tile<rows, 1>(keys + (key + first) * depth, depth, queries, [&](int row, int vector, Ints sum) INLINE_LAMBDA {
+        const int64_t at = key + first + row;
+        const Floats score = to_floats(sum - broadcast(offsets[at])) * broadcast(key_steps[at]);
+        store(scores + (first + row) * PANEL + vector * LANES, score * load(query_steps + vector * LANES));
+      });
+    });
+    biases.add(head, block, key, count, scores);
+    float factors[PANEL];
+    round_weights(scores, count, columns.tops, columns.totals, sums, dim, factors, weights);
+    for_tiles_of(dim, [&](int64_t d, auto rows) {
+      quad_tile<rows, 1, true>(
+          values + key * dim + 4 * d, whole_quads(count), weights,
+          [&](int row, int vector, Ints sum) INLINE_LAMBDA {
+            float* to = sums + (d + row) * PANEL + vector * LANES;
+            store(to, load(to) + to_floats(sum) * load(factors + vector * LANES));
+          },
+          dim);
+    });
+  });
+  invert_totals(columns.totals);
+  const float* steps = value_steps.of(kv);
+  for (int64_t d = 0; d < dim; d++) {
+    for (int i = 0; i < PANEL; i++) sums[d * PANEL + i] *= steps[d];
+  }
+  write_block(of, sums, columns.totals, head, block);
+}
+
+void attend_int8(const Sequence& of, float scale) {
+  const int64_t tokens = whole_quads(of.tokens), kv_tokens = of.kv_heads * of.tokens;
+  const PackedQuads packed(of, whole_quads(of.dim), tokens);
+  const Biases biases(of);
+  const Rounding rounding{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
+                          scratch<Use::KEY_SCALES, float>(kv_tokens), scratch<Use::ROW_OFFSETS, int32_t>(kv_tokens)};
+  const ValueSteps value_steps(of, QUAD_STEPS);
+  for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
+    pack_quads(of, scale * LOG2_E, block, first, stop, packed, rounding);
+    value_steps.see(of, block, first, stop);
+  });
+  value_steps.find(of);
+  for_token_blocks(of, [&](int64_t, int64_t first, int64_t stop) {
+    for (int64_t token = first; token < stop; token += 4) {
+      for (int64_t head = 0; head < of.kv_heads; head++) {
+        pack_values(of, token, head, value_steps.factors_of(head),
+                    packed.values + head * packed.value_size + token * of.dim);
+      }
+    }
+  });
+  for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
+    attend_quads(of, packed, rounding, value_steps, biases, head, kv, block);
+  });
+}
+
+}  // namespace
+}  // namespace transept
+
+EXPORT void transept_attend_sequence_in_int8(const transept::Sequence* sequence, float scale) {
+  transept::attend_int8(*sequence, scale);
+}
