@@ -124,7 +124,7 @@ void attend_quads(const Sequence& of, const PackedQuads& packed, const Rounding&
   Columns columns;
   for_keys(of, [&](int64_t key, int64_t count) {
     for_tiles_of(count, [&](int64_t first, auto rows) {
-      quad_tile<rows, 1>(keys + (key + first) * depth, depth, queries, [&](int row, int vector, Ints sum) INLINE_LAMBDA {
+      quad_tile<rows, 1>(keys + (key + first) * depth, depth, depth, queries, [&](int row, int vector, Ints sum) INLINE_LAMBDA {
         const int64_t at = key + first + row;
         const Floats score = to_floats(sum - broadcast(offsets[at])) * broadcast(key_steps[at]);
         store(scores + (first + row) * PANEL + vector * LANES, score * load(query_steps + vector * LANES));
@@ -134,13 +134,11 @@ void attend_quads(const Sequence& of, const PackedQuads& packed, const Rounding&
     float factors[PANEL];
     round_weights(scores, count, columns.tops, columns.totals, sums, dim, factors, weights);
     for_tiles_of(dim, [&](int64_t d, auto rows) {
-      quad_tile<rows, 1, true>(
-          values + key * dim + 4 * d, whole_quads(count), weights,
-          [&](int row, int vector, Ints sum) INLINE_LAMBDA {
-            float* to = sums + (d + row) * PANEL + vector * LANES;
-            store(to, load(to) + to_floats(sum) * load(factors + vector * LANES));
-          },
-          dim);
+      quad_tile<rows, 1, true>(values + key * dim + 4 * d, dim, whole_quads(count), weights,
+                               [&](int row, int vector, Ints sum) INLINE_LAMBDA {
+                                 float* to = sums + (d + row) * PANEL + vector * LANES;
+                                 store(to, load(to) + to_floats(sum) * load(factors + vector * LANES));
+                               });
     });
   });
   invert_totals(columns.totals);

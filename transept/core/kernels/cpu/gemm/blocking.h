@@ -21,6 +21,14 @@ constexpr int TILE_ROWS = 12, TILE_ROWS_OF_TWO = 6;  // by one panel and by two:
 constexpr int TILE_ROWS = 6, TILE_ROWS_OF_TWO = 2;  // 12, or 8, registers of 16
 #endif
 
+// How many numbers apart rows are kept that a tile reads side by side: whole lines of 64 bytes, and not a multiple of 16 of
+// them, since such rows share a few sets of the first cache, which has no room for 12.
+template <class Number>
+int64_t row_distance(int64_t size) {
+  const int64_t lines = (size * (int64_t)sizeof(Number) + 63) / 64;
+  return (lines + (lines % 16 == 0)) * 64 / (int64_t)sizeof(Number);
+}
+
 // Call each(row) for all rows.
 template <class Each>
 void for_rows(int64_t rows, const Each& each) {
@@ -31,11 +39,12 @@ void for_rows(int64_t rows, const Each& each) {
   }
 }
 
-// Call piece(first_row, stop_row, first_panel, stop_panel) for all pieces of a product.
+// Call piece(first_row, stop_row, first_panel, stop_panel) for all pieces of a product. outputs_of_many: of a piece where
+// rows are cut, too.
 template <class Piece>
-void for_pieces(int64_t rows, int64_t panels, const Piece& piece) {
+void for_pieces(int64_t rows, int64_t panels, const Piece& piece, int64_t outputs_of_many = PIECE_OUTPUTS_OF_MANY) {
   int64_t row_parts = (rows + PIECE_ROWS - 1) / PIECE_ROWS;
-  int64_t group = (rows <= PIECE_ROWS ? PIECE_OUTPUTS : PIECE_OUTPUTS_OF_MANY) / PANEL;
+  int64_t group = (rows <= PIECE_ROWS ? PIECE_OUTPUTS : outputs_of_many) / PANEL;
   int64_t panel_parts = (panels + group - 1) / group;
   parallel_for(row_parts * panel_parts, [&](int64_t index) {
     int64_t panel = index / row_parts * group, row = index % row_parts * PIECE_ROWS;

@@ -8,7 +8,7 @@ namespace transept {
 namespace {
 
 struct RoundedRows {
-  RowOfQuads* numbers;  // [rows, depth]
+  RowOfQuads* numbers;  // [rows, depth], maybe some apart
   int32_t* offsets;     // [rows]
   float* steps;         // [rows]
 };
@@ -20,13 +20,15 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const floa
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
   const int64_t room = rows + AMX_ROWS;  // which AMX reads beyond the last row
-  const RoundedRows rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(room * depth),
+  const bool by_amx = rows > PIECE_ROWS && amx_serves_bytes(depth);
+  const int64_t distance = by_amx ? depth : row_distance<RowOfQuads>(depth);
+  const RoundedRows rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(room * distance),
                             scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
   for_rows(rows, [&](int64_t row) {
     rounded.steps[row] =
-        round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * depth, depth, rounded.offsets[row]);
+        round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * distance, depth, rounded.offsets[row]);
   });
-  if (rows > PIECE_ROWS && amx_serves_bytes(depth)) {
+  if (by_amx) {
     byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, bias, out);
     return;
   }
@@ -34,7 +36,7 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const floa
     for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t first, int64_t panel, float* to, int64_t stride) {
                 quad_tile<rows, panels>(
-                    rounded.numbers + first * depth, depth, packed + panel * depth * PANEL,
+                    rounded.numbers + first * distance, distance, depth, packed + panel * depth * PANEL,
                     [&](int row, int vector, Ints sums) INLINE_LAMBDA {
                       const Floats scales = load(weight.scales + panel * PANEL + vector * LANES);
                       const Floats total = to_floats(sums - broadcast(rounded.offsets[first + row]));

@@ -1,5 +1,6 @@
 // Products with weights in float32, or in float16 that is widened as it is read. Few rows take as long as reading the
 // weight does, many run at the processor's rate.
+#include "../scratch.h"
 #include "float_tile.h"
 #include "weight.h"
 
@@ -8,6 +9,9 @@ namespace {
 
 constexpr int SUMMED = 128;       // inputs that are summed by themselves: sums of sums are rounded less
 constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its first rows again
+// Rows a multiple of 4 KB apart share a set of the first cache: of many such rows a piece takes more outputs, and copies the
+// inputs of each pass.
+constexpr int SHARING_INPUTS = 1024, SHARING_OUTPUTS = 512;
 // From so many rows on, a part of a panel in float16 is widened once for all of them, and no more in each tile. With
 // vectors of 8 numbers that costs more than it saves.
 constexpr int WIDENED_ROWS = LANES == 16 ? 24 : 1 << 30;
@@ -15,21 +19,30 @@ constexpr int WIDENED_ROWS = LANES == 16 ? 24 : 1 << 30;
 // Some rows of some panels.
 template <class Number>
 void float_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
-                 int64_t first_panel, int64_t stop_panel) {
+                 int64_t first_panel, int64_t stop_panel, bool copies) {
   const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs, rows = stop_row - first_row;
   const Number* packed = static_cast<const Number*>(weight.values);
   const int64_t whole = std::min(stop_panel, num_out / PANEL);  // panels that are not filled up
   alignas(64) float widened[SUMMED * PANEL];
-  const auto tiles = [&](int64_t start, int64_t depth, int64_t panel, const auto* part) {
-    for (int64_t row = first_row; row < stop_row; row += TILE_ROWS) {
-      with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, stop_row - row), [&](auto constant) {
-        float_tile<constant, 1, false>(x + row * num_in + start, num_in, part, 0, depth,
-                                       out + row * num_out + panel * PANEL, num_out, start == 0);
+  const float* inputs = x + first_row * num_in;  // of a pass, and how far apart its rows are
+  int64_t distance = num_in;
+  const auto tiles = [&](int64_t start, int64_t start_in_pass, int64_t depth, int64_t panel, const auto* part) {
+    for (int64_t row = 0; row < rows; row += TILE_ROWS) {
+      with_constant<TILE_ROWS>(std::min<int64_t>(TILE_ROWS, rows - row), [&](auto constant) {
+        float_tile<constant, 1, false>(inputs + row * distance + start_in_pass, distance, part, 0, depth,
+                                       out + (first_row + row) * num_out + panel * PANEL, num_out, start == 0);
       });
     }
   };
   for (int64_t pass = 0; pass < num_in; pass += PASS_INPUTS) {
     const int64_t stop_pass = std::min(pass + PASS_INPUTS, num_in);
+    inputs = x + first_row * num_in + pass;
+    if (copies) {
+      distance = row_distance<float>(PASS_INPUTS);
+      float* copy = scratch<Use::ROUNDED_ROWS, float>(PIECE_ROWS * distance);
+      for (int64_t row = 0; row < rows; row++) std::copy_n(inputs + row * num_in, stop_pass - pass, copy + row * distance);
+      inputs = copy;
+    }
     int64_t panel = first_panel;
     if (rows <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
       for (; panel + 2 <= whole; panel += 2) {
@@ -48,10 +61,10 @@ void float_piece(const float* x, const Weight& weight, float* out, int64_t first
         const int64_t depth = std::min<int64_t>(SUMMED, num_in - start);
         const Number* part = packed + (panel * num_in + start) * PANEL;
         if (std::is_same_v<Number, float> || rows < WIDENED_ROWS) {
-          tiles(start, depth, panel, part);
+          tiles(start, start - pass, depth, panel, part);
         } else {
           for (int64_t each = 0; each < depth * PANEL; each += LANES) store(widened + each, load(part + each));
-          tiles(start, depth, panel, widened);
+          tiles(start, start - pass, depth, panel, widened);
         }
       }
     }
@@ -72,11 +85,12 @@ void float_piece(const float* x, const Weight& weight, float* out, int64_t first
 
 void float_product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out) {
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
-  for_pieces(rows, panels, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
+  const bool copies = rows > PIECE_ROWS && weight.num_inputs % SHARING_INPUTS == 0;
+  const auto piece = [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
     if (weight.kind == FLOAT32) {
-      float_piece<float>(x, weight, out, row, stop_row, panel, stop_panel);
+      float_piece<float>(x, weight, out, row, stop_row, panel, stop_panel, copies);
     } else {
-      float_piece<Half>(x, weight, out, row, stop_row, panel, stop_panel);
+      float_piece<Half>(x, weight, out, row, stop_row, panel, stop_panel, copies);
     }
     if (weight.num_inputs == 0) {
       for (int64_t each = row; each < stop_row; each++) {
@@ -85,7 +99,8 @@ void float_product(const float* x, int64_t rows, const Weight& weight, const flo
       }
     }
     if (bias) add_bias(out, weight.num_outputs, bias, row, stop_row, panel, stop_panel);
-  });
+  };
+  for_pieces(rows, panels, piece, copies ? SHARING_OUTPUTS : PIECE_OUTPUTS_OF_MANY);
 }
 
 }  // namespace transept

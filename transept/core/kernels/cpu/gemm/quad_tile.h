@@ -31,16 +31,16 @@ inline float round_row_to_quads(const float* row, int64_t size, RowOfQuads* to, 
 
 // Call finish(row, vector, sums) for each vector of sums of a @ b.T.
 //
-//   a: ROWS rows of `depth` numbers, one after the other, or if TRANSPOSED depth / 4 rows of ROWS quads, a_stride quads
-//      apart; depth is a multiple of 4
+//   a: ROWS rows of `depth` numbers, a_stride apart, or if TRANSPOSED depth / 4 rows of ROWS quads, a_stride quads apart;
+//      depth is a multiple of 4
 //   b: for each panel [depth / 4, PANEL, 4]: four numbers side by side
 template <int ROWS, int PANELS, bool TRANSPOSED = false, class Finish>
-INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, const Finish& finish, int64_t a_stride = 0) {
+INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, const uint8_t* b, const Finish& finish) {
   constexpr int VECTORS = 2 * PANELS;
   Ints sums[ROWS][VECTORS] = {};
   const RowOfQuads* rows[(ROWS + 2) / 3];  // see float_tile
   UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
-    rows[three] = a + 3 * three * depth;
+    rows[three] = a + 3 * three * a_stride;
     asm("" : "+r"(rows[three]));
   }
   for (int64_t step = 0; step < depth; step += 4) {
@@ -52,7 +52,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, cons
     }
     UNROLL for (int row = 0; row < ROWS; row++) {
       int32_t four;
-      memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * depth, 4);
+      memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride, 4);
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
         sums[row][vector] =
             (Ints)_mm512_dpbusd_epi32((__m512i)sums[row][vector], parts[vector], (__m512i)broadcast(four));
@@ -68,7 +68,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t depth, const uint8_t* b, cons
       }
       UNROLL for (int row = 0; row < ROWS; row++) {
         int32_t pair;
-        memcpy(&pair, (TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * depth) + 2 * half, 4);
+        memcpy(&pair, (TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride) + 2 * half, 4);
         UNROLL for (int vector = 0; vector < VECTORS; vector++) {
           sums[row][vector] = add_products_of_pairs(sums[row][vector], bits_as<Shorts>(broadcast(pair)), parts[vector]);
         }
