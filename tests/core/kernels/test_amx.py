@@ -25,7 +25,7 @@ from transept.core.kernels.cpu.gemm.panels import (
     pack_int8,
     pack_int8_for_int8,
 )
-from transept.core.kernels.cpu.library import level, library
+from transept.core.kernels.cpu.library import Int, Pointer, level, library
 
 # Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
 # many rows on int8 goes to AMX.
@@ -35,10 +35,11 @@ AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
 SOURCES = (
     "library.cpp",
+    "elementwise/rows.cpp",
     *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "byte_gemm", "float_gemm", "int8_gemm", "product")),
 )
 
-Product = Callable[[Tensor, WeightPanels, Tensor | None], Tensor]
+Product = Callable[..., Tensor]  # of x, weight, bias and, maybe, activation
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def amx(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def bound(library: ctypes.CDLL, name: str) -> Product:
     kernel = library[name]
-    kernel.argtypes, kernel.restype = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 3], None
-    return lambda x, weight, bias: product._run(kernel, x, weight, bias)
+    kernel.argtypes, kernel.restype = [*[Pointer, Int], *[Pointer] * 2, Int, Pointer], None
+    return lambda x, weight, bias, activation=None: product._run(kernel, x, weight, bias, activation)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,16 @@ def test_float32_is_no_less_exact_than_pytorch(
         if num_rows * num_out > 1000:  # enough for a mean
             theirs = F.linear(x, weight, added).double() - exact
             assert root_mean_square(error) <= 1.2 * root_mean_square(theirs)
+
+
+@pytest.mark.parametrize("num_rows", [5, ROWS + 50])
+def test_activations(float_product: Product, int8_product: Product, num_rows: int) -> None:
+    x, weight, bias = torch.randn(num_rows, 2 * PASS), torch.randn(100, 2 * PASS).half().float(), torch.randn(100)
+    products = [(float_product, pack_floats(weight, torch.float16))]
+    products += [(int8_product, pack(weight)) for pack in (pack_int8, pack_int8_for_int8, pack_bfloat16)]
+    for product_of, packed in products:
+        right = F.gelu(product_of(x, packed, bias))
+        torch.testing.assert_close(product_of(x, packed, bias, "gelu"), right, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("num_in", DEPTHS)

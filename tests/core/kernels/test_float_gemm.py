@@ -1,17 +1,29 @@
 """The product with a packed weight against PyTorch's in float64."""
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from transept.core.kernels.cpu.gemm.panels import PANEL, pack_floats
+from transept.core.kernels.activations import ACTIVATIONS
+from transept.core.kernels.cpu.elementwise.rows import activate
+from transept.core.kernels.cpu.gemm.panels import (
+    PANEL,
+    WeightPanels,
+    pack_bfloat16,
+    pack_floats,
+    pack_int8,
+    pack_int8_for_int8,
+)
 from transept.core.kernels.cpu.gemm.product import product
 
 DTYPES = [torch.float32, torch.float16]
-SUMMED, PIECE_ROWS = 64, 96  # inputs that are summed by themselves and rows of a piece of work, in gemm/*.cpp and *.h
+SUMMED, PIECE_ROWS = 128, 96  # inputs that are summed by themselves and rows of a piece of work, in gemm/*.cpp and *.h
+SHARING = 1024  # inputs of rows that share a set of the first cache, of which many are copied
 
 
 @settings(deadline=None)
@@ -25,10 +37,10 @@ def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: 
 
 
 @pytest.mark.parametrize("num_rows", [1, 30, PIECE_ROWS + 50])
-@pytest.mark.parametrize("num_in", [SUMMED, SUMMED + 1, 2 * SUMMED + 100])
+@pytest.mark.parametrize("num_in", [SUMMED, SUMMED + 1, 2 * SUMMED + 100, SHARING, 2 * SHARING])
 def test_long_rows(num_rows: int, num_in: int) -> None:
     torch.manual_seed(0)
-    x, weight, bias = torch.randn(num_rows, num_in), torch.randn(300, num_in), torch.randn(300)
+    x, weight, bias = torch.randn(num_rows, num_in), torch.randn(550, num_in), torch.randn(550)
     expected = x.double() @ weight.double().T + bias
     torch.testing.assert_close(
         product(x, pack_floats(weight, torch.float32), bias).double(), expected, rtol=1e-4, atol=1e-3
@@ -36,7 +48,7 @@ def test_long_rows(num_rows: int, num_in: int) -> None:
 
 
 @pytest.mark.parametrize("num_rows", [2, 5, 7, 64, PIECE_ROWS + 1, 300])
-@pytest.mark.parametrize("num_in", [96, SUMMED + 40])
+@pytest.mark.parametrize("num_in", [96, SUMMED + 40, SHARING])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_row_is_the_same_to_the_last_bit_whatever_is_beside_it(
     num_rows: int, num_in: int, dtype: torch.dtype
@@ -58,6 +70,20 @@ def test_a_float16_weight_gives_what_it_gives_in_float32() -> None:
     weight[-1, -1] = torch.finfo(torch.float16).max
     narrow, wide = (product(x, pack_floats(weight.float(), dtype), None) for dtype in (torch.float16, torch.float32))
     assert torch.equal(narrow, wide)
+
+
+@pytest.mark.parametrize("pack", [pack_floats, pack_int8, pack_int8_for_int8, pack_bfloat16])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("num_rows", "num_out", "with_bias"), [(1, 40, True), (70, 150, False), (300, 550, True)])
+def test_an_activation_is_applied_to_the_product(
+    pack: Callable[[Tensor], WeightPanels], activation: str, num_rows: int, num_out: int, with_bias: bool
+) -> None:
+    torch.manual_seed(0)
+    x, packed = torch.randn(num_rows, 64), pack(torch.randn(num_out, 64))
+    bias = torch.randn(num_out) if with_bias else None
+    right = product(x, packed, None)
+    activate(right, bias, activation)
+    assert torch.equal(product(x, packed, bias, activation), right)
 
 
 def test_rows_may_lie_apart() -> None:

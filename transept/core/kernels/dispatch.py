@@ -192,8 +192,8 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
 
 # The choice is made for a weight, not for a call, so that a row comes out the same whatever is beside it. In int8
 # `transept_product` takes AMX by itself, for many rows: its sums are integers, the same either way.
-PRODUCT: Operation[Callable[[Tensor, Any, Tensor | None], Tensor]] = Operation(
-    "x @ weight.T + bias",
+PRODUCT: Operation[Callable[..., Tensor]] = Operation(
+    "x @ weight.T + bias, on CPUs with an activation",
     Kernel(
         product.product_by_amx,
         ("transept_float_product_by_amx",),

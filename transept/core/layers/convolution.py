@@ -8,8 +8,7 @@ from functools import cached_property
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transept.core.kernels.dispatch import ACTIVATE, PRODUCT_AND_GELU
-from transept.core.layers.linear import matmul
+from transept.core.kernels.dispatch import PRODUCT_AND_GELU
 from transept.core.layers.packed_weights import PackedWeight
 
 
@@ -44,12 +43,8 @@ class GeluConv1d(nn.Conv1d):
         return self._by_rows(x, lambda rows: product(rows, self._rows, bias))
 
     def _packed_product(self, rows: Tensor) -> Tensor:
-        activate = ACTIVATE.serving(rows)
-        assert activate is not None
         assert self.packed is not None
-        out = matmul(rows, self.packed)
-        activate(out, self.bias, "gelu")
-        return out
+        return self.packed.activated(rows, self.bias, "gelu")
 
     def _by_rows(self, x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
         """product: of [rows, size · in], the input's frames that each output frame sees, one after the other."""

@@ -77,13 +77,15 @@ class FeedForward(nn.Module):
         return hidden.to(torch.promote_types(hidden.dtype, self.fc2.weight.dtype))
 
     def _activated(self, x: Tensor) -> Tensor:
-        """``act(fc1(x))``, on a CPU with the bias added as the activation is applied, on a GPU maybe all at once."""
+        """``act(fc1(x))``, where kernels serve all at once, on a CPU at least with the bias."""
         bias, gelu = self.fc1.bias, PRODUCT_AND_GELU.serving(x)
         if gelu is not None and self.activation_name == "gelu" and bias is not None and self.fc1.packed is None:
             return gelu(x, self.fc1.weight, bias)
         activate = ACTIVATE.serving(x)
         if activate is None:
             return self.activation(self.fc1(x))
-        hidden = matmul(x, self.fc1.packed or self.fc1.weight)
+        if self.fc1.packed is not None:
+            return self.fc1.packed.activated(x, self.fc1.bias, self.activation_name)
+        hidden = matmul(x, self.fc1.weight)
         activate(hidden, self.fc1.bias, self.activation_name)
         return hidden

@@ -30,6 +30,10 @@ class PackedWeight:
             raise LookupError(f"no kernel multiplies {panels.x_dtype} by weights in {panels.dtype} on {panels.device}")
         self._product = product
 
+    def activated(self, x: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+        """``act(x @ weight.T + bias)`` on a CPU. x: [rows, in], bias: [out], activation: one of ACTIVATIONS."""
+        return self._product(x, self.panels, bias, activation)
+
     def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
         """``x @ weight.T + bias`` for some outputs.
 

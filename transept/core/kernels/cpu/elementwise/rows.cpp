@@ -13,7 +13,7 @@ namespace {
 constexpr int PIECE_COLUMNS = 512;  // of a row, that one piece of work activates
 
 template <class Function>
-void activate_part(float* x, int64_t size, const float* bias, Function function) {
+void activate_row(float* x, int64_t size, const float* bias, Function function) {
   if (bias) {
     for (int64_t i = 0; i < size; i++) x[i] += bias[i];
   }
@@ -22,19 +22,27 @@ void activate_part(float* x, int64_t size, const float* bias, Function function)
 
 }  // namespace
 
+void activate_part(float* x, int64_t rows, int64_t columns, int64_t first, int64_t stop, const float* bias,
+                   Activation activation) {
+  const int64_t size = stop - first;
+  const float* biases = bias ? bias + first : nullptr;
+  for (int64_t row = 0; row < rows; row++) {
+    float* part = x + row * columns + first;
+    switch (activation) {
+      case GELU: activate_row(part, size, biases, [](Floats x) INLINE_LAMBDA { return gelu(x); }); break;
+      case GELU_TANH: activate_row(part, size, biases, [](Floats x) INLINE_LAMBDA { return gelu_tanh(x); }); break;
+      case RELU: activate_row(part, size, biases, [](Floats x) INLINE_LAMBDA { return relu(x); }); break;
+      case SILU: activate_row(part, size, biases, [](Floats x) INLINE_LAMBDA { return silu(x); }); break;
+      case TANH: activate_row(part, size, biases, [](Floats x) INLINE_LAMBDA { return tanh(x); }); break;
+    }
+  }
+}
+
 void activate(float* x, int64_t rows, int64_t columns, const float* bias, Activation activation) {
   const int64_t pieces = (columns + PIECE_COLUMNS - 1) / PIECE_COLUMNS;
   parallel_for(rows * pieces, [&](int64_t piece) {
-    const int64_t first = piece % pieces * PIECE_COLUMNS, size = std::min<int64_t>(PIECE_COLUMNS, columns - first);
-    float* part = x + piece / pieces * columns + first;
-    const float* biases = bias ? bias + first : nullptr;
-    switch (activation) {
-      case GELU: return activate_part(part, size, biases, [](Floats x) INLINE_LAMBDA { return gelu(x); });
-      case GELU_TANH: return activate_part(part, size, biases, [](Floats x) INLINE_LAMBDA { return gelu_tanh(x); });
-      case RELU: return activate_part(part, size, biases, [](Floats x) INLINE_LAMBDA { return relu(x); });
-      case SILU: return activate_part(part, size, biases, [](Floats x) INLINE_LAMBDA { return silu(x); });
-      case TANH: return activate_part(part, size, biases, [](Floats x) INLINE_LAMBDA { return tanh(x); });
-    }
+    const int64_t first = piece % pieces * PIECE_COLUMNS, stop = std::min<int64_t>(first + PIECE_COLUMNS, columns);
+    activate_part(x + piece / pieces * columns, 1, columns, first, stop, bias, activation);
   });
 }
 

@@ -58,7 +58,7 @@ void copy_to_cache(const float* from, int64_t size, Number* to) {
 }
 
 void project(const float* x, int64_t rows, const Linear& linear, float* out) {
-  product(x, rows, *linear.weight, linear.bias, out);
+  product(x, rows, *linear.weight, {linear.bias}, out);
 }
 
 // The rows of a step go through the layer in place.
@@ -109,8 +109,8 @@ class Layer {
   void feed_forward() {
     const int64_t inner = layer_.fc1.weight->num_outputs;
     const float* input = begin(layer_.ffn_norm);
-    product(input, rows_, *layer_.fc1.weight, nullptr, wide_);
-    activate(wide_, rows_, inner, layer_.fc1.bias, static_cast<Activation>(layer_.activation));
+    const Finish finish{layer_.fc1.bias, true, static_cast<Activation>(layer_.activation)};
+    product(input, rows_, *layer_.fc1.weight, finish, wide_);
     if (layer_.gate.weight) {
       float* gate = wide_ + rows_ * inner;
       project(input, rows_, layer_.gate, gate);

@@ -1,4 +1,4 @@
-"""``x @ weight.T + bias`` by the kernels. What comes out of a row is the same to the last bit whatever is beside it."""
+"""``act(x @ weight.T + bias)`` by the kernels. A row comes out the same to the last bit whatever is beside it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Int, Pointer, bind
 
-_product = bind("transept_product", Pointer, Int, Pointer, Pointer, Pointer)
-_product_by_amx = bind("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Pointer)
+_product = bind("transept_product", Pointer, Int, Pointer, Pointer, Int, Pointer)
+_product_by_amx = bind("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Int, Pointer)
+NO_ACTIVATION = -1
 
 
-def product(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
-    """x: float32 [rows, in] on the CPU. bias: float32 [out]. Returns [rows, out].
+def product(x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None = None) -> Tensor:
+    """x: float32 [rows, in] on the CPU. bias: float32 [out]. activation: one of ACTIVATIONS. Returns [rows, out].
 
     Raises IndexError for other shapes.
     """
-    return _run(_product, x, weight, bias)
+    return _run(_product, x, weight, bias, activation)
 
 
-def product_by_amx(x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
+def product_by_amx(x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None = None) -> Tensor:
     """The same by AMX, for weights in float16 of a multiple of 32 inputs. Faster for hundreds of rows, else slower."""
-    return _run(_product_by_amx, x, weight, bias)
+    return _run(_product_by_amx, x, weight, bias, activation)
 
 
-def _run(kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Tensor | None) -> Tensor:
+def _run(
+    kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None
+) -> Tensor:
     shape = [weight.num_outputs, weight.num_inputs]
     if x.dim() != 2 or x.shape[1] != shape[1]:
         raise IndexError(f"rows of {x.shape[-1]} numbers cannot be multiplied with a weight of {shape}")
@@ -35,5 +39,7 @@ def _run(kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Ten
         raise IndexError(f"a bias of {[*bias.shape]} cannot be added to the products with a weight of {shape}")
     x, out = x.contiguous(), torch.empty(x.shape[0], weight.num_outputs)
     biases = None if bias is None else bias.contiguous()
-    kernel(x.data_ptr(), len(x), weight.address, None if biases is None else biases.data_ptr(), out.data_ptr())
+    address = None if biases is None else biases.data_ptr()
+    number = NO_ACTIVATION if activation is None else ACTIVATIONS[activation].number
+    kernel(x.data_ptr(), len(x), weight.address, address, number, out.data_ptr())
     return out

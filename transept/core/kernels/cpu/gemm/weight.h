@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "../elementwise/rows.h"
+
 namespace transept {
 
 enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16, INT8_FOR_BYTES };  // as in panels.py
@@ -18,11 +20,18 @@ struct Weight {
   Kind kind;
 };
 
-// Write x @ weight.T + bias to out; bias may be null. x: [rows, in], out: [rows, out], neither with gaps. What comes out
-// of a row is the same to the last bit whatever rows are beside it.
-void product(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
+// What is done to a product's outputs: a bias is added, null for none, and an activation applied.
+struct Finish {
+  const float* bias;
+  bool activates = false;
+  Activation activation = GELU;
+};
+
+// Write x @ weight.T to out, finished. x: [rows, in], out: [rows, out], neither with gaps. What comes out of a row is the
+// same to the last bit whatever rows are beside it.
+void product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
 
 // The same by AMX, for hundreds of rows: for weights in float16 of a multiple of 32 inputs, on processors that have it.
-void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const float* bias, float* out);
+void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
 
 }  // namespace transept
