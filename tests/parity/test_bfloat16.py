@@ -29,7 +29,8 @@ def test_the_highest_tokens_are_transformers_but_for_near_ties(name: str, tmp_pa
         start, ids = output.prompt_token_ids, output.outputs[0].token_ids
         logits = parity.reference.logits(given, start + ids[:-1])[len(start) - 1 :]
         ours = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]
-        assert (logits.amax(1) - ours).max() < 0.6  # of logits that deviate by 3; transformers' bfloat16 is off by 1.2
+        # Of logits that deviate by 3. T5 does not scale its scores, so that rounded queries and keys move them more.
+        assert (logits.amax(1) - ours).max() < (0.6 if name == "t5 1.1" else 0.4)
         differ += int((logits.argmax(1) != torch.tensor(ids)).sum())
         total += len(ids)
         (alone,) = engine.generate(prompt, GREEDY, generation_config=GenerationConfig())

@@ -88,7 +88,7 @@ def test_sequences_of_a_model_in_int8_are_rounded() -> None:
         outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
     rounded = torch.empty_like(query)
     for rows in (slice(0, 70), slice(70, None)):
-        encoder_attention.attend_rounded(query[rows], key[rows], value[rows], SCALE, rounded[rows])
+        encoder_attention.attend_in_int16(query[rows], key[rows], value[rows], SCALE, rounded[rows])
     exact, int8 = outputs
     assert torch.equal(int8, rounded)
     assert not torch.equal(exact, rounded)

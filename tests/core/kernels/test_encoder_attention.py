@@ -14,15 +14,15 @@ from transept.core.kernels.cpu.attention.encoder_attention import (
     MOST_TOKENS_ROUNDED,
     attend_in_bfloat16,
     attend_in_int8,
-    attend_rounded,
+    attend_in_int16,
     attend_sequence,
 )
 from transept.core.kernels.cpu.library import LEVELS, level
 from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
 Kernel = Callable[[Tensor, Tensor, Tensor, float, Tensor, Tensor | None], None]
-each_kernel = pytest.mark.parametrize("kernel", [attend_sequence, attend_rounded, attend_in_bfloat16, attend_in_int8])
-of_integers = pytest.mark.parametrize("kernel", [attend_rounded, attend_in_int8])
+each_kernel = pytest.mark.parametrize("kernel", [attend_sequence, attend_in_int16, attend_in_bfloat16, attend_in_int8])
+of_integers = pytest.mark.parametrize("kernel", [attend_in_int16, attend_in_int8])
 
 
 def attend(
@@ -189,7 +189,7 @@ def test_it_is_attention_in_16_bits(tokens: int, kv_heads: int, shared: int, dim
     heads = kv_heads * shared
     projected = torch.randn(tokens, heads + 2 * kv_heads, dim)
     query, key, value = projected.split([heads, kv_heads, kv_heads], dim=1)  # with a stride, as from one product
-    out = attend(query, key, value, sharpness, attend_rounded)
+    out = attend(query, key, value, sharpness, attend_in_int16)
     # A step of a number of some 3 is 3 / 4096 where a head has 128: a score in which that many are summed is rounded by
     # some 0.003 times its scale, and so is its weight.
     right = expected(query, key, value, sharpness)
@@ -203,7 +203,7 @@ def test_sums_of_numbers_as_large_as_they_get_have_room() -> None:
     """All queries, keys and values at their largest, and all tokens alike: no sum of integers overflows."""
     for tokens, dim in ((1, 64), (1500, 64), (1500, 5), (4000, 256)):
         ones = torch.ones(tokens, 1, dim)
-        torch.testing.assert_close(attend(ones, ones, -ones, 1.0, attend_rounded), -ones, rtol=1e-3, atol=0)
+        torch.testing.assert_close(attend(ones, ones, -ones, 1.0, attend_in_int16), -ones, rtol=1e-3, atol=0)
 
 
 def test_one_token_among_many_that_weigh_little() -> None:
@@ -214,7 +214,7 @@ def test_one_token_among_many_that_weigh_little() -> None:
     right = expected(query, key, value, 1.0)
     assert 0.45 < right[0, 0, 0] < 0.55
     # 32,767 steps for the highest weight are 22 for each of the others, which are rounded by half a step at most.
-    torch.testing.assert_close(attend(query, key, value, 1.0, attend_rounded).double(), right, rtol=0.5 / 22, atol=0)
+    torch.testing.assert_close(attend(query, key, value, 1.0, attend_in_int16).double(), right, rtol=0.5 / 22, atol=0)
 
 
 def test_a_tail_beside_one_token_is_lost_where_it_shares_its_steps() -> None:
@@ -236,13 +236,13 @@ def test_large_and_small_numbers(kernel: Kernel) -> None:
     query, key, value = torch.randn(3, 300, 2, 64)
     for factor in (1e-30, 1e30):
         out = attend(query / factor, key * factor, value * factor, 0.125, kernel)
-        assert error(out / factor, expected(query, key, value, 0.125)) < (1e-3 if kernel is attend_rounded else 0.02)
+        assert error(out / factor, expected(query, key, value, 0.125)) < (1e-3 if kernel is attend_in_int16 else 0.02)
     assert torch.equal(attend(query, key, torch.zeros_like(value), 0.125, kernel), torch.zeros_like(value))
     torch.testing.assert_close(
         attend(0 * query, key, value, 0.125, kernel),
         value.mean(0).expand_as(value),
         rtol=0,
-        atol=1e-4 if kernel is attend_rounded else 2e-3,
+        atol=1e-4 if kernel is attend_in_int16 else 2e-3,
     )
 
 
@@ -266,11 +266,11 @@ def test_which_sequences_it_serves() -> None:
 
     assert serving(1) is serving(MOST_TOKENS_ROUNDED + 1) is attend_sequence
     assert serving(100, dtype=torch.bfloat16) is None
-    assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_rounded
+    assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_in_int16
     assert serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
     assert serving(1, "bfloat16") is serving(1, "bfloat16", long_inputs=True) is attend_in_bfloat16
     multiplies_bytes = LEVELS.index(level()) >= LEVELS.index("avx512_vnni")
-    assert serving(1, "int8", long_inputs=True) is (attend_in_int8 if multiplies_bytes else attend_rounded)
+    assert serving(1, "int8", long_inputs=True) is (attend_in_int8 if multiplies_bytes else attend_in_int16)
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:

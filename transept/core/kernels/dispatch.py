@@ -238,7 +238,7 @@ ENCODER_ATTENTION = Operation(
         level="avx512_vnni",
     ),
     Kernel(
-        encoder_attention.attend_rounded,
+        encoder_attention.attend_in_int16,
         ("transept_attend_sequence_in_int16",),
         rows=range(1, encoder_attention.MOST_TOKENS_ROUNDED + 1),
         quantization="int8",

@@ -46,7 +46,7 @@ def attend_sequence(
     _run(_attend, query, key, value, scale, out, bias)
 
 
-def attend_rounded(
+def attend_in_int16(
     query: Tensor, key: Tensor, value: Tensor, scale: float, out: Tensor, bias: Tensor | None = None
 ) -> None:
     """The same, with integers of 16 bits. Raises IndexError for more than MOST_TOKENS_ROUNDED tokens, too."""

@@ -7,25 +7,15 @@
 #include "../export.h"
 #include "../gemm/rounding.h"
 #include "encoder_blocks.h"
-#include "value_steps.h"
+#include "rounding_steps.h"
 
 namespace transept {
 namespace {
 
 constexpr int VALUE_STEPS = 4095;
 
-// Of each token's query and key the step that it was rounded to multiples of.
-struct Steps {
-  float* queries;  // [heads, tokens filled up to blocks]
-  float* keys;     // [kv_heads, tokens]
-
-  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
-    return queries + (head * of.blocks() + block) * PANEL;
-  }
-};
-
 void pack_int16(const Sequence& of, float factor, int steps, int64_t block, int64_t first, int64_t stop,
-                const Packed<int16_t>& to, const Steps& scales) {
+                const Packed<int16_t>& to, const TokenSteps& scales) {
   const int64_t dim = of.dim, depth = of.depth();
   int16_t* row = scratch<Use::WEIGHTS, int16_t>(depth);
   for (int64_t head = 0; head < of.heads; head++) std::fill_n(scales.queries_of(of, head, block), PANEL, 0.0f);
@@ -93,7 +83,7 @@ void attend_int16(const Sequence& of, float scale) {
   const int steps = (int)std::min(32767.0, std::floor(std::sqrt((double)(INT32_MAX / dim))));
   const Packed<int16_t> packed(of, of.depth(), of.token_depth());
   const Biases biases(of);
-  const Steps scales{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
+  const TokenSteps scales{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
                      scratch<Use::KEY_SCALES, float>(of.kv_heads * of.tokens)};
   const ValueSteps value_steps(of, VALUE_STEPS);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {

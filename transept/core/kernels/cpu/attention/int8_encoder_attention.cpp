@@ -5,22 +5,16 @@
 #include "../export.h"
 #include "../gemm/quad_tile.h"
 #include "encoder_blocks.h"
-#include "value_steps.h"
+#include "rounding_steps.h"
 
 namespace transept {
 namespace {
 
 constexpr float WEIGHT_STEPS = 255;
 
-// Of each token's query and key the step that it was rounded to multiples of, and of a key what the offset adds.
-struct Rounding {
-  float* query_steps;  // [heads, tokens filled up to blocks]
-  float* key_steps;    // [kv_heads, tokens]
-  int32_t* offsets;
-
-  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
-    return query_steps + (head * of.blocks() + block) * PANEL;
-  }
+// offsets: of a key what its products with the queries' offsets add.
+struct QuadSteps : TokenSteps {
+  int32_t* offsets;  // [kv_heads, tokens]
 };
 
 typedef Packed<RowOfQuads, RowOfQuads, uint8_t> PackedQuads;
@@ -28,13 +22,13 @@ typedef Packed<RowOfQuads, RowOfQuads, uint8_t> PackedQuads;
 int64_t whole_quads(int64_t size) { return (size + 3) / 4 * 4; }
 
 void pack_quads(const Sequence& of, float factor, int64_t block, int64_t first, int64_t stop, const PackedQuads& to,
-                const Rounding& rounding) {
+                const QuadSteps& token_steps) {
   const int64_t dim = of.dim, depth = whole_quads(dim);
   int8_t* row = scratch<Use::WEIGHTS, int8_t>(depth);
-  for (int64_t head = 0; head < of.heads; head++) std::fill_n(rounding.queries_of(of, head, block), PANEL, 0.0f);
+  for (int64_t head = 0; head < of.heads; head++) std::fill_n(token_steps.queries_of(of, head, block), PANEL, 0.0f);
   to.put_queries(of, block, [&](int64_t token, int64_t head, uint8_t* out) {
     const int64_t column = token - first;
-    rounding.queries_of(of, head, block)[column] =
+    token_steps.queries_of(of, head, block)[column] =
         factor * round_row(of.query_of(token, head), dim, row, depth, QUAD_STEPS);
     for (int64_t d = 0; d < depth; d += 4) {
       for (int64_t i = 0; i < 4; i++) out[d * PANEL + 4 * column + i] = (uint8_t)(row[d + i] + QUAD_OFFSET);
@@ -43,8 +37,8 @@ void pack_quads(const Sequence& of, float factor, int64_t block, int64_t first, 
   for (int64_t token = first; token < stop; token++) {
     for (int64_t head = 0; head < of.kv_heads; head++) {
       const int64_t at = head * of.tokens + token;
-      rounding.key_steps[at] = round_row_to_quads(
-          of.key_of(token, head), dim, to.keys + head * to.key_size + token * depth, depth, rounding.offsets[at]);
+      token_steps.keys[at] = round_row_to_quads(
+          of.key_of(token, head), dim, to.keys + head * to.key_size + token * depth, depth, token_steps.offsets[at]);
     }
   }
 }
@@ -109,14 +103,14 @@ INLINE void round_weights(const float* scores, int64_t rows, float* tops, float*
   }
 }
 
-void attend_quads(const Sequence& of, const PackedQuads& packed, const Rounding& rounding, const ValueSteps& value_steps,
+void attend_quads(const Sequence& of, const PackedQuads& packed, const QuadSteps& token_steps, const ValueSteps& value_steps,
                   const Biases& biases, int64_t head, int64_t kv, int64_t block) {
   const int64_t dim = of.dim, depth = whole_quads(dim);
   const uint8_t* queries = packed.queries_of(of, head, block);
   const RowOfQuads* keys = packed.keys + kv * packed.key_size;
   const RowOfQuads* values = packed.values + kv * packed.value_size;
-  const float *query_steps = rounding.queries_of(of, head, block), *key_steps = rounding.key_steps + kv * of.tokens;
-  const int32_t* offsets = rounding.offsets + kv * of.tokens;
+  const float *query_steps = token_steps.queries_of(of, head, block), *key_steps = token_steps.keys + kv * of.tokens;
+  const int32_t* offsets = token_steps.offsets + kv * of.tokens;
   float* scores = scratch<Use::SCORES, float>(KEYS_AT_ONCE * PANEL);
   uint8_t* weights = scratch<Use::WEIGHTS, uint8_t>(KEYS_AT_ONCE * PANEL);
   float* sums = scratch<Use::OUTPUTS, float>(dim * PANEL);
@@ -153,11 +147,12 @@ void attend_int8(const Sequence& of, float scale) {
   const int64_t tokens = whole_quads(of.tokens), kv_tokens = of.kv_heads * of.tokens;
   const PackedQuads packed(of, whole_quads(of.dim), tokens);
   const Biases biases(of);
-  const Rounding rounding{scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL),
-                          scratch<Use::KEY_SCALES, float>(kv_tokens), scratch<Use::ROW_OFFSETS, int32_t>(kv_tokens)};
+  const QuadSteps token_steps{
+      {scratch<Use::ROW_STEPS, float>(of.heads * of.blocks() * PANEL), scratch<Use::KEY_SCALES, float>(kv_tokens)},
+      scratch<Use::ROW_OFFSETS, int32_t>(kv_tokens)};
   const ValueSteps value_steps(of, QUAD_STEPS);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {
-    pack_quads(of, scale * LOG2_E, block, first, stop, packed, rounding);
+    pack_quads(of, scale * LOG2_E, block, first, stop, packed, token_steps);
     value_steps.see(of, block, first, stop);
   });
   value_steps.find(of);
@@ -170,7 +165,7 @@ void attend_int8(const Sequence& of, float scale) {
     }
   });
   for_query_blocks(of, [&](int64_t head, int64_t kv, int64_t block) {
-    attend_quads(of, packed, rounding, value_steps, biases, head, kv, block);
+    attend_quads(of, packed, token_steps, value_steps, biases, head, kv, block);
   });
 }
 

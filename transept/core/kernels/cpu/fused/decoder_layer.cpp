@@ -109,8 +109,8 @@ class Layer {
   void feed_forward() {
     const int64_t inner = layer_.fc1.weight->num_outputs;
     const float* input = begin(layer_.ffn_norm);
-    const Finish finish{layer_.fc1.bias, true, static_cast<Activation>(layer_.activation)};
-    product(input, rows_, *layer_.fc1.weight, finish, wide_);
+    const Epilogue epilogue{layer_.fc1.bias, true, static_cast<Activation>(layer_.activation)};
+    product(input, rows_, *layer_.fc1.weight, epilogue, wide_);
     if (layer_.gate.weight) {
       float* gate = wide_ + rows_ * inner;
       project(input, rows_, layer_.gate, gate);

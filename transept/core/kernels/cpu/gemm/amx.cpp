@@ -315,68 +315,68 @@ void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
 
 bool amx_serves_int8(int64_t depth) { return depth > 0 && depth % BYTES_DEEP == 0; }
 
-void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   float* padded = scratch<Use::PADDED_BIAS, float>(panels * PANEL);
   std::fill_n(padded, panels * PANEL, 0.0f);
-  if (finish.bias) std::copy(finish.bias, finish.bias + weight.num_outputs, padded);
-  const Finish activation{nullptr, finish.activates, finish.activation};  // the sums begin with the bias
+  if (epilogue.bias) std::copy(epilogue.bias, epilogue.bias + weight.num_outputs, padded);
+  const Epilogue activation{nullptr, epilogue.activates, epilogue.activation};  // the sums begin with the bias
   for_amx_pieces<FLOAT_PIECE_ROWS, FLOAT_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_float_piece(x, weight, padded, out, row, stop_row, panel, stop_panel);
-        finish_piece(out, weight.num_outputs, activation, row, stop_row, panel, stop_panel);
+        apply_epilogue(out, weight.num_outputs, activation, row, stop_row, panel, stop_panel);
       });
 }
 
 void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
-                             const Weight& weight, const Finish& finish, float* out) {
+                             const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
   auto halves = scratch<Use::TILES_OF_ROWS, uint8_t>(blocks * BLOCK * 2 * depth);
   parallel_for(blocks, [&](int64_t block) { halve_rows(rounded, rows, depth, block * BLOCK, halves); });
   for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_int8_piece(halves, depth, steps, weight, out, row, stop_row, panel, stop_panel);
-        finish_piece(out, weight.num_outputs, finish, row, stop_row, panel, stop_panel);
+        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
       });
 }
 
 bool amx_serves_bytes(int64_t depth) { return sizeof(RowOfQuads) == 1 && amx_serves_int8(depth); }
 
 void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth, const int32_t* offsets,
-                         const float* steps, const Weight& weight, const Finish& finish, float* out) {
+                         const float* steps, const Weight& weight, const Epilogue& epilogue, float* out) {
   auto bytes = reinterpret_cast<const int8_t*>(numbers);
   for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_byte_piece(bytes, depth, offsets, steps, weight, out, row, stop_row, panel, stop_panel);
-        finish_piece(out, weight.num_outputs, finish, row, stop_row, panel, stop_panel);
+        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
       });
 }
 
 bool amx_serves_bfloat16(int64_t depth) { return depth > 0 && depth % DEPTH == 0; }
 
-void bfloat16_product_by_amx(const BFloat16* rounded, int64_t rows, int64_t depth, const Weight& weight, const Finish& finish,
-                             float* out) {
+void bfloat16_product_by_amx(const BFloat16* rounded, int64_t rows, int64_t depth, const Weight& weight,
+                             const Epilogue& epilogue, float* out) {
   for_amx_pieces<BFLOAT16_PIECE_ROWS, BFLOAT16_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_bfloat16_piece(rounded, depth, weight, out, row, stop_row, panel, stop_panel);
-        finish_piece(out, weight.num_outputs, finish, row, stop_row, panel, stop_panel);
+        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
       });
 }
 
 #else
 
 bool amx_serves_int8(int64_t) { return false; }
-void float_product_by_amx(const float*, int64_t, const Weight&, const Finish&, float*) { std::abort(); }
-void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const Finish&, float*) {
+void float_product_by_amx(const float*, int64_t, const Weight&, const Epilogue&, float*) { std::abort(); }
+void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, const Weight&, const Epilogue&, float*) {
   std::abort();
 }
 bool amx_serves_bytes(int64_t) { return false; }
-void byte_product_by_amx(const RowOfQuads*, int64_t, int64_t, const int32_t*, const float*, const Weight&, const Finish&,
+void byte_product_by_amx(const RowOfQuads*, int64_t, int64_t, const int32_t*, const float*, const Weight&, const Epilogue&,
                          float*) {
   std::abort();
 }
 bool amx_serves_bfloat16(int64_t) { return false; }
-void bfloat16_product_by_amx(const BFloat16*, int64_t, int64_t, const Weight&, const Finish&, float*) { std::abort(); }
+void bfloat16_product_by_amx(const BFloat16*, int64_t, int64_t, const Weight&, const Epilogue&, float*) { std::abort(); }
 
 #endif
 

@@ -7,7 +7,7 @@
 
 namespace transept {
 
-void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t num_in = weight.num_inputs, depth = num_in + num_in % 2;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const BFloat16* packed = static_cast<const BFloat16*>(weight.values);
@@ -18,7 +18,7 @@ void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const 
     round_row_to_bfloat16(x + row * num_in, num_in, rounded + row * distance, depth);
   });
   if (by_amx) {
-    bfloat16_product_by_amx(rounded, rows, depth, weight, finish, out);
+    bfloat16_product_by_amx(rounded, rows, depth, weight, epilogue, out);
     return;
   }
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
@@ -27,7 +27,7 @@ void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const 
                 bfloat16_tile<rows, panels>(rounded + row * distance, distance, depth, packed + panel * depth * PANEL, to,
                                             stride, true);
               });
-    finish_piece(out, weight.num_outputs, finish, first_row, stop_row, first_panel, stop_panel);
+    apply_epilogue(out, weight.num_outputs, epilogue, first_row, stop_row, first_panel, stop_panel);
   });
 }
 

@@ -53,15 +53,15 @@ void for_pieces(int64_t rows, int64_t panels, const Piece& piece, int64_t output
   });
 }
 
-// Finish some rows of some panels of out, [rows, num_outputs], while the second cache has them.
-inline void finish_piece(float* out, int64_t num_outputs, const Finish& finish, int64_t row, int64_t stop_row, int64_t panel,
-                         int64_t stop_panel) {
+// Apply it to some rows of some panels of out, [rows, num_outputs], while the second cache has them.
+inline void apply_epilogue(float* out, int64_t num_outputs, const Epilogue& epilogue, int64_t row, int64_t stop_row,
+                           int64_t panel, int64_t stop_panel) {
   const int64_t first = panel * PANEL, stop = std::min(stop_panel * PANEL, num_outputs);
-  if (finish.activates) {
-    activate_part(out + row * num_outputs, stop_row - row, num_outputs, first, stop, finish.bias, finish.activation);
-  } else if (finish.bias) {
+  if (epilogue.activates) {
+    activate_part(out + row * num_outputs, stop_row - row, num_outputs, first, stop, epilogue.bias, epilogue.activation);
+  } else if (epilogue.bias) {
     for (; row < stop_row; row++) {
-      for (int64_t column = first; column < stop; column++) out[row * num_outputs + column] += finish.bias[column];
+      for (int64_t column = first; column < stop; column++) out[row * num_outputs + column] += epilogue.bias[column];
     }
   }
 }

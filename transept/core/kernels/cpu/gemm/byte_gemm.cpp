@@ -15,7 +15,7 @@ struct RoundedRows {
 
 }  // namespace
 
-void byte_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void byte_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t num_in = weight.num_inputs, depth = (num_in + 3) / 4 * 4;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
@@ -29,7 +29,7 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const Fini
         round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * distance, depth, rounded.offsets[row]);
   });
   if (by_amx) {
-    byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, finish, out);
+    byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, epilogue, out);
     return;
   }
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
@@ -43,7 +43,7 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const Fini
                       store(to + row * stride + vector * LANES, total * broadcast(rounded.steps[first + row]) * scales);
                     });
               });
-    finish_piece(out, weight.num_outputs, finish, first_row, stop_row, first_panel, stop_panel);
+    apply_epilogue(out, weight.num_outputs, epilogue, first_row, stop_row, first_panel, stop_panel);
   });
 }
 

@@ -83,7 +83,7 @@ void float_piece(const float* x, const Weight& weight, float* out, int64_t first
 
 }  // namespace
 
-void float_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void float_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const bool copies = rows > PIECE_ROWS && weight.num_inputs % SHARING_INPUTS == 0;
   const auto piece = [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
@@ -98,7 +98,7 @@ void float_product(const float* x, int64_t rows, const Weight& weight, const Fin
         std::fill(out + each * weight.num_outputs + first, out + each * weight.num_outputs + stop, 0.0f);
       }
     }
-    finish_piece(out, weight.num_outputs, finish, row, stop_row, panel, stop_panel);
+    apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
   };
   for_pieces(rows, panels, piece, copies ? SHARING_OUTPUTS : PIECE_OUTPUTS_OF_MANY);
 }

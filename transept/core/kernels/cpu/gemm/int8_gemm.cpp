@@ -13,7 +13,7 @@ constexpr int LARGEST = 127;  // of a weight
 
 }  // namespace
 
-void int8_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void int8_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   const int64_t num_in = weight.num_inputs, depth = num_in + num_in % 2;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
@@ -26,7 +26,7 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const Fini
     steps[row] = round_row(x + row * num_in, num_in, rounded + row * distance, depth, most);
   });
   if (by_amx) {
-    rounded_product_by_amx(rounded, rows, depth, steps, weight, finish, out);
+    rounded_product_by_amx(rounded, rows, depth, steps, weight, epilogue, out);
     return;
   }
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
@@ -35,7 +35,7 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const Fini
                 integer_tile<rows, panels>(rounded + row * distance, distance, depth, packed + panel * depth * PANEL,
                                            steps + row, weight.scales + panel * PANEL, to, stride);
               });
-    finish_piece(out, weight.num_outputs, finish, first_row, stop_row, first_panel, stop_panel);
+    apply_epilogue(out, weight.num_outputs, epilogue, first_row, stop_row, first_panel, stop_panel);
   });
 }
 

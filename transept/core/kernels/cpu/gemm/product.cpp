@@ -6,24 +6,24 @@
 namespace transept {
 
 // In float_gemm.cpp, int8_gemm.cpp, bfloat16_gemm.cpp and byte_gemm.cpp.
-void float_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
-void int8_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
-void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
-void byte_product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
+void float_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
+void int8_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
+void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
+void byte_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 
-void product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out) {
+void product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
   switch (weight.kind) {
-    case INT8: return int8_product(x, rows, weight, finish, out);
-    case BFLOAT16: return bfloat16_product(x, rows, weight, finish, out);
-    case INT8_FOR_BYTES: return byte_product(x, rows, weight, finish, out);
-    default: return float_product(x, rows, weight, finish, out);
+    case INT8: return int8_product(x, rows, weight, epilogue, out);
+    case BFLOAT16: return bfloat16_product(x, rows, weight, epilogue, out);
+    case INT8_FOR_BYTES: return byte_product(x, rows, weight, epilogue, out);
+    default: return float_product(x, rows, weight, epilogue, out);
   }
 }
 
 namespace {
 
 // activation: below 0 for none.
-Finish finish_of(const float* bias, int64_t activation) {
+Epilogue epilogue_of(const float* bias, int64_t activation) {
   return {bias, activation >= 0, static_cast<Activation>(activation)};
 }
 
@@ -32,10 +32,10 @@ Finish finish_of(const float* bias, int64_t activation) {
 
 EXPORT void transept_product(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
                              int64_t activation, float* out) {
-  transept::product(x, rows, *weight, transept::finish_of(bias, activation), out);
+  transept::product(x, rows, *weight, transept::epilogue_of(bias, activation), out);
 }
 
 EXPORT void transept_float_product_by_amx(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
                                           int64_t activation, float* out) {
-  transept::float_product_by_amx(x, rows, *weight, transept::finish_of(bias, activation), out);
+  transept::float_product_by_amx(x, rows, *weight, transept::epilogue_of(bias, activation), out);
 }

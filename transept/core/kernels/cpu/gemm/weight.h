@@ -21,17 +21,17 @@ struct Weight {
 };
 
 // What is done to a product's outputs: a bias is added, null for none, and an activation applied.
-struct Finish {
+struct Epilogue {
   const float* bias;
   bool activates = false;
   Activation activation = GELU;
 };
 
-// Write x @ weight.T to out, finished. x: [rows, in], out: [rows, out], neither with gaps. What comes out of a row is the
-// same to the last bit whatever rows are beside it.
-void product(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
+// Write x @ weight.T to out, with the epilogue. x: [rows, in], out: [rows, out], neither with gaps. What comes out of a row
+// is the same to the last bit whatever rows are beside it.
+void product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 
 // The same by AMX, for hundreds of rows: for weights in float16 of a multiple of 32 inputs, on processors that have it.
-void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Finish& finish, float* out);
+void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 
 }  // namespace transept

@@ -1,15 +1,26 @@
-// The steps that an encoder's values are rounded to multiples of: one for each number of a head's values, over all tokens.
+// The steps that queries, keys and values of an encoder's attention are rounded to multiples of.
 #pragma once
 
 #include "encoder_blocks.h"
 
 namespace transept {
 
+// Of each token's query and key the step that it was rounded to multiples of.
+struct TokenSteps {
+  float* queries;  // [heads, tokens filled up to blocks]
+  float* keys;     // [kv_heads, tokens]
+
+  float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
+    return queries + (head * of.blocks() + block) * PANEL;
+  }
+};
+
 // The order of positive floats is that of their bits, NaN above all.
 INLINE float larger_size(float a, float b) {
   return bits_as<float>(std::max(bits_as<int32_t>(a) & 0x7fffffff, bits_as<int32_t>(b)));
 }
 
+// One for each number of a head's values, over all tokens.
 class ValueSteps {
  public:
   // most: steps of the largest number, either way.
