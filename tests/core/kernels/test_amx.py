@@ -1,4 +1,5 @@
-"""Products by AMX: as near as float32's own, in int8 the same integers, in bfloat16 the product of rounded numbers.
+"""By AMX: products as near as float32's own, in int8 the same integers, in bfloat16 the product of rounded numbers;
+attention in bfloat16, and feed-forward networks that are the two products to the last bit.
 
 On a processor with AMX they are tried as they are; on others with AVX-512 the same code runs on emulated tiles.
 """
@@ -17,7 +18,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import transept.core.kernels.cpu as cpu
-from transept.core.kernels.cpu.gemm import product
+from transept.core.kernels.cpu.attention import encoder_attention
+from transept.core.kernels.cpu.fused import feed_forward
+from transept.core.kernels.cpu.fused.decoder_layer import Projection
+from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import (
     WeightPanels,
     pack_bfloat16,
@@ -25,18 +29,20 @@ from transept.core.kernels.cpu.gemm.panels import (
     pack_int8,
     pack_int8_for_int8,
 )
-from transept.core.kernels.cpu.library import Int, Pointer, level, library
+from transept.core.kernels.cpu.library import Float, Int, Pointer, level, library
 
 # Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
 # many rows on int8 goes to AMX.
 BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
-FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
+FLAGS = ["-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
 SOURCES = (
     "library.cpp",
     "elementwise/rows.cpp",
     *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "byte_gemm", "float_gemm", "int8_gemm", "product")),
+    *("gemm/packing.cpp", "fused/feed_forward.cpp"),
+    *("attention/encoder_attention.cpp", "attention/amx_encoder_attention.cpp"),
 )
 
 Product = Callable[..., Tensor]  # of x, weight, bias and, maybe, activation
@@ -168,3 +174,78 @@ def test_bfloat16_is_the_product_of_rounded_numbers(amx: ctypes.CDLL, num_rows: 
         torch.testing.assert_close(out.double(), exact, rtol=1e-5, atol=1e-4)
         for row in (0, num_rows // 2, num_rows - 1):  # and the same bits, whatever is beside it
             assert torch.equal(bfloat16_product(x[row : row + 1], packed, added)[0], out[row])
+
+
+def test_bfloat16_of_inputs_that_fill_no_tile(amx: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, types in (("whole_pairs", [Int]), ("pack_bfloat16", [Pointer, Int, Int, Int, Pointer])):
+        function = amx[f"transept_{name}"]
+        function.argtypes, function.restype = types, Int
+        monkeypatch.setattr(panels, f"_{name}", function)
+    bfloat16_product = bound(amx, "transept_product")
+    for num_in in (1, 31, 240):
+        x, weight = torch.randn(40, num_in), torch.randn(70, num_in)
+        packed = pack_bfloat16(weight)
+        exact = x.bfloat16().double() @ weight.bfloat16().double().T
+        torch.testing.assert_close(bfloat16_product(x, packed, None).double(), exact, rtol=1e-5, atol=1e-4)
+        assert torch.equal(packed.rows(torch.tensor([69])), weight[69:].bfloat16().float())
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("tokens", [1, 31, 128, 129, 300])
+@pytest.mark.parametrize("heads, kv_heads, dim", [(1, 1, 64), (4, 2, 40), (2, 2, 80), (1, 1, 130)])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_attention_in_bfloat16(
+    amx: ctypes.CDLL, tokens: int, heads: int, kv_heads: int, dim: int, with_bias: bool
+) -> None:
+    kernel = amx["transept_attend_sequence_in_bfloat16"]
+    kernel.argtypes, kernel.restype = [Pointer, Float], None
+    query, key, value = torch.randn(tokens, heads, dim), *torch.randn(2, tokens, kv_heads, dim)
+    bias = torch.randn(heads, 2 * tokens - 1) if with_bias else None
+    out, places = torch.full(query.shape, float("nan")), torch.arange(tokens)
+    encoder_attention._run(kernel, query, key, value, dim**-0.5, out, bias)
+    mask = None if bias is None else bias.double()[:, places[:, None] - places + tokens - 1]
+    q, k, v = (x.bfloat16().double().transpose(0, 1) for x in (query, key, value))
+    right = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True).transpose(0, 1)
+    assert root_mean_square(out.double() - right) < 0.005 * root_mean_square(right)
+
+
+@pytest.mark.parametrize("hidden, inner", [(64, 64), (192, 1088)])
+@pytest.mark.parametrize("num_rows", [1, BLOCK, 300])
+@pytest.mark.parametrize("pack", [pack_bfloat16, pack_int8_for_int8])
+def test_a_feed_forward_network_is_its_two_products(
+    amx: ctypes.CDLL,
+    monkeypatch: pytest.MonkeyPatch,
+    hidden: int,
+    inner: int,
+    num_rows: int,
+    pack: Callable[[Tensor], WeightPanels],
+) -> None:
+    if level() == "avx512" and pack is pack_int8_for_int8:
+        pytest.skip("rows of four numbers of 8 bits take VNNI")
+    kernel = amx["transept_add_feed_forward"]
+    kernel.argtypes, kernel.restype = [Pointer, Int, Pointer, Pointer], None
+    monkeypatch.setattr(feed_forward, "_add_feed_forward", kernel)
+    product_of = bound(amx, "transept_product")
+    x, normed = torch.randn(2, num_rows, hidden)
+    fc1 = Projection(pack(torch.randn(inner, hidden)), torch.randn(inner))
+    fc2 = Projection(pack(torch.randn(hidden, inner)), torch.randn(hidden))
+    network = feed_forward.FeedForwardKernel(fc1, fc2, "gelu")
+    right = x + product_of(product_of(normed, fc1.weight, fc1.bias, "gelu"), fc2.weight, fc2.bias)
+    assert torch.equal(network(x, normed), right)
+
+
+def test_feed_forward_networks_without_a_kernel() -> None:
+    def projection(outputs: int, inputs: int, pack: Callable[[Tensor], WeightPanels] = pack_bfloat16) -> Projection:
+        return Projection(pack(torch.zeros(outputs, inputs)), None)
+
+    with pytest.raises(IndexError, match=r"from \[64, 96, 64, 64\] in torch.bfloat16 has no kernel"):
+        feed_forward.FeedForwardKernel(projection(96, 64), projection(64, 64), "gelu")
+    with pytest.raises(IndexError, match="has no kernel"):  # of 100 inputs
+        feed_forward.FeedForwardKernel(projection(64, 100), projection(100, 64), "gelu")
+    with pytest.raises(IndexError, match=r"a bias of \[5\] is not that of 64 outputs"):
+        feed_forward.FeedForwardKernel(Projection(projection(64, 64).weight, torch.zeros(5)), projection(64, 64), "relu")
+    assert not feed_forward.FeedForwardKernel.serves(projection(64, 64, pack_int8), projection(64, 64, pack_int8))
+    network = feed_forward.FeedForwardKernel(projection(96, 64), projection(64, 96), "relu")
+    for x, normed in ((torch.zeros(3, 64), torch.zeros(3, 63)), (torch.zeros(64, 3).t(), torch.zeros(3, 64))):
+        with pytest.raises(IndexError, match="do not fit a network from 64 to 64"):
+            network(x, normed)

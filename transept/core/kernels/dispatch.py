@@ -31,6 +31,7 @@ from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as 
 from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeStep
 from transept.core.kernels.cpu.fused.decoder_layer import Norm as Norm
 from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projection
+from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as FeedForwardKernel
 from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
 from transept.core.kernels.cpu.library import LEVELS, level
@@ -159,7 +160,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         long_inputs=True,
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
-    Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel"), quantization="bfloat16"),
+    Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"), quantization="bfloat16"),
     Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
     Kernel(
         rounded_weights.round_to_int8,
@@ -182,7 +183,7 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
     *(  # which 8 bits would round too coarsely; in float32 PyTorch's is as fast
         Kernel(
             panels.pack_bfloat16,
-            ("transept_pack_bfloat16", "transept_panel"),
+            ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"),
             quantization=quantization,
             level="avx512_bf16",
         )
@@ -213,6 +214,12 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
     "a decoder layer whose sequences have a token each",
     Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=CPU_WEIGHTS),
 )
+FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
+    "x += fc2(act(fc1(normed)))",
+    Kernel(
+        FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), level="amx"
+    ),
+)
 PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
 )
@@ -230,6 +237,12 @@ PAGED_ATTENTION = Operation(
 )
 ENCODER_ATTENTION = Operation(
     "attention of a sequence over itself, with a bias by distance or none",
+    Kernel(  # whose bfloat16 is as fast there as 8 bits, and finer
+        encoder_attention.attend_in_bfloat16,
+        ("transept_attend_sequence_in_bfloat16",),
+        quantization="int8",
+        level="amx",
+    ),
     Kernel(
         encoder_attention.attend_in_int8,
         ("transept_attend_sequence_in_int8",),
@@ -281,7 +294,7 @@ CHEAPEST_PATH = Operation(
 RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.recur, ("transept_recur",)))
 
 OPERATIONS: tuple[Operation[Any], ...] = (
-    *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, PRODUCT_AND_GELU, ACTIVATE, NORM),
+    *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
     *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
 )

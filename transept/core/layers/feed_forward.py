@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor, nn
 
-from transept.core.kernels.dispatch import ACTIVATE, PRODUCT_AND_GELU
+from transept.core.kernels.dispatch import (
+    ACTIVATE,
+    ACTIVATIONS,
+    FEED_FORWARD,
+    HUNDREDS,
+    PRODUCT_AND_GELU,
+    FeedForwardKernel,
+    Projection,
+    WeightPanels,
+    runs_on,
+)
 from transept.core.layers.activations import get_activation
-from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
+from transept.core.layers.linear import ColumnParallelLinear, Linear, RowParallelLinear, matmul
 from transept.core.parallel_group import ParallelGroup
 
 # Rows that a CPU takes at a time: half a window of Whisper, whose inner activations are its largest. With more threads,
@@ -41,6 +53,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape, in the wider dtype of x and fc2."""
+        if runs_on(x) and self._kernel is not None:
+            return self._kernel(torch.zeros(len(x), self.fc2.out_features), x)
         rows = max(CPU_ROWS, CPU_ROWS_OF_A_THREAD * torch.get_num_threads())
         if len(x) <= rows or not self._has_independent_rows(x):
             return self._all_at_once(x)
@@ -52,9 +66,23 @@ class FeedForward(nn.Module):
 
     def add_to(self, x: Tensor, normed: Tensor) -> Tensor:
         """``x + self(normed)``; x: [tokens, hidden], to which `addend` was added, and which may be overwritten."""
+        if runs_on(x) and runs_on(normed) and x.is_contiguous() and self._kernel is not None:
+            return self._kernel(x, normed)
         if not self._adds_in_place(x):
             return x + self(normed)
         return x.addmm_(self._hidden(normed), self.fc2.weight.t())
+
+    @cached_property
+    def _kernel(self) -> FeedForwardKernel | None:
+        """Both products as one kernel; None where the kernel does not serve."""
+        parts = [_projection(linear) for linear in (self.fc1, self.fc2)]
+        if self.gate is not None or self.activation_name not in ACTIVATIONS or not self.fc2.computes_alone:
+            return None
+        fc1, fc2 = parts
+        if fc1 is None or fc2 is None:
+            return None
+        kernel = FEED_FORWARD.find(weights=fc1.weight.dtype, rows=HUNDREDS)
+        return kernel(fc1, fc2, self.activation_name) if kernel is not None and kernel.serves(fc1, fc2) else None
 
     def _adds_in_place(self, x: Tensor) -> bool:
         """Whether one kernel multiplies and adds: on a GPU, where fc2 computes alone and all is in one dtype."""
@@ -89,3 +117,9 @@ class FeedForward(nn.Module):
         hidden = matmul(x, self.fc1.weight)
         activate(hidden, self.fc1.bias, self.activation_name)
         return hidden
+
+
+def _projection(linear: Linear) -> Projection | None:
+    """Its packed weight and bias; None where it has none for a CPU."""
+    panels = None if linear.packed is None else linear.packed.panels
+    return Projection(panels, linear.bias) if isinstance(panels, WeightPanels) else None

@@ -189,6 +189,16 @@ INLINE Floats to_floats(Ints numbers) {
 #endif
 }
 
+// 1 / x within 2^-23 of it, for x from 2^-126 to 2^126.
+INLINE Floats inverse(Floats x) {
+#if defined(__AVX512BW__)
+  const Floats near = (Floats)_mm512_rcp14_ps((__m512)x);
+  return near * (broadcast(2.0f) - x * near);
+#else
+  return broadcast(1.0f) / x;
+#endif
+}
+
 // The greatest integer that is not above x, for x between -2^31 and 2^31.
 INLINE Ints floor_of(Floats x) {
   const Ints whole = __builtin_convertvector(x, Ints);
@@ -204,10 +214,19 @@ INLINE Floats less_floor(Floats x) {
 #endif
 }
 
-// A number from 0.5 to 2, times 2 to the power of x's floor, for x up to 127; below 2^-125 it may be 0 instead.
+// x less the nearest integer, where the processor has an instruction for it.
+#if defined(__AVX512BW__)
+INLINE Floats less_nearest(Floats x) {
+  return (Floats)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#endif
+
+// A number from 0.5 to 2, times 2 to the power of x's floor, for x up to 127; for x below -125 it is 0: numbers that small
+// would take the processor a hundred times as long.
 INLINE Floats times_power_of_floor(Floats number, Floats x) {
 #if defined(__AVX512BW__)
-  return (Floats)_mm512_scalef_ps((__m512)number, (__m512)x);
+  const __mmask16 large = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-125.0f), _CMP_NLT_UQ);  // NaN, too
+  return (Floats)_mm512_maskz_scalef_ps(large, (__m512)number, (__m512)x);
 #else
   const Floats power = bits_as<Floats>(bits_as<Ints>(number) + (floor_of(x) << 23));
   return select(x < broadcast(-125.0f), Floats{}, power);

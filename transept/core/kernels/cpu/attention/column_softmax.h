@@ -15,8 +15,18 @@ constexpr float NO_TOP = std::numeric_limits<float>::lowest();  // of a column o
 INLINE bool raise_tops(const float* scores, int64_t rows, float* tops) {
   Floats top[2] = {load(tops), load(tops + LANES)};
   const Floats before[2] = {top[0], top[1]};
-  for (int64_t row = 0; row < rows; row++) {
-    UNROLL for (int half = 0; half < 2; half++) top[half] = maximum(load(scores + row * PANEL + half * LANES), top[half]);
+  int64_t row = 0;
+  if (rows >= 4) {  // four maxima at a time, none of which waits for another
+    Floats of_rows[4][2] = {{top[0], top[1]}, {top[0], top[1]}, {top[0], top[1]}, {top[0], top[1]}};
+    for (; row + 4 <= rows; row += 4, scores += 4 * PANEL) {
+      UNROLL for (int i = 0; i < 8; i++) of_rows[i / 2][i % 2] = maximum(load(scores + i * LANES), of_rows[i / 2][i % 2]);
+    }
+    UNROLL for (int half = 0; half < 2; half++) {
+      top[half] = maximum(maximum(of_rows[0][half], of_rows[1][half]), maximum(of_rows[2][half], of_rows[3][half]));
+    }
+  }
+  for (; row < rows; row++, scores += PANEL) {
+    UNROLL for (int half = 0; half < 2; half++) top[half] = maximum(load(scores + half * LANES), top[half]);
   }
   store(tops, top[0]);
   store(tops + LANES, top[1]);

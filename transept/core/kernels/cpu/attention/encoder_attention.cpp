@@ -2,6 +2,7 @@
 // bfloat16.
 #include "../export.h"
 #include "../gemm/rounding.h"
+#include "amx_encoder_attention.h"
 #include "encoder_blocks.h"
 
 namespace transept {
@@ -113,6 +114,7 @@ void attend_bfloat16_block(const Sequence& of, const BFloat16* queries, const BF
 }
 
 void attend_bfloat16(const Sequence& of, float scale) {
+  if (amx_attends()) return attend_bfloat16_by_amx(of, scale);
   const Packed<BFloat16> packed(of, of.depth(), of.token_depth());
   const Biases biases(of);
   for_token_blocks(of, [&](int64_t block, int64_t first, int64_t stop) {

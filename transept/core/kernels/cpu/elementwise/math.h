@@ -26,16 +26,24 @@ INLINE Floats exp(Floats x) {
 
 // 2 to the x, for x up to 127; below -125 it is 0. Of NaN, NaN. The polynomial is that of least error for -0.5 to 0.5.
 INLINE Floats exp2(Floats x) {
+#if defined(__AVX512BW__)
+  const Floats rest = less_nearest(x);
+#else
   const Floats shifted = x + broadcast(TO_INTEGER);
   const Floats rest = x - (shifted - broadcast(TO_INTEGER));
+#endif
   Floats value = broadcast(1.326472731307149e-3f);
   value = value * rest + broadcast(9.671512991189957e-3f);
   value = value * rest + broadcast(5.550733581185341e-2f);
   value = value * rest + broadcast(2.402224242687225e-1f);
   value = value * rest + broadcast(6.931470036506653e-1f);
   value = value * rest + broadcast(1.0f);
+#if defined(__AVX512BW__)
+  return times_power_of_floor(value, x - rest);
+#else
   const Floats power = bits_as<Floats>(bits_as<Ints>(value) + (bits_as<Ints>(shifted) << 23));
   return select(x < broadcast(-125.0f), Floats{}, power);
+#endif
 }
 
 // The same within 7.5e-5 of the value, for results that are rounded to bfloat16, which is 26 times as coarse.
@@ -50,15 +58,15 @@ INLINE Floats exp2_for_bfloat16(Floats x) {
 
 // The error function, by Abramowitz and Stegun's formula 7.1.26.
 INLINE Floats erf(Floats x) {
-  const Floats size = bits_as<Floats>(bits_as<Ints>(x) & 0x7fffffff);
-  const Floats t = broadcast(1.0f) / (broadcast(1.0f) + broadcast(0.3275911f) * size);
+  const Floats size = minimum(broadcast(9.0f), bits_as<Floats>(bits_as<Ints>(x) & 0x7fffffff));  // NaN stays NaN
+  const Floats t = inverse(broadcast(1.0f) + broadcast(0.3275911f) * size);
   Floats value = broadcast(1.061405429f);
   value = value * t - broadcast(1.453152027f);
   value = value * t + broadcast(1.421413741f);
   value = value * t - broadcast(0.284496736f);
   value = value * t + broadcast(0.254829592f);
-  value = broadcast(1.0f) - value * t * exp(-size * size);
-  return select(x >= Floats{}, value, -value);
+  value = broadcast(1.0f) - value * t * exp2(size * size * broadcast(-1.44269504088896341f));
+  return bits_as<Floats>(bits_as<Ints>(value) | (bits_as<Ints>(x) & INT32_MIN));
 }
 
 INLINE Floats tanh(Floats x) {

@@ -5,17 +5,11 @@
 #include "../attention/paged_attention.h"
 #include "../elementwise/rows.h"
 #include "../export.h"
-#include "../gemm/weight.h"
 #include "../scratch.h"
 #include "../simd.h"
+#include "linear.h"
 
 namespace transept {
-
-// A product with a packed weight [out, in] and a bias [out], null for none. The same fields in decoder_layer.py.
-struct Linear {
-  const Weight* weight;
-  const float* bias;
-};
 
 struct Norm {
   const float* weight;

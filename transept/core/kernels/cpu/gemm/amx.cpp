@@ -6,48 +6,26 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "../parallel.h"
-#include "../scratch.h"
-#include "amx_tiles.h"
+#include "amx_blocks.h"
+#include "rounding.h"
 
 namespace transept {
 
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
-static_assert(LANES == TILE_SIDE && PANEL == AMX_ROWS && PANEL == 2 * TILE_SIDE, "a block is one panel wide");
 namespace {
 
-constexpr int BLOCK = AMX_ROWS;                   // rows and outputs whose sums are in tiles 0 to 3
 constexpr int DEPTH = 32;                         // bfloat16 of a row of a tile
 constexpr int TILE = TILE_SIDE * DEPTH;           // bfloat16 of a tile
 constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 of a float32, and of a float16
 constexpr int PASS_STEPS = 16;                    // of DEPTH inputs, after which the sums so far are stored
 constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
 constexpr int BYTES_DEEP = 64;                    // int8 of a row of a tile
-constexpr int INT8_PIECE_ROWS = 512, INT8_PIECE_PANELS = 4;
-constexpr int BFLOAT16_PIECE_ROWS = 256, BFLOAT16_PIECE_PANELS = 4;
+constexpr int INT8_PIECE_ROWS = 256, INT8_PIECE_PANELS = 8;
+constexpr int TILED_PIECE_ROWS = 256, TILED_PIECE_PANELS = 8;
 
-// Tiles 4 and 5 are rows of a, 6 and 7 outputs of b; tiles 0 to 3 their four sums.
-#define LOAD_A(from, distance)      \
-  TILE_LOAD(4, (from), 64);         \
-  TILE_LOAD(5, (from) + (distance), 64)
 #define LOAD_B(from)        \
   TILE_LOAD(6, (from), 64); \
   TILE_LOAD(7, (const char*)(from) + TILE_BYTES, 64)
-#define ZERO_SUMS() \
-  TILE_ZERO(0);     \
-  TILE_ZERO(1);     \
-  TILE_ZERO(2);     \
-  TILE_ZERO(3)
-#define STORE_SUMS(to, stride)                                     \
-  TILE_STORE(0, (to), (stride) * 4);                               \
-  TILE_STORE(1, (to) + TILE_SIDE, (stride) * 4);                   \
-  TILE_STORE(2, (to) + TILE_SIDE * (stride), (stride) * 4);        \
-  TILE_STORE(3, (to) + TILE_SIDE * (stride) + TILE_SIDE, (stride) * 4)
-#define ADD_PRODUCTS(INSTRUCTION) \
-  INSTRUCTION(0, 4, 6);           \
-  INSTRUCTION(1, 4, 7);           \
-  INSTRUCTION(2, 5, 6);           \
-  INSTRUCTION(3, 5, 7)
 
 // The next 8 bits of numbers, in the upper half of 32, which are then taken from them.
 INLINE Words next_part(Floats& numbers) {
@@ -160,155 +138,48 @@ void amx_float_piece(const float* x, const Weight& weight, const float* bias, fl
   TILES_END();
 }
 
-// Rows of a block as tiles of int8, for each 16 of them [depth / BYTES_DEEP, upper and lower, 16, BYTES_DEEP].
-void halve_rows(const int16_t* rounded, int64_t rows, int64_t depth, int64_t first_row, uint8_t* tiles) {
-  for (int64_t row = first_row; row < first_row + BLOCK; row++) {
-    uint8_t* place = tiles + row / TILE_SIDE * TILE_SIDE * 2 * depth + row % TILE_SIDE * BYTES_DEEP;
-    for (int64_t step = 0; step < depth / BYTES_DEEP; step++, place += 2 * TILE_BYTES) {
-      for (int i = 0; i < BYTES_DEEP; i++) {
-        int number = row < rows ? rounded[row * depth + step * BYTES_DEEP + i] : 0;
-        place[i] = (uint8_t)(number >> 8);
-        place[TILE_BYTES + i] = (uint8_t)number;
-      }
-    }
-  }
-}
-
-// A panel, pairs of inputs side by side, as tiles [depth / BYTES_DEEP, 2, 16, 16, 4]: four side by side.
+// A panel, pairs of inputs side by side, as tiles: four side by side.
 void regroup_panel(const int8_t* panel, int64_t depth, int8_t* tiles) {
-  for (int64_t four = 0; four < depth / 4; four++) {
-    int8_t* place = tiles + four / TILE_SIDE * 2 * TILE_BYTES + four % TILE_SIDE * BYTES_DEEP;
-    for (int output = 0; output < PANEL; output++) {
-      int8_t* to = place + output / TILE_SIDE * TILE_BYTES + output % TILE_SIDE * 4;
-      memcpy(to, panel + (2 * four * PANEL + output) * 2, 2);
-      memcpy(to + 2, panel + ((2 * four + 1) * PANEL + output) * 2, 2);
-    }
+  alignas(64) static constexpr uint16_t LOW[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low = _mm512_load_si512(LOW), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  for (int64_t input = 0; input < depth; input += 4, panel += 4 * PANEL, tiles += 4 * PANEL) {
+    const __m512i first = load_as<__m512i>(panel), second = load_as<__m512i>(panel + 2 * PANEL);
+    _mm512_storeu_si512(tiles, _mm512_permutex2var_epi16(first, low, second));
+    _mm512_storeu_si512(tiles + 2 * PANEL, _mm512_permutex2var_epi16(first, high, second));
   }
 }
 
-// sums: of the upper halves and then of the lower ones, int32 [2, BLOCK, BLOCK].
-#define MULTIPLY_HALVES(INSTRUCTION, HALF)                \
-  ZERO_SUMS();                                            \
-  for (int64_t step = 0; step < steps; step++) {          \
-    LOAD_A(a + (2 * step + HALF) * TILE_BYTES, a_stride); \
-    LOAD_B(b + 2 * step * TILE_BYTES);                    \
-    ADD_PRODUCTS(INSTRUCTION);                            \
-  }                                                       \
-  STORE_SUMS(sums + HALF * BLOCK * BLOCK, BLOCK)
+// The upper and the lower halves of rows in int16, each in the order of tiles.
+struct HalvedRows {
+  TiledRows upper, lower;
 
-INLINE void amx_int8_block(const uint8_t* a, int64_t a_stride, const int8_t* b, int64_t steps, int32_t* sums) {
-  MULTIPLY_HALVES(TILE_ADD_SIGNED, 0);
-  MULTIPLY_HALVES(TILE_ADD_UNSIGNED, 1);
-}
-
-void amx_int8_piece(const uint8_t* halves, int64_t depth, const float* steps, const Weight& weight, float* out,
-                         int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
-  const int64_t num_out = weight.num_outputs, stride = TILE_SIDE * 2 * depth;
-  const int8_t* packed = static_cast<const int8_t*>(weight.values);
-  auto outputs = scratch<Use::TILES_OF_PANEL, int8_t>(depth * PANEL);
-  alignas(64) int32_t sums[2 * BLOCK * BLOCK];
-  TILES_BEGIN();
-  for (int64_t panel = first_panel; panel < stop_panel; panel++) {
-    regroup_panel(packed + panel * depth * PANEL, depth, outputs);
-    const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
-    for (int64_t row = first_row; row < stop_row; row += BLOCK) {
-      amx_int8_block(halves + row * 2 * depth, stride, outputs, depth / BYTES_DEEP, sums);
-      for (int64_t r = 0; r < std::min<int64_t>(BLOCK, stop_row - row); r++) {
-        float scaled[BLOCK];
-        for (int first = 0; first < BLOCK; first += LANES) {
-          Ints upper = load_as<Ints>(sums + r * BLOCK + first);
-          Ints lower = load_as<Ints>(sums + (BLOCK + r) * BLOCK + first);
-          Floats total = to_floats((upper << 8) + lower) * broadcast(steps[row + r]);
-          store(scaled + first, total * load(weight.scales + column + first));
-        }
-        std::copy(scaled, scaled + columns, out + (row + r) * num_out + column);
+  void put(int64_t row, const int16_t* rounded) const {
+    char *high = upper.of(row), *low = lower.of(row);
+    for (int64_t step = 0; step < upper.steps; step++, high += TILE_BYTES, low += TILE_BYTES, rounded += BYTES_DEEP) {
+      for (int i = 0; i < BYTES_DEEP; i++) {
+        high[i] = (char)(rounded[i] >> 8);
+        low[i] = (char)rounded[i];
       }
     }
   }
-  TILES_END();
-}
+};
 
-// sums: int32 [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
-INLINE void amx_byte_block(const int8_t* a, int64_t depth, const uint8_t* panel, int32_t* sums) {
-  ZERO_SUMS();
-  for (int64_t first = 0; first < depth; first += BYTES_DEEP) {
-    TILE_LOAD(4, a + first, depth);
-    TILE_LOAD(5, a + TILE_SIDE * depth + first, depth);
-    TILE_LOAD(6, panel + first * PANEL, 4 * PANEL);
-    TILE_LOAD(7, panel + first * PANEL + 64, 4 * PANEL);
-    ADD_PRODUCTS(TILE_ADD_BYTES);
-  }
-  STORE_SUMS(sums, BLOCK);
-}
-
-void amx_byte_piece(const int8_t* numbers, int64_t depth, const int32_t* offsets, const float* steps, const Weight& weight,
-                    float* out, int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
-  const int64_t num_out = weight.num_outputs;
-  const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
-  alignas(64) int32_t sums[BLOCK * BLOCK];
-  TILES_BEGIN();
-  for (int64_t panel = first_panel; panel < stop_panel; panel++) {
-    const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
-    for (int64_t row = first_row; row < stop_row; row += BLOCK) {
-      amx_byte_block(numbers + row * depth, depth, packed + panel * depth * PANEL, sums);
-      for (int64_t r = row; r < std::min<int64_t>(row + BLOCK, stop_row); r++) {
-        float scaled[BLOCK];
-        for (int first = 0; first < BLOCK; first += LANES) {
-          const Floats total = to_floats(load_as<Ints>(sums + (r - row) * BLOCK + first) - broadcast(offsets[r]));
-          store(scaled + first, total * broadcast(steps[r]) * load(weight.scales + column + first));
-        }
-        std::copy(scaled, scaled + columns, out + r * num_out + column);
-      }
-    }
-  }
-  TILES_END();
-}
-
-// out, or sums, [BLOCK, BLOCK] of rows of a by a panel; both lie as tiles do, with other rows in between.
-INLINE void amx_bfloat16_block(const BFloat16* a, int64_t depth, const BFloat16* panel, float* out, int64_t out_stride) {
-  ZERO_SUMS();
-  for (int64_t first = 0; first < depth; first += DEPTH) {
-    TILE_LOAD(4, a + first, depth * 2);
-    TILE_LOAD(5, a + TILE_SIDE * depth + first, depth * 2);
-    TILE_LOAD(6, panel + first * PANEL, 4 * PANEL);
-    TILE_LOAD(7, panel + first * PANEL + 2 * TILE_SIDE, 4 * PANEL);
-    ADD_PRODUCTS(TILE_ADD_BFLOAT16);
-  }
-  STORE_SUMS(out, out_stride);
-}
-
-void amx_bfloat16_piece(const BFloat16* rounded, int64_t depth, const Weight& weight, float* out, int64_t first_row,
-                        int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
-  const int64_t num_out = weight.num_outputs;
-  const BFloat16* packed = static_cast<const BFloat16*>(weight.values);
-  alignas(64) float sums[BLOCK * BLOCK];
-  TILES_BEGIN();
-  for (int64_t panel = first_panel; panel < stop_panel; panel++) {
-    const int64_t column = panel * PANEL, columns = std::min<int64_t>(BLOCK, num_out - column);
-    for (int64_t row = first_row; row < stop_row; row += BLOCK) {
-      const int64_t rows = std::min<int64_t>(BLOCK, stop_row - row);
-      const BFloat16* a = rounded + row * depth;
-      float* to = out + row * num_out + column;
-      if (rows == BLOCK && columns == BLOCK) {
-        amx_bfloat16_block(a, depth, packed + panel * depth * PANEL, to, num_out);
-        continue;
-      }
-      amx_bfloat16_block(a, depth, packed + panel * depth * PANEL, sums, BLOCK);
-      for (int64_t r = 0; r < rows; r++) std::copy_n(sums + r * BLOCK, columns, to + r * num_out);
-    }
-  }
-  TILES_END();
-}
-
-// Call piece(first_row, stop_row, first_panel, stop_panel) for pieces of so many rows and panels.
-template <int ROWS, int PANELS, class Piece>
-void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
-  const int64_t panels = (num_outputs + PANEL - 1) / PANEL;
-  const int64_t groups = (panels + PANELS - 1) / PANELS, parts = (rows + ROWS - 1) / ROWS;
-  parallel_for(parts * groups, [&](int64_t index) {
-    const int64_t row = index / groups * ROWS, panel = index % groups * PANELS;
-    piece(row, std::min(row + ROWS, rows), panel, std::min(panel + PANELS, panels));
-  });
+template <Numbers NUMBERS>
+void rounded_rows_product(const float* x, int64_t rows, int64_t depth, const Weight& weight, const Epilogue& epilogue,
+                          float* out) {
+  const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs;
+  const auto rounded = RoundedRows<NUMBERS>::template make<Use::ROUNDED_ROWS, Use::ROW_OFFSETS, Use::ROW_STEPS>(rows, depth);
+  for_rows(rows, [&](int64_t row) { rounded.put(row, x + row * num_in, num_in); });
+  const auto finish = [&](SumOf<NUMBERS>* sums, int64_t row, int64_t panel, int64_t first, int64_t stop) INLINE_LAMBDA {
+    float* products = rounded.products(sums, first, stop, row, panel, weight);
+    apply_to_block(products, first, stop, panel, num_out, epilogue);
+    write_rows(products, first, stop, row, panel, num_out, out);
+  };
+  for_amx_pieces<TILED_PIECE_ROWS, TILED_PIECE_PANELS>(
+      rows, num_out, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
+        multiply_blocks<NUMBERS>(rounded.tiled, weight.values, row, stop_row, panel, stop_panel, finish);
+      });
 }
 
 }  // namespace
@@ -328,39 +199,54 @@ void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, co
       });
 }
 
-void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* steps,
-                             const Weight& weight, const Epilogue& epilogue, float* out) {
-  const int64_t blocks = (rows + BLOCK - 1) / BLOCK;
-  auto halves = scratch<Use::TILES_OF_ROWS, uint8_t>(blocks * BLOCK * 2 * depth);
-  parallel_for(blocks, [&](int64_t block) { halve_rows(rounded, rows, depth, block * BLOCK, halves); });
+void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* row_steps,
+                            const Weight& weight, const Epilogue& epilogue, float* out) {
+  const int64_t num_out = weight.num_outputs, steps = depth / BYTES_DEEP, size = TiledRows::bytes(rows, steps);
+  const int8_t* packed = static_cast<const int8_t*>(weight.values);
+  char* tiles = scratch<Use::TILES_OF_ROWS, char>(2 * size);
+  const HalvedRows halves{{tiles, steps}, {tiles + size, steps}};
+  for_rows(rows, [&](int64_t row) { halves.put(row, rounded + row * depth); });
   for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
-      rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        amx_int8_piece(halves, depth, steps, weight, out, row, stop_row, panel, stop_panel);
-        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
+      rows, num_out, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+        int8_t* panels = scratch<Use::TILES_OF_PANEL, int8_t>(depth * PANEL);
+        int32_t* upper_sums = scratch<Use::UPPER_SUMS, int32_t>(INT8_PIECE_ROWS * PANEL);
+        for (int64_t panel = first_panel; panel < stop_panel; panel++) {
+          regroup_panel(packed + panel * depth * PANEL, depth, panels);
+          multiply_blocks<Numbers::SIGNED_BY_SIGNED>(
+              halves.upper, panels, first_row, stop_row, 0, 1,
+              [&](const int32_t* sums, int64_t row, int64_t, int64_t first, int64_t stop) INLINE_LAMBDA {
+                std::copy(sums + first * PANEL, sums + stop * PANEL, upper_sums + (row - first_row + first) * PANEL);
+              });
+          multiply_blocks<Numbers::UNSIGNED_BY_SIGNED>(
+              halves.lower, panels, first_row, stop_row, 0, 1,
+              [&](int32_t* sums, int64_t row, int64_t, int64_t first, int64_t stop) INLINE_LAMBDA {
+                float* products = reinterpret_cast<float*>(sums);
+                for (int64_t r = first; r < stop; r++) {
+                  const Floats row_step = broadcast(row_steps[row + r]);
+                  UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
+                    const Ints upper = load_as<Ints>(upper_sums + (row - first_row + r) * PANEL + lane);
+                    const Ints total = (upper << 8) + load_as<Ints>(sums + r * PANEL + lane);
+                    const Floats scaled = to_floats(total) * row_step;
+                    store(products + r * PANEL + lane, scaled * load(weight.scales + panel * PANEL + lane));
+                  }
+                }
+                apply_to_block(products, first, stop, panel, num_out, epilogue);
+                write_rows(products, first, stop, row, panel, num_out, out);
+              });
+        }
       });
 }
 
 bool amx_serves_bytes(int64_t depth) { return sizeof(RowOfQuads) == 1 && amx_serves_int8(depth); }
 
-void byte_product_by_amx(const RowOfQuads* numbers, int64_t rows, int64_t depth, const int32_t* offsets,
-                         const float* steps, const Weight& weight, const Epilogue& epilogue, float* out) {
-  auto bytes = reinterpret_cast<const int8_t*>(numbers);
-  for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
-      rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        amx_byte_piece(bytes, depth, offsets, steps, weight, out, row, stop_row, panel, stop_panel);
-        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
-      });
+void byte_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
+  rounded_rows_product<Numbers::SIGNED_BY_UNSIGNED>(x, rows, weight.num_inputs, weight, epilogue, out);
 }
 
 bool amx_serves_bfloat16(int64_t depth) { return depth > 0 && depth % DEPTH == 0; }
 
-void bfloat16_product_by_amx(const BFloat16* rounded, int64_t rows, int64_t depth, const Weight& weight,
-                             const Epilogue& epilogue, float* out) {
-  for_amx_pieces<BFLOAT16_PIECE_ROWS, BFLOAT16_PIECE_PANELS>(
-      rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        amx_bfloat16_piece(rounded, depth, weight, out, row, stop_row, panel, stop_panel);
-        apply_epilogue(out, weight.num_outputs, epilogue, row, stop_row, panel, stop_panel);
-      });
+void bfloat16_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
+  rounded_rows_product<Numbers::BFLOAT16>(x, rows, whole_pairs(weight.num_inputs), weight, epilogue, out);
 }
 
 #else
@@ -371,12 +257,9 @@ void rounded_product_by_amx(const int16_t*, int64_t, int64_t, const float*, cons
   std::abort();
 }
 bool amx_serves_bytes(int64_t) { return false; }
-void byte_product_by_amx(const RowOfQuads*, int64_t, int64_t, const int32_t*, const float*, const Weight&, const Epilogue&,
-                         float*) {
-  std::abort();
-}
+void byte_product_by_amx(const float*, int64_t, const Weight&, const Epilogue&, float*) { std::abort(); }
 bool amx_serves_bfloat16(int64_t) { return false; }
-void bfloat16_product_by_amx(const BFloat16*, int64_t, int64_t, const Weight&, const Epilogue&, float*) { std::abort(); }
+void bfloat16_product_by_amx(const float*, int64_t, const Weight&, const Epilogue&, float*) { std::abort(); }
 
 #endif
 

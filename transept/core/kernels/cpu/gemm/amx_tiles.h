@@ -55,13 +55,13 @@ inline float widen_bfloat16(uint16_t bits) { return bits_as<float>((uint32_t)bit
   emulated_tiles[sums].add_product<float, uint16_t, uint16_t>(                \
       emulated_tiles[a], emulated_tiles[b],                                   \
       [](uint16_t x, uint16_t y) { return widen_bfloat16(x) * widen_bfloat16(y); })
-#define TILE_ADD_SIGNED(sums, a, b)                            \
+#define TILE_ADD_SIGNED_BY_SIGNED(sums, a, b)                            \
   emulated_tiles[sums].add_product<int32_t, int8_t, int8_t>(   \
       emulated_tiles[a], emulated_tiles[b], [](int8_t x, int8_t y) { return (int32_t)x * y; })
-#define TILE_ADD_UNSIGNED(sums, a, b)                          \
+#define TILE_ADD_UNSIGNED_BY_SIGNED(sums, a, b)                          \
   emulated_tiles[sums].add_product<int32_t, uint8_t, int8_t>(  \
       emulated_tiles[a], emulated_tiles[b], [](uint8_t x, int8_t y) { return (int32_t)x * y; })
-#define TILE_ADD_BYTES(sums, a, b)                             \
+#define TILE_ADD_SIGNED_BY_UNSIGNED(sums, a, b)                             \
   emulated_tiles[sums].add_product<int32_t, int8_t, uint8_t>(  \
       emulated_tiles[a], emulated_tiles[b], [](int8_t x, uint8_t y) { return (int32_t)x * y; })
 
@@ -87,9 +87,9 @@ inline void configure_tiles() {
 #define TILE_LOAD(tile, from, stride) (void)({ MEMORY_IS_READ(); _tile_loadd(tile, from, stride); 0; })
 #define TILE_STORE(tile, to, stride) (void)({ _tile_stored(tile, to, stride); MEMORY_IS_READ(); 0; })
 #define TILE_ADD_BFLOAT16(sums, a, b) _tile_dpbf16ps(sums, a, b)
-#define TILE_ADD_SIGNED(sums, a, b) _tile_dpbssd(sums, a, b)
-#define TILE_ADD_UNSIGNED(sums, a, b) _tile_dpbusd(sums, a, b)
-#define TILE_ADD_BYTES(sums, a, b) _tile_dpbsud(sums, a, b)
+#define TILE_ADD_SIGNED_BY_SIGNED(sums, a, b) _tile_dpbssd(sums, a, b)
+#define TILE_ADD_UNSIGNED_BY_SIGNED(sums, a, b) _tile_dpbusd(sums, a, b)
+#define TILE_ADD_SIGNED_BY_UNSIGNED(sums, a, b) _tile_dpbsud(sums, a, b)
 
 #endif
 

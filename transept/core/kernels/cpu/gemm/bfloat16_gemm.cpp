@@ -8,19 +8,14 @@
 namespace transept {
 
 void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out) {
-  const int64_t num_in = weight.num_inputs, depth = num_in + num_in % 2;
+  const int64_t num_in = weight.num_inputs, depth = whole_pairs(num_in), distance = row_distance<BFloat16>(depth);
+  if (amx_serves_bfloat16(depth)) return bfloat16_product_by_amx(x, rows, weight, epilogue, out);
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const BFloat16* packed = static_cast<const BFloat16*>(weight.values);
-  const bool by_amx = amx_serves_bfloat16(depth);
-  const int64_t distance = by_amx ? depth : row_distance<BFloat16>(depth);
-  BFloat16* rounded = scratch<Use::ROUNDED_ROWS, BFloat16>((rows + (by_amx ? AMX_ROWS : 0)) * distance);
+  BFloat16* rounded = scratch<Use::ROUNDED_ROWS, BFloat16>(rows * distance);
   for_rows(rows, [&](int64_t row) {
     round_row_to_bfloat16(x + row * num_in, num_in, rounded + row * distance, depth);
   });
-  if (by_amx) {
-    bfloat16_product_by_amx(rounded, rows, depth, weight, epilogue, out);
-    return;
-  }
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
     for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t row, int64_t panel, float* to, int64_t stride) {

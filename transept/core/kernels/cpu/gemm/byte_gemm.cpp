@@ -7,7 +7,7 @@
 namespace transept {
 namespace {
 
-struct RoundedRows {
+struct RowsInInt8 {
   RowOfQuads* numbers;  // [rows, depth], maybe some apart
   int32_t* offsets;     // [rows]
   float* steps;         // [rows]
@@ -19,19 +19,14 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const Epil
   const int64_t num_in = weight.num_inputs, depth = (num_in + 3) / 4 * 4;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const uint8_t* packed = static_cast<const uint8_t*>(weight.values);
-  const int64_t room = rows + AMX_ROWS;  // which AMX reads beyond the last row
-  const bool by_amx = rows > PIECE_ROWS && amx_serves_bytes(depth);
-  const int64_t distance = by_amx ? depth : row_distance<RowOfQuads>(depth);
-  const RoundedRows rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(room * distance),
+  const int64_t distance = row_distance<RowOfQuads>(depth);
+  if (amx_serves_bytes(num_in)) return byte_product_by_amx(x, rows, weight, epilogue, out);
+  const RowsInInt8 rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(rows * distance),
                             scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
   for_rows(rows, [&](int64_t row) {
     rounded.steps[row] =
         round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * distance, depth, rounded.offsets[row]);
   });
-  if (by_amx) {
-    byte_product_by_amx(rounded.numbers, rows, depth, rounded.offsets, rounded.steps, weight, epilogue, out);
-    return;
-  }
   for_pieces(rows, panels, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
     for_tiles(first_row, stop_row, first_panel, stop_panel, weight.num_outputs, out,
               [&](auto rows, auto panels, int64_t first, int64_t panel, float* to, int64_t stride) {

@@ -140,10 +140,12 @@ void pack_bfloat16_panel(const From* weight, int64_t outputs, int64_t num_in, BF
 
 template <class From>
 void pack_bfloat16(const From* weight, int64_t num_out, int64_t num_in, BFloat16* values) {
-  const int64_t depth = num_in + num_in % 2;
+  const int64_t depth = whole_pairs(num_in), filled = num_in + num_in % 2;
   parallel_for((num_out + PANEL - 1) / PANEL, [&](int64_t panel) {
     const int64_t first = panel * PANEL, outputs = std::min<int64_t>(PANEL, num_out - first);
-    pack_bfloat16_panel(weight + first * num_in, outputs, num_in, values + panel * depth * PANEL);
+    BFloat16* to = values + panel * depth * PANEL;
+    pack_bfloat16_panel(weight + first * num_in, outputs, num_in, to);
+    std::fill(to + filled * PANEL, to + depth * PANEL, BFloat16{0});
   });
 }
 
@@ -163,6 +165,7 @@ void pack_int8(const From* weight, int64_t num_out, int64_t num_in, int offset, 
 using transept::Half;
 
 EXPORT int64_t transept_panel() { return transept::PANEL; }
+EXPORT int64_t transept_whole_pairs(int64_t num_inputs) { return transept::whole_pairs(num_inputs); }
 
 // Pack a weight [out, in] of float32 (is_half 0) or float16 (1) as kind. Returns 0 where float16 does not hold all numbers
 // of it; values hold nothing then.

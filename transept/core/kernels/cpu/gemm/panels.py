@@ -18,6 +18,7 @@ _pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer
 _pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
 _OFFSET = 128  # of a weight in uint8
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
+_whole_pairs = bind("transept_whole_pairs", Int, returns=Int)
 _pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
 
 
@@ -118,7 +119,7 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype to bfloat16."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
-    values = empty_in_large_pages(-(-num_out // PANEL), -(-num_in // 2), PANEL, 2, dtype=torch.bfloat16)
+    values = empty_in_large_pages(-(-num_out // PANEL), _whole_pairs(num_in) // 2, PANEL, 2, dtype=torch.bfloat16)
     _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
     return WeightPanels(values, None, num_out, num_in)
 

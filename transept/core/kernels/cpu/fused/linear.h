@@ -1,0 +1,14 @@
+// A product of a layer.
+#pragma once
+
+#include "../gemm/weight.h"
+
+namespace transept {
+
+// A product with a packed weight [out, in] and a bias [out], null for none. The same fields in decoder_layer.py.
+struct Linear {
+  const Weight* weight;
+  const float* bias;
+};
+
+}  // namespace transept
