@@ -36,7 +36,7 @@ from transept.core.kernels.cpu.library import Float, Int, Pointer, level, librar
 BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
-FLAGS = ["-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
+FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
 SOURCES = (
     "library.cpp",
     "elementwise/rows.cpp",

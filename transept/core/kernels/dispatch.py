@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS as ACTIVATIONS
-from transept.core.kernels.cpu.attention import encoder_attention, paged_attention
+from transept.core.kernels.cpu.attention import encoder_attention, kv_cache, paged_attention
 from transept.core.kernels.cpu.attention.paged_attention import MOST_QUERIES as MOST_QUERIES
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS as NO_BIAS
 from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as DistanceBias
@@ -272,7 +272,8 @@ GPU_ATTENTION = Operation(
         gpu_attention.attend_flattened, ("attend_tiles", "attend_pieces", "join_pieces"), device="cuda", dtypes=FLOATS
     ),
 )
-WRITE_CACHE = Operation(  # a CPU's cache is written by DECODER_LAYER, or by PyTorch
+WRITE_SLOTS = Operation("keys or values into slots side by side", Kernel(kv_cache.copy_rows, ("transept_copy_rows",)))
+WRITE_CACHE = Operation(  # a CPU's cache is written by DECODER_LAYER and WRITE_SLOTS, or by PyTorch
     "keys and values into the paged cache",
     Kernel(gpu_kv_cache.write, ("write_rows",), device="cuda", dtypes=FLOATS),
 )
@@ -295,6 +296,6 @@ RECURRENCE = Operation("the voice-activity network's memory", Kernel(recurrence.
 
 OPERATIONS: tuple[Operation[Any], ...] = (
     *(PACK, PACK_CONVOLUTION, PRODUCT, DECODER_LAYER, FEED_FORWARD, PRODUCT_AND_GELU, ACTIVATE, NORM),
-    *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_CACHE),
+    *(PAGED_ATTENTION, ENCODER_ATTENTION, GPU_ATTENTION, WRITE_SLOTS, WRITE_CACHE),
     *(ARGMAX, UNIFORM, MEDIANS, CHEAPEST_PATH, RECURRENCE),
 )

@@ -126,9 +126,10 @@ class CrossAttention(nn.Module):
 
         Returns x's shape.
         """
+        if encoder_hidden is not None:
+            self.attn.backend.project_cross(encoder_hidden, self.keys_and_values, kv_cache, metadata)
         query = self._queries(x)
-        key, value = (None, None) if encoder_hidden is None else self.keys_and_values(encoder_hidden)
-        return self.out_proj(self.attn(query, key, value, kv_cache, metadata, AttentionType.ENCODER_DECODER))
+        return self.out_proj(self.attn(query, None, None, kv_cache, metadata, AttentionType.ENCODER_DECODER))
 
     def keys_and_values(self, encoder_hidden: Tensor) -> tuple[Tensor, Tensor]:
         """encoder_hidden: [encoder_tokens, encoder's hidden]. Returns both, [encoder_tokens, kv_heads, head_dim]."""

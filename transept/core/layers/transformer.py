@@ -217,8 +217,7 @@ class DecoderLayer(nn.Module):
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:
                 if encoder_hidden is not None:
-                    new = self.cross_attn.keys_and_values(encoder_hidden)
-                    self.backend.write_cross(*new, kv_cache, metadata)
+                    self.backend.project_cross(encoder_hidden, self.cross_attn.keys_and_values, kv_cache, metadata)
                 return self._kernel(x, kv_cache.flatten(1, 2), step)
         own, cross = (kv_cache, metadata, attention_bias, positions), (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:

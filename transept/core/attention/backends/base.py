@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -51,6 +52,16 @@ class AttentionBackend(ABC):
     @abstractmethod
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """Write prefills' keys and values of cross-attention, [encoder_tokens, num_kv_heads, head_dim] each."""
+
+    def project_cross(
+        self,
+        encoder_hidden: Tensor,
+        project: Callable[[Tensor], tuple[Tensor, Tensor]],
+        kv_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> None:
+        """Write what `project` makes of prefills' encoder tokens, [encoder_tokens, encoder's hidden]."""
+        self.write_cross(*project(encoder_hidden), kv_cache, metadata)
 
     @abstractmethod
     def forward(

@@ -26,6 +26,7 @@ from transept.core.kernels.dispatch import (
     MOST_QUERIES,
     NO_BIAS,
     PAGED_ATTENTION,
+    WRITE_SLOTS,
     DecodeStep,
     DistanceBias,
     PagedWork,
@@ -33,6 +34,7 @@ from transept.core.kernels.dispatch import (
 
 EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
 CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
+PROJECTED_TOKENS = 1024  # of encoders, at least, whose keys and values are computed before they are written
 
 
 @dataclass
@@ -145,13 +147,24 @@ class TorchBackend(AttentionBackend):
 
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""
-        cache, row = kv_cache.flatten(1, 2), 0
+        _write_cross(key, value, kv_cache, metadata.plan, metadata.prefills)
+
+    def project_cross(
+        self,
+        encoder_hidden: Tensor,
+        project: Callable[[Tensor], tuple[Tensor, Tensor]],
+        kv_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> None:
+        """See AttentionBackend.project_cross. Some requests at a time, whose keys and values are never all there."""
+        row, requests, count = 0, [], 0
         for request in metadata.prefills:
-            for run in metadata.plan.cross_runs[request]:
-                end = row + run.stop - run.start
-                cache[0, run] = _as_in(cache, key[row:end])
-                cache[1, run] = _as_in(cache, value[row:end])
-                row = end
+            requests.append(request)
+            count += metadata.cross_seq_lens[request]
+            if count >= PROJECTED_TOKENS or request == metadata.prefills[-1]:
+                key, value = project(encoder_hidden[row : row + count])
+                _write_cross(key, value, kv_cache, metadata.plan, requests)
+                row, requests, count = row + count, [], 0
 
     def forward(
         self,
@@ -187,6 +200,20 @@ class TorchBackend(AttentionBackend):
         if key is not None and value is not None:
             self.write_cross(key, value, kv_cache, metadata)
         return _attend_cross(query, cache, metadata, scale, softcap)
+
+
+def _write_cross(key: Tensor, value: Tensor, kv_cache: Tensor, plan: TorchPlan, requests: Sequence[int]) -> None:
+    """Write keys and values of some requests' encoder tokens, one request after the other."""
+    cache, row, write = kv_cache.flatten(1, 2), 0, WRITE_SLOTS.serving(key)
+    for request in requests:
+        for run in plan.cross_runs[request]:
+            end = row + run.stop - run.start
+            for part, x in enumerate((key, value)):
+                if write is None:
+                    cache[part, run] = _as_in(cache, x[row:end])
+                else:
+                    write(x[row:end], cache[part, run])
+            row = end
 
 
 def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:

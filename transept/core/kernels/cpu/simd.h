@@ -128,6 +128,14 @@ INLINE void store_one(Half* to, float number) {
   *to = numbers[0];
 }
 
+// Copy a row; see `store` for numbers that float16 cannot hold.
+template <class Number>
+INLINE void copy_row(const float* from, int64_t size, Number* to) {
+  int64_t i = 0;
+  for (; i + LANES <= size; i += LANES) store(to + i, load(from + i));
+  for (; i < size; i++) store_one(to + i, from[i]);
+}
+
 // The sum and the highest of a vector's numbers: halves are joined until one is left.
 template <class Join>
 INLINE float fold(Floats vector, Join join) {

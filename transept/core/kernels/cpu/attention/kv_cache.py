@@ -1,4 +1,4 @@
-"""A layer's paged cache as kernels read it."""
+"""A layer's paged cache as kernels read it, and what writes many rows to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import ctypes
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, Pointer
+from transept.core.kernels.cpu.library import Int, Pointer, bind
+
+_copy_rows = bind("transept_copy_rows", Pointer, Int, Int, Int, Int, Pointer)
 
 
 class KVCacheStruct(ctypes.Structure):
@@ -30,3 +32,18 @@ class KVCacheStruct(ctypes.Structure):
         if cache.dim() != 4 or cache.shape[0] != 2 or not known or not cache.is_contiguous() or not cache.is_cpu:
             raise IndexError(f"a cache is [2, slots, kv_heads, dim] in float32 or float16, not {[*cache.shape]}")
         super().__init__(cache.data_ptr(), *cache.shape[1:], cache.dtype is torch.float16)
+
+
+def copy_rows(x: Tensor, slots: Tensor) -> None:
+    """Write keys or values to slots of a cache; what float16 cannot hold becomes its largest number.
+
+    x: float32 [tokens, kv_heads, dim] on the CPU. slots: float32 or float16 of the same shape, without gaps. Raises
+    IndexError for others.
+    """
+    known = slots.dtype in (torch.float32, torch.float16)
+    if x.shape != slots.shape or x.dim() != 3 or not known or not slots.is_contiguous():
+        raise IndexError(f"{[*x.shape]} cannot be written to {[*slots.shape]} of {slots.dtype}")
+    rows, size = len(x), x.shape[1] * x.shape[2]
+    if x.stride()[1:] != (x.shape[2], 1):
+        x = x.contiguous()
+    _copy_rows(x.data_ptr(), rows, x.stride(0), size, slots.dtype is torch.float16, slots.data_ptr())

@@ -44,13 +44,6 @@ struct DecodeStep {
 
 namespace {
 
-template <class Number>
-void copy_to_cache(const float* from, int64_t size, Number* to) {
-  int64_t i = 0;
-  for (; i + LANES <= size; i += LANES) store(to + i, load(from + i));
-  for (; i < size; i++) store_one(to + i, from[i]);
-}
-
 void project(const float* x, int64_t rows, const Linear& linear, float* out) {
   product(x, rows, *linear.weight, {linear.bias}, out);
 }
@@ -81,9 +74,9 @@ class Layer {
         const float* numbers = from + query_size + part * key_size;
         const int64_t place = (part * cache.slots + step.slots[row]) * key_size;
         if (cache.is_half) {
-          copy_to_cache(numbers, key_size, static_cast<Half*>(cache.data) + place);
+          copy_row(numbers, key_size, static_cast<Half*>(cache.data) + place);
         } else {
-          copy_to_cache(numbers, key_size, static_cast<float*>(cache.data) + place);
+          copy_row(numbers, key_size, static_cast<float*>(cache.data) + place);
         }
       }
     }
