@@ -32,21 +32,23 @@ FLAGS = [
     *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
 ]
 AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt"]
+AVX_VNNI = [*AVX2, "-mavxvnni"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl"]
 VNNI = [*AVX512, "-mavx512vnni"]
 BF16 = [*VNNI, "-mavx512bf16"]
-# instruction set, lowest first -> what the compiler may use; the names are those of library.cpp
+# instruction set, lowest first -> what the compiler may use; the names are those of library.py
 LEVELS = {"portable": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     LEVELS |= {
         "avx2": AVX2,
+        "avx_vnni": AVX_VNNI,
         "avx512": AVX512,
         "avx512_vnni": VNNI,
         "avx512_bf16": BF16,
         "amx": [*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
     }
 # option -> a part of the macro that a source tests where the option makes a difference to it
-ASKED_FOR = {"-mavx512vnni": "AVX512VNNI", "-mavx512bf16": "AVX512BF16"}
+ASKED_FOR = {"-mavxvnni": "AVXVNNI", "-mavx512vnni": "AVX512VNNI", "-mavx512bf16": "AVX512BF16"}
 ASKED_FOR |= dict.fromkeys(("-mamx-tile", "-mamx-bf16", "-mamx-int8"), "AMX_TILE")
 
 

@@ -17,7 +17,7 @@ from transept.core.kernels.cpu.attention.encoder_attention import (
     attend_in_int16,
     attend_sequence,
 )
-from transept.core.kernels.cpu.library import LEVELS, level
+from transept.core.kernels.cpu.library import WITH_VNNI, level
 from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
 Kernel = Callable[[Tensor, Tensor, Tensor, float, Tensor, Tensor | None], None]
@@ -273,8 +273,7 @@ def test_which_sequences_it_serves() -> None:
         return
     assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_in_int16
     assert serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
-    multiplies_bytes = LEVELS.index(level()) >= LEVELS.index("avx512_vnni")
-    assert serving(1, "int8", long_inputs=True) is (attend_in_int8 if multiplies_bytes else attend_in_int16)
+    assert serving(1, "int8", long_inputs=True) is (attend_in_int8 if level() in WITH_VNNI else attend_in_int16)
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import transept.core.kernels.cpu as cpu
-from transept.core.kernels.cpu.library import LEVEL_VARIABLE, LEVELS, level
+from transept.core.kernels.cpu.library import LEVEL_VARIABLE, LEVELS, level, levels
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 IMPORTS = """
@@ -132,6 +132,8 @@ def test_engines_in_two_threads_disturb_each_other_in_nothing(pool: str, own_lev
     assert printed(pool + TWO_ENGINES) == [own_level[1]]
 
 
+LOWER = levels()[: levels().index(level())]  # than this process's
+
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 
 
@@ -154,7 +156,7 @@ def test_a_process_forked_after_a_step_is_told_to_be_spawned() -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
+@pytest.mark.parametrize("lower", LOWER)
 def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str]) -> None:
     program = "print(transept.core.kernels.cpu.library.level()); print(run())"
     assert own_level[0] == level()
@@ -162,10 +164,10 @@ def test_a_lower_level_gives_the_same_text(lower: str, own_level: tuple[str, str
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("lower", LEVELS[: LEVELS.index(level())])
+@pytest.mark.parametrize("lower", LOWER)
 def test_every_level_passes_the_kernels_tests(lower: str) -> None:
     modules = ("int8_gemm", "bfloat16_gemm", "encoder_attention")
-    if lower in ("portable", "avx2"):  # from AVX-512 on only the products of pairs differ
+    if lower in ("portable", "avx2", "avx_vnni"):  # from AVX-512 on only the products of pairs differ
         modules += ("float_gemm", "paged_attention", "rows", "argmax")
     tests = [str(Path(__file__).parent / f"test_{module}.py") for module in modules]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-x", *tests]
@@ -175,19 +177,26 @@ def test_every_level_passes_the_kernels_tests(lower: str) -> None:
 
 AVX2 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "abm"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+AVX_VNNI = AVX2 | {"avx_vnni"}
 VNNI = AVX512 | {"avx512_vnni"}
 BF16 = VNNI | {"avx512_bf16"}
 AMX = BF16 | {"amx_tile", "amx_int8"}
-FLAGS = {"avx2": AVX2, "avx512": AVX512, "avx512_vnni": VNNI, "avx512_bf16": BF16, "amx": AMX}
+FLAGS = {"avx2": AVX2, "avx_vnni": AVX_VNNI, "avx512": AVX512, "avx512_vnni": VNNI, "avx512_bf16": BF16, "amx": AMX}
 
 
 @pytest.mark.skipif(
     platform.machine() != "x86_64" or LEVEL_VARIABLE in os.environ, reason="not the processor's own level"
 )
-def test_the_level_is_the_highest_that_the_system_lists() -> None:
+def test_the_levels_are_those_that_the_system_lists() -> None:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     flags = set(next(line for line in lines if line.startswith("flags")).partition(":")[2].split())
-    assert level() == max((name for name in FLAGS if flags >= FLAGS[name]), key=LEVELS.index, default="portable")
+    assert levels() == ["portable", *(name for name in FLAGS if flags >= FLAGS[name])]
+    assert level() == levels()[-1]
+
+
+@pytest.mark.skipif("avx512" not in levels() or "avx_vnni" in levels(), reason="a processor with AVX-512 alone")
+def test_a_level_beside_the_processor_s_is_the_next_lower_one() -> None:
+    assert printed("print(transept.core.kernels.cpu.library.level())", **{LEVEL_VARIABLE: "avx_vnni"}) == ["avx2"]
 
 
 def test_a_level_that_is_none_is_refused() -> None:

@@ -34,7 +34,7 @@ from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projecti
 from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as FeedForwardKernel
 from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
-from transept.core.kernels.cpu.library import LEVELS, level
+from transept.core.kernels.cpu.library import LEVELS, WITH_AMX, WITH_BFLOAT16, WITH_VNNI, level
 from transept.core.kernels.cpu.library import reads_float16 as reads_float16
 from transept.core.kernels.cpu.library import runs_on as runs_on
 from transept.core.kernels.cpu.library import share_num_threads as share_num_threads
@@ -64,7 +64,7 @@ class Kernel(Generic[FunctionT]):
     function: what is called. runs: what that runs of compiled code. device: whose tensors it takes. dtypes: of them.
     weights: of packed weights, where it reads any. rows: of a call: rows of a product, queries or tokens of a sequence.
     inputs: of which a weight must have a multiple. quantization: of the engine that it is for. long_inputs: whether it
-    serves only encoders that read sound or images. level: the lowest instruction set that has it.
+    serves only encoders that read sound or images. levels: instruction sets that have it, or in which it is the best.
     """
 
     function: FunctionT
@@ -76,7 +76,7 @@ class Kernel(Generic[FunctionT]):
     inputs: int = 1
     quantization: str | None = None
     long_inputs: bool = False
-    level: str = LEVELS[0]
+    levels: tuple[str, ...] = LEVELS
 
 
 class Operation(Generic[FunctionT]):
@@ -106,7 +106,7 @@ class Operation(Generic[FunctionT]):
                 and inputs % kernel.inputs == 0
                 and kernel.quantization in (None, quantization)
                 and (long_inputs or not kernel.long_inputs)
-                and (kernel.level == LEVELS[0] or LEVELS.index(kernel.level) <= LEVELS.index(level()))
+                and (kernel.levels is LEVELS or level() in kernel.levels)
             ):
                 return kernel.function
         return None
@@ -185,7 +185,7 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
             panels.pack_bfloat16,
             ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"),
             quantization=quantization,
-            level="avx512_bf16",
+            levels=WITH_BFLOAT16,
         )
         for quantization in ("bfloat16", "int8")
     ),
@@ -201,7 +201,7 @@ PRODUCT: Operation[Callable[..., Tensor]] = Operation(
         weights=(torch.float16,),
         rows=range(HUNDREDS, ANY_NUMBER.stop),
         inputs=32,
-        level="amx",
+        levels=WITH_AMX,
     ),
     Kernel(product.product, ("transept_product",), weights=(*CPU_WEIGHTS, torch.uint8)),
     Kernel(rounded_weights.int8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
@@ -217,7 +217,7 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
 FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
     "x += fc2(act(fc1(normed)))",
     Kernel(
-        FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), level="amx"
+        FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), levels=WITH_AMX
     ),
 )
 PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
@@ -241,14 +241,14 @@ ENCODER_ATTENTION = Operation(
         encoder_attention.attend_in_bfloat16,
         ("transept_attend_sequence_in_bfloat16",),
         quantization="int8",
-        level="amx",
+        levels=WITH_AMX,
     ),
     Kernel(
         encoder_attention.attend_in_int8,
         ("transept_attend_sequence_in_int8",),
         quantization="int8",
         long_inputs=True,
-        level="avx512_vnni",
+        levels=WITH_VNNI,
     ),
     Kernel(
         encoder_attention.attend_in_int16,

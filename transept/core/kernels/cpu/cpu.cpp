@@ -41,6 +41,8 @@ bool has_avx2() {
          has_bits(cpuid(7, 0).ebx, bmi1_avx2_bmi2) && has_bits(cpuid(0x80000001, 0).ecx, lzcnt);
 }
 
+bool has_avx_vnni() { return has_bits(cpuid(7, 1).eax, 1u << 4); }
+
 bool has_avx512() {
   const unsigned f_dq_cd_bw_vl = 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;
   return has_bits(saved_registers(), 0xe6) && has_bits(cpuid(7, 0).ebx, f_dq_cd_bw_vl);
@@ -65,15 +67,20 @@ bool has_amx() {
 }  // namespace
 #endif
 
-// The number of the highest level that runs here, in the order of library.py.
-EXPORT int64_t transept_highest_level() {
+// The levels that run here, in the order of library.py, the first of them in the lowest bit.
+EXPORT int64_t transept_levels() {
+  int64_t levels = 1;
 #if defined(__x86_64__)
-  if (!has_avx2()) return 0;
-  if (!has_avx512()) return 1;
-  if (!has_vnni()) return 2;
-  if (!has_bf16()) return 3;
-  return has_amx() ? 5 : 4;
-#else
-  return 0;
+  if (!has_avx2()) return levels;
+  levels |= 1 << 1;
+  if (has_avx_vnni()) levels |= 1 << 2;
+  if (!has_avx512()) return levels;
+  levels |= 1 << 3;
+  if (!has_vnni()) return levels;
+  levels |= 1 << 4;
+  if (!has_bf16()) return levels;
+  levels |= 1 << 5;
+  if (has_amx()) levels |= 1 << 6;
 #endif
+  return levels;
 }

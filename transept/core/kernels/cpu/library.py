@@ -21,7 +21,11 @@ from torch import Tensor
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import ForkedProcessError, KernelsNotBuiltError
 
-LEVELS = ("portable", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx")  # lowest first; see setup.py
+# Lowest first; see setup.py. A processor may have avx_vnni and all, some or none of those after it.
+LEVELS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx")
+WITH_AMX = LEVELS[-1:]
+WITH_BFLOAT16 = LEVELS[-2:]
+WITH_VNNI = ("avx_vnni", *LEVELS[-3:])  # which multiply four pairs of bytes at a time
 LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -48,15 +52,20 @@ def library() -> ctypes.CDLL:
 
 @cache
 def level() -> str:
-    """The instruction set that kernels use here: the highest of LEVELS that the processor has, or a lower one.
+    """The instruction set that kernels use here: the highest of LEVELS that the processor has.
 
-    Raises ValueError where TRANSEPT_CPU_LEVEL is none of LEVELS.
+    TRANSEPT_CPU_LEVEL makes it the highest up to that one. Raises ValueError where it is none of LEVELS.
     """
-    highest = int(_load(LEVELS[0]).transept_highest_level())
-    wanted = os.environ.get(LEVEL_VARIABLE, LEVELS[highest])
+    wanted = os.environ.get(LEVEL_VARIABLE, LEVELS[-1])
     if wanted not in LEVELS:
         raise ValueError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
-    return LEVELS[min(highest, LEVELS.index(wanted))]
+    return [name for name in levels() if LEVELS.index(name) <= LEVELS.index(wanted)][-1]
+
+
+def levels() -> list[str]:
+    """Those of LEVELS that the processor has."""
+    runs = int(_load(LEVELS[0]).transept_levels())
+    return [name for number, name in enumerate(LEVELS) if runs >> number & 1]
 
 
 def reads_float16() -> bool:

@@ -45,6 +45,8 @@ INLINE Ints add_products_of_pairs(Ints total, Shorts a, Shorts b) {
   return (Ints)_mm512_dpwssd_epi32((__m512i)total, (__m512i)a, (__m512i)b);
 #elif defined(__AVX512BW__)
   return total + (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVXVNNI__)
+  return (Ints)_mm256_dpwssd_avx_epi32((__m256i)total, (__m256i)a, (__m256i)b);
 #elif defined(__AVX2__)
   return total + (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #else
@@ -53,7 +55,20 @@ INLINE Ints add_products_of_pairs(Ints total, Shorts a, Shorts b) {
 #endif
 }
 
-// The same of two products of bfloat16, of which the processor takes tiny numbers for 0 where it has an instruction.
+// Of each lane, `total` and the sum of four products of bytes, those of a without a sign, where there is an instruction for it.
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#define MULTIPLIES_QUADS
+INLINE Ints add_products_of_quads(Ints total, Ints a, Ints b) {
+  return (Ints)_mm512_dpbusd_epi32((__m512i)total, (__m512i)a, (__m512i)b);
+}
+#elif defined(__AVXVNNI__) && !defined(__AVX512BW__)
+#define MULTIPLIES_QUADS
+INLINE Ints add_products_of_quads(Ints total, Ints a, Ints b) {
+  return (Ints)_mm256_dpbusd_avx_epi32((__m256i)total, (__m256i)a, (__m256i)b);
+}
+#endif
+
+// Of each lane, `total` and the sum of its two products of bfloat16, of which the processor takes tiny numbers for 0 where it has an instruction.
 INLINE Floats add_products_of_pairs(Floats total, Shorts a, Shorts b) {
 #if defined(__AVX512BF16__)
   return (Floats)_mm512_dpbf16_ps((__m512)total, (__m512bh)a, (__m512bh)b);

@@ -8,7 +8,7 @@
 
 namespace transept {
 
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#if defined(MULTIPLIES_QUADS)
 typedef int8_t RowOfQuads;
 #else
 typedef int16_t RowOfQuads;  // of four numbers the first and the third, then the second and the fourth
@@ -44,18 +44,16 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, cons
     asm("" : "+r"(rows[three]));
   }
   for (int64_t step = 0; step < depth; step += 4) {
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-    __m512i parts[VECTORS];
+#if defined(MULTIPLIES_QUADS)
+    Ints parts[VECTORS];
     UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-      const uint8_t* from = b + (vector / 2) * depth * PANEL + step * PANEL;
-      parts[vector] = load_as<__m512i>(from + (vector % 2) * 4 * LANES);
+      parts[vector] = load_as<Ints>(b + (vector / 2) * depth * PANEL + step * PANEL + (vector % 2) * 4 * LANES);
     }
     UNROLL for (int row = 0; row < ROWS; row++) {
       int32_t four;
       memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride, 4);
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-        sums[row][vector] =
-            (Ints)_mm512_dpbusd_epi32((__m512i)sums[row][vector], parts[vector], (__m512i)broadcast(four));
+        sums[row][vector] = add_products_of_quads(sums[row][vector], parts[vector], broadcast(four));
       }
     }
 #else
