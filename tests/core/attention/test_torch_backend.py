@@ -36,7 +36,7 @@ from paged_steps import (
 from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend, slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.cpu.attention import encoder_attention
+from transept.core.kernels.dispatch import ENCODER_ATTENTION
 
 BACKEND = TorchBackend()
 # Of what is computed and of the cache. In float32 sequences with few queries go to a kernel of ours.
@@ -86,9 +86,10 @@ def test_sequences_of_a_model_in_int8_are_rounded() -> None:
     for backend in (BACKEND, TorchBackend("int8")):
         metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
         outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
-    rounded = torch.empty_like(query)
+    rounded, attend = torch.empty_like(query), ENCODER_ATTENTION.find(quantization="int8")
+    assert attend is not None
     for rows in (slice(0, 70), slice(70, None)):
-        encoder_attention.attend_in_int16(query[rows], key[rows], value[rows], SCALE, rounded[rows])
+        attend(query[rows], key[rows], value[rows], SCALE, rounded[rows])
     exact, int8 = outputs
     assert torch.equal(int8, rounded)
     assert not torch.equal(exact, rounded)

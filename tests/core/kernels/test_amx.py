@@ -192,7 +192,7 @@ def test_bfloat16_of_inputs_that_fill_no_tile(amx: ctypes.CDLL, monkeypatch: pyt
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("tokens", [1, 31, 128, 129, 300])
-@pytest.mark.parametrize("heads, kv_heads, dim", [(1, 1, 64), (4, 2, 40), (2, 2, 80), (1, 1, 130)])
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(1, 1, 64), (4, 2, 40), (2, 2, 80), (1, 1, 130)])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_attention_in_bfloat16(
     amx: ctypes.CDLL, tokens: int, heads: int, kv_heads: int, dim: int, with_bias: bool
@@ -209,7 +209,7 @@ def test_attention_in_bfloat16(
     assert root_mean_square(out.double() - right) < 0.005 * root_mean_square(right)
 
 
-@pytest.mark.parametrize("hidden, inner", [(64, 64), (192, 1088)])
+@pytest.mark.parametrize(("hidden", "inner"), [(64, 64), (192, 1088)])
 @pytest.mark.parametrize("num_rows", [1, BLOCK, 300])
 @pytest.mark.parametrize("pack", [pack_bfloat16, pack_int8_for_int8])
 def test_a_feed_forward_network_is_its_two_products(
@@ -243,7 +243,9 @@ def test_feed_forward_networks_without_a_kernel() -> None:
     with pytest.raises(IndexError, match="has no kernel"):  # of 100 inputs
         feed_forward.FeedForwardKernel(projection(64, 100), projection(100, 64), "gelu")
     with pytest.raises(IndexError, match=r"a bias of \[5\] is not that of 64 outputs"):
-        feed_forward.FeedForwardKernel(Projection(projection(64, 64).weight, torch.zeros(5)), projection(64, 64), "relu")
+        feed_forward.FeedForwardKernel(
+            Projection(projection(64, 64).weight, torch.zeros(5)), projection(64, 64), "relu"
+        )
     assert not feed_forward.FeedForwardKernel.serves(projection(64, 64, pack_int8), projection(64, 64, pack_int8))
     network = feed_forward.FeedForwardKernel(projection(96, 64), projection(64, 96), "relu")
     for x, normed in ((torch.zeros(3, 64), torch.zeros(3, 63)), (torch.zeros(64, 3).t(), torch.zeros(3, 64))):

@@ -7,7 +7,7 @@ from transept.core.kernels.cpu.attention.kv_cache import copy_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("tokens, heads, dim", [(1, 1, 5), (100, 3, 24), (33, 2, 64)])
+@pytest.mark.parametrize(("tokens", "heads", "dim"), [(1, 1, 5), (100, 3, 24), (33, 2, 64)])
 def test_rows_are_written(dtype: torch.dtype, tokens: int, heads: int, dim: int) -> None:
     torch.manual_seed(0)
     projected = torch.randn(tokens, 2 * heads, dim)
@@ -36,6 +36,10 @@ def test_heads_apart_are_written() -> None:
 
 def test_other_slots_are_refused() -> None:
     x = torch.zeros(4, 2, 8)
-    for slots in (torch.empty(5, 2, 8), torch.empty(4, 2, 8, dtype=torch.bfloat16), torch.empty(4, 8, 2).transpose(1, 2)):
+    for slots in (
+        torch.empty(5, 2, 8),
+        torch.empty(4, 2, 8, dtype=torch.bfloat16),
+        torch.empty(4, 8, 2).transpose(1, 2),
+    ):
         with pytest.raises(IndexError, match="cannot be written to"):
             copy_rows(x, slots)

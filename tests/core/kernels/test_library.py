@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import transept.core.kernels.cpu as cpu
-from transept.core.kernels.cpu.library import LEVEL_VARIABLE, LEVELS, level, levels
+from transept.core.kernels.cpu.library import LEVEL_VARIABLE, level, levels
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 IMPORTS = """

@@ -160,7 +160,11 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         long_inputs=True,
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
-    Kernel(panels.pack_bfloat16, ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"), quantization="bfloat16"),
+    Kernel(
+        panels.pack_bfloat16,
+        ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"),
+        quantization="bfloat16",
+    ),
     Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
     Kernel(
         rounded_weights.round_to_int8,
@@ -216,9 +220,7 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
 )
 FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
     "x += fc2(act(fc1(normed)))",
-    Kernel(
-        FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), levels=WITH_AMX
-    ),
+    Kernel(FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), levels=WITH_AMX),
 )
 PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
