@@ -52,7 +52,7 @@ class DonutRow:
     image_processor: Any = DonutImageProcessorPil
 
     def parity(self, directory: Path) -> Parity:
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         encoder, decoder = DonutSwinConfig(**{**ENCODER, **self.encoder}), MBartConfig(**{**DECODER, **self.decoder})
         model = VisionEncoderDecoderModel(VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder))
         if decoder.scale_embedding:  # else every token predicts itself

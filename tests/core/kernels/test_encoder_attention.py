@@ -267,13 +267,10 @@ def test_which_sequences_it_serves() -> None:
     assert serving(1) is serving(MOST_TOKENS_ROUNDED + 1) is attend_sequence
     assert serving(100, dtype=torch.bfloat16) is None
     assert serving(1, "bfloat16") is serving(1, "bfloat16", long_inputs=True) is attend_in_bfloat16
-    if level() == "amx":  # whose bfloat16 is the fastest
-        assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_in_bfloat16
-        assert serving(1, "int8", long_inputs=True) is attend_in_bfloat16
-        return
     assert serving(1, "int8") is serving(MOST_TOKENS_ROUNDED, "int8") is attend_in_int16
     assert serving(MOST_TOKENS_ROUNDED + 1, "int8") is attend_sequence
-    assert serving(1, "int8", long_inputs=True) is (attend_in_int8 if level() in WITH_VNNI else attend_in_int16)
+    of_sound = attend_in_bfloat16 if level() == "amx" else attend_in_int8 if level() in WITH_VNNI else attend_in_int16
+    assert serving(1, "int8", long_inputs=True) is of_sound
 
 
 def test_an_output_with_gaps_is_refused_and_no_tokens_are_none() -> None:

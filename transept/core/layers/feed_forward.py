@@ -76,7 +76,7 @@ class FeedForward(nn.Module):
     def _kernel(self) -> FeedForwardKernel | None:
         """Both products as one kernel; None where the kernel does not serve."""
         parts = [_projection(linear) for linear in (self.fc1, self.fc2)]
-        if self.gate is not None or self.activation_name not in ACTIVATIONS or not self.fc2.computes_alone:
+        if self.gate is not None or self.activation_name not in ACTIVATIONS or not self.fc2.is_whole:
             return None
         fc1, fc2 = parts
         if fc1 is None or fc2 is None:

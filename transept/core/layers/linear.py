@@ -118,14 +118,14 @@ class RowParallelLinear(Linear):
         self._group = group
 
     @property
-    def computes_alone(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether its result is ``x @ weight.T + bias``: no other rank has a part of it."""
         return self._group.size == 1
 
     @property
     def is_plain(self) -> bool:
         """Whether its result is ``x @ weight.T + bias`` of the parameters: none is packed or another rank's."""
-        return self.computes_alone and self.packed is None
+        return self.is_whole and self.packed is None
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in], this rank's. Returns [tokens, out], the same on every rank."""
