@@ -9,6 +9,7 @@
 #include "../parallel.h"
 #include "../scratch.h"
 #include "amx_tiles.h"
+#include "float_tile.h"
 #include "quad_tile.h"
 #include "rounding.h"
 #include "weight.h"
@@ -131,6 +132,19 @@ struct UnfinishedBlock {
   }
 };
 
+template <Numbers NUMBERS>
+INLINE void add_products() {
+  if constexpr (NUMBERS == Numbers::BFLOAT16) {
+    ADD_PRODUCTS(TILE_ADD_BFLOAT16);
+  } else if constexpr (NUMBERS == Numbers::SIGNED_BY_UNSIGNED) {
+    ADD_PRODUCTS(TILE_ADD_SIGNED_BY_UNSIGNED);
+  } else if constexpr (NUMBERS == Numbers::SIGNED_BY_SIGNED) {
+    ADD_PRODUCTS(TILE_ADD_SIGNED_BY_SIGNED);
+  } else {
+    ADD_PRODUCTS(TILE_ADD_UNSIGNED_BY_SIGNED);
+  }
+}
+
 // Multiply some blocks of rows by some panels. panels: of steps * 2 tiles each.
 template <Numbers NUMBERS, class Finish>
 void multiply_blocks(const TiledRows& a, const void* panels, int64_t first_row, int64_t stop_row, int64_t first_panel,
@@ -159,15 +173,8 @@ void multiply_blocks(const TiledRows& a, const void* panels, int64_t first_row, 
           TILE_LOAD(6, outputs, 2 * ROW_BYTES);
           TILE_LOAD(7, outputs + ROW_BYTES, 2 * ROW_BYTES);
           LOAD_A(rows, steps * TILE_BYTES);
-          if constexpr (NUMBERS == Numbers::BFLOAT16) {
-            ADD_PRODUCTS(TILE_ADD_BFLOAT16);
-          } else if constexpr (NUMBERS == Numbers::SIGNED_BY_UNSIGNED) {
-            ADD_PRODUCTS(TILE_ADD_SIGNED_BY_UNSIGNED);
-          } else if constexpr (NUMBERS == Numbers::SIGNED_BY_SIGNED) {
-            ADD_PRODUCTS(TILE_ADD_SIGNED_BY_SIGNED);
-          } else {
-            ADD_PRODUCTS(TILE_ADD_UNSIGNED_BY_SIGNED);
-          }
+          add_products<NUMBERS>();
+          if (blocks == 1) prefetch<2 * TILE_BYTES, PREFETCH_WEIGHTS>(outputs);
           before.continue_with(rows_of_step);
         }
         before.continue_with(BLOCK);
