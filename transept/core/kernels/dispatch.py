@@ -158,6 +158,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         ("transept_pack_int8", "transept_panel"),
         quantization="int8",
         long_inputs=True,
+        levels=WITH_VNNI,
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
     Kernel(

@@ -224,6 +224,7 @@ INLINE void write_rows(const float* block, int64_t first, int64_t stop, int64_t 
   for (int64_t r = first; r < stop; r++) {
     float* to = out + (row + r) * num_outputs + column;
     const float* from = block + r * BLOCK;
+    if (!ADDS) prefetch<BLOCK * sizeof(float), 0>(to + BLOCK * num_outputs);  // the next block's place, far from this one
     if (columns == BLOCK) {
       UNROLL for (int lane = 0; lane < BLOCK; lane += LANES) {
         store(to + lane, ADDS ? load(to + lane) + load(from + lane) : load(from + lane));
