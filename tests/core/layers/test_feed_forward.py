@@ -38,6 +38,23 @@ def test_rows_that_are_taken_in_parts_come_out_as_they_do_alone(quantization: st
     assert torch.equal(layer(x), torch.cat([layer(row) for row in x.split(1)]))
 
 
+@pytest.mark.parametrize("quantization", ["bfloat16", "int8"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_it_is_added_to_a_residual(quantization: str, gated: bool) -> None:
+    torch.manual_seed(0)
+    layer = FeedForward(64, 192, "gelu", gated=gated, group=ParallelGroup()).requires_grad_(False)
+    for linear in (layer.fc1, layer.gate, layer.fc2):
+        if linear is not None:
+            pack = PACK.find(quantization=quantization, long_inputs=True)
+            linear.packed = PackedWeight(pack(torch.randn(linear.weight.shape)), linear.weight.shape)
+            linear.bias.copy_(torch.randn(len(linear.weight)))
+    x, normed = torch.randn(2, 300, 64)
+    hidden = layer.fc1.packed.activated(normed, layer.fc1.bias, "gelu")
+    right = layer.fc2(hidden if layer.gate is None else hidden * layer.gate(normed))
+    assert torch.equal(layer(normed), right)
+    assert torch.equal(layer.add_to(x.clone(), normed), x + right)
+
+
 def test_a_weight_that_is_not_packed_is_multiplied_by_once() -> None:
     layer = FeedForward(8, 16, "gelu", group=ParallelGroup()).requires_grad_(False)
     torch.manual_seed(0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transept.core.kernels.dispatch import PACK
+from transept.core.kernels.dispatch import HUNDREDS, PACK, PRODUCT
 from transept.core.kernels.gpu.rounded_weights import round_in_one_kernel, rounded_by_operators
 from transept.core.layers.linear import matmul
 from transept.core.layers.packed_weights import PackedWeight
@@ -50,6 +50,19 @@ def test_products(way: Way, num_rows: int, outputs: slice, with_bias: bool) -> N
     assert ours.dtype is torch.float32
     assert ours.is_contiguous()
     assert error(ours, expected[:, outputs].cpu()) < ERRORS[way]
+
+
+def test_an_encoder_s_output_goes_to_the_kernel_of_its_rows() -> None:
+    """And so does one row of it, so that it comes out the same whatever is beside it."""
+    x, weight = torch.randn(300, 64), torch.randn(90, 64).half().float()
+    panels = PACK.find()(weight)
+    ours = PackedWeight(panels, weight.shape, 1, HUNDREDS)
+    for rows, of_encoder in ((1, False), (HUNDREDS, True)):
+        kernel = PRODUCT.find(weights=torch.float16, rows=rows, inputs=64)
+        assert kernel is not None
+        right = kernel(x, panels, None)
+        for some in (slice(None), slice(7, 8)):
+            assert torch.equal(matmul(x[some], ours, of_encoder=of_encoder), right[some])
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)

@@ -42,14 +42,21 @@ class StackedParameter(nn.Parameter):
         return parameter
 
 
-def matmul(x: Tensor, weight: Tensor | PackedWeight, bias: Tensor | None = None, outputs: slice = ALL) -> Tensor:
+def matmul(
+    x: Tensor,
+    weight: Tensor | PackedWeight,
+    bias: Tensor | None = None,
+    outputs: slice = ALL,
+    *,
+    of_encoder: bool = False,
+) -> Tensor:
     """``x @ weight.T + bias``.
 
-    x: [tokens, in], weight: [out, in], bias: [out]. outputs: which of them are computed. Returns [tokens, out],
-    contiguous.
+    x: [tokens, in], an encoder's output or not, weight: [out, in], bias: [out]. outputs: which of them are computed.
+    Returns [tokens, out], contiguous.
     """
     if isinstance(weight, PackedWeight):
-        return weight.matmul(x, bias, outputs)
+        return weight.matmul(x, bias, outputs, of_encoder=of_encoder)
     return F.linear(x, weight[outputs], None if bias is None else bias[outputs])
 
 
@@ -200,6 +207,7 @@ class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
 
     def keys_and_values(self, encoder_input: Tensor) -> tuple[Tensor, Tensor]:
         """encoder_input: [encoder_tokens, hidden]. Returns key and value [encoder_tokens, kv_heads, head_dim]."""
-        projected = matmul(encoder_input, self.packed or self.weight, self.bias, slice(self.q_size, None))
+        parts = slice(self.q_size, None)
+        projected = matmul(encoder_input, self.packed or self.weight, self.bias, parts, of_encoder=True)
         key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
         return key, value

@@ -8,6 +8,8 @@ a weight has a scale of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,33 +19,38 @@ from transept.core.kernels.dispatch import PRODUCT, Panels
 class PackedWeight:
     """A weight [out, in], and the kernel that multiplies by it.
 
-    usual_rows: of a product. The kernel is chosen by it once, so that a row comes out the same whatever is beside it.
-    Raises LookupError where no kernel multiplies by such panels.
+    usual_rows: of a product; encoder_rows: of one with an encoder's output. The kernels are chosen by these once, so
+    that a row comes out the same whatever is beside it. Raises LookupError where no kernel multiplies by such panels.
     """
 
-    def __init__(self, panels: Panels, shape: torch.Size, usual_rows: int = 1) -> None:
+    def __init__(self, panels: Panels, shape: torch.Size, usual_rows: int = 1, encoder_rows: int = 1) -> None:
         self.panels, self.shape, self.usual_rows = panels, shape, usual_rows
+        self._product, self._encoder_product = self._find(usual_rows), self._find(encoder_rows)
+
+    def _find(self, rows: int) -> Callable[..., Tensor]:
+        panels = self.panels
         product = PRODUCT.find(
-            device=panels.device, dtype=panels.x_dtype, weights=panels.dtype, rows=usual_rows, inputs=shape[1]
+            device=panels.device, dtype=panels.x_dtype, weights=panels.dtype, rows=rows, inputs=self.shape[1]
         )
         if product is None:
             raise LookupError(f"no kernel multiplies {panels.x_dtype} by weights in {panels.dtype} on {panels.device}")
-        self._product = product
+        return product
 
     def activated(self, x: Tensor, bias: Tensor | None, activation: str) -> Tensor:
         """``act(x @ weight.T + bias)`` on a CPU. x: [rows, in], bias: [out], activation: one of ACTIVATIONS."""
         return self._product(x, self.panels, bias, activation)
 
-    def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice) -> Tensor:
+    def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice, *, of_encoder: bool = False) -> Tensor:
         """``x @ weight.T + bias`` for some outputs.
 
-        x: [rows, in], bias: [out]. Returns [rows, outputs] in x's dtype, contiguous. Raises IndexError where x has
+        x: [rows, in], an encoder's output or not, bias: [out]. Returns [rows, outputs] in x's dtype, contiguous. Raises IndexError where x has
         another width than the weight's rows.
         """
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % self.panels.alignment  # a panel begins so many outputs earlier
         start = first - before
-        out = self._product(x, self.panels.outputs(start, stop), None if bias is None else bias[start:stop])
+        product = self._encoder_product if of_encoder else self._product
+        out = product(x, self.panels.outputs(start, stop), None if bias is None else bias[start:stop])
         return out[:, before:].contiguous() if before else out
 
     def rows(self, indices: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ class WeightPacker:
         tokens.
         """
         self._kernel_device, self._quantization = device, quantization
+        self._encoder_rows = HUNDREDS if long_inputs else 1
         self._readers: dict[int, list[Reader]] = {}  # by the id of their parameter
         self._devices: dict[int, torch.device] = {}
         layers = [layer for layer in model.modules() if long_inputs and isinstance(layer, EncoderLayer)]
@@ -67,7 +68,7 @@ class WeightPacker:
             weight = weight.to(self._devices[id(parameter)], parameter.dtype)
         if weight.dim() == 3:
             weight, long_inputs = rows_of_products(weight), True
-        packed = PackedWeight(pack(weight), weight.shape, HUNDREDS if long_inputs else 1)
+        packed = PackedWeight(pack(weight), weight.shape, HUNDREDS if long_inputs else 1, self._encoder_rows)
         for module in modules:
             module.packed = packed
 
