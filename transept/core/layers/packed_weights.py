@@ -43,8 +43,8 @@ class PackedWeight:
     def matmul(self, x: Tensor, bias: Tensor | None, outputs: slice, *, of_encoder: bool = False) -> Tensor:
         """``x @ weight.T + bias`` for some outputs.
 
-        x: [rows, in], an encoder's output or not, bias: [out]. Returns [rows, outputs] in x's dtype, contiguous. Raises IndexError where x has
-        another width than the weight's rows.
+        x: [rows, in], an encoder's output or not, bias: [out]. Returns [rows, outputs] in x's dtype, contiguous. Raises
+        IndexError where x has another width than the weight's rows.
         """
         first, stop, _ = outputs.indices(self.shape[0])
         before = first % self.panels.alignment  # a panel begins so many outputs earlier
