@@ -1,9 +1,9 @@
 """Where the time of the encoder and of a decoding step goes on a CPU, beside what arithmetic and memory allow.
 
-    python -m benchmarks.steps [--model tiny.en] [--weights float32 int8] [--sequences 1 5 32] [--runs 30]
+    python -m benchmarks.steps [--model tiny.en] [--weights float32 bfloat16 int8] [--sequences 1 5 32] [--runs 30]
 
 Whisper hears noise, BART and T5 read random tokens; no sequence ends. A part's bound is its arithmetic at the rate of
-a large matrix product (in int8 twice that), or what it reads at the rate of a large read. Times are medians.
+a large matrix product in float32 (in 8 and 16 bits twice that), or what it reads at the rate of a large read. Times are medians.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 
 from benchmarks import text, whisper
 from benchmarks.machine import gemm_rate, read_bandwidth
+from benchmarks.weights import TRANSEPT
 from transept import Engine, SamplingParams
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer
@@ -70,8 +71,7 @@ class Clock:
 
 def load(model: str, weights: str, sequences: int, scratch: Path) -> Engine:
     directory = text.checkpoint(model) if model in text.MODELS else whisper.checkpoint(model, scratch)
-    quantization = None if weights == "float32" else weights
-    return Engine(directory, quantization=quantization, max_num_seqs=max(sequences, 1), kv_cache_bytes=4 << 30)
+    return Engine(directory, **TRANSEPT[weights], max_num_seqs=max(sequences, 1), kv_cache_bytes=4 << 30)
 
 
 def add_requests(engine: Engine, count: int) -> None:
@@ -107,7 +107,7 @@ def encoder(engine: Engine, runs: int, rate: float) -> None:
     attention = [(layer.self_attn.attn, "forward", "attention") for layer in layers]
     linear = [(layer.self_attn.qkv_proj, "forward", "qkv, out") for layer in layers]
     linear += [(layer.self_attn.out_proj, "forward", "qkv, out") for layer in layers]
-    linear += [(layer.ffn, "forward", "feed-forward") for layer in layers]
+    linear += [(layer.ffn, "add_to" if layer.pre_norm else "forward", "feed-forward") for layer in layers]
     clock = Clock()
     with torch.inference_mode(), clock.timing([*attention, *linear, (runner, "_encode", "in all")]):
         for run in range(runs + 1):
@@ -117,7 +117,7 @@ def encoder(engine: Engine, runs: int, rate: float) -> None:
             clock.now.clear()
     drop_requests(engine, 1)
     tokens, layer = inputs.num_tokens, layers[0]
-    times = 2 if layer.ffn.fc1.packed.panels.dtype is torch.int8 else 1
+    times = 1 if layer.ffn.fc1.packed.panels.dtype in (torch.float32, torch.float16) else 2
     inner = layer.self_attn.out_proj.in_features
     projections, network = (
         sum(
@@ -200,7 +200,7 @@ def print_parts(title: str, parts: Seconds, bounds: dict[str, float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("tiny.en", "base", *text.MODELS), default="tiny.en")
-    parser.add_argument("--weights", nargs="+", choices=("float32", "int8"), default=["float32", "int8"])
+    parser.add_argument("--weights", nargs="+", choices=[*TRANSEPT], default=["float32", "int8"])
     parser.add_argument("--sequences", nargs="+", type=int, default=[1, 5, 32])
     parser.add_argument("--runs", type=int, default=30)
     arguments = parser.parse_args()
