@@ -3,7 +3,8 @@
     python -m benchmarks.steps [--model tiny.en] [--weights float32 bfloat16 int8] [--sequences 1 5 32] [--runs 30]
 
 Whisper hears noise, BART and T5 read random tokens; no sequence ends. A part's bound is its arithmetic at the rate of
-a large matrix product in float32 (in 8 and 16 bits twice that), or what it reads at the rate of a large read. Times are medians.
+a large matrix product in float32 (in 8 and 16 bits twice that), or what it reads at the rate of a large read. Times are
+medians.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import wave
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,30 @@ def test_the_margin_is_found_kept_and_shown(command: Command, prompts: Path, dat
     heard = command("transcribe", prompts / "agent-pass.flac", "--model", MODEL, "--encoder-context", "auto")
     assert heard.returncode == 0, heard.stderr
     assert "enter your password" in heard.stdout
+    assert "fifty recordings say more" in done.stderr
+
+
+def test_recordings_without_a_word_keep_nothing(command: Command, tmp_path: Path, data_folder: Path) -> None:
+    with wave.open(str(tmp_path / "silence.wav"), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(2 * 16_000))
+    done = command("calibrate", MODEL, tmp_path / "silence.wav")
+    assert done.returncode == 1
+    assert "no word is said" in done.stderr
+    assert not data_folder.exists()
+
+
+def test_a_file_that_is_broken_is_told_before_anything_is_measured(
+    command: Command, prompts: Path, data_folder: Path
+) -> None:
+    kept = data_folder / "transept" / "encoder-context.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{bad")
+    done = command("calibrate", MODEL, prompts)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "delete the file" in done.stderr
+    assert kept.read_text() == "{bad"
 
 
 def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MARGINS = (2.0, 5.0, 10.0)  # seconds
 MOST_LOST = 0.005  # word error rate
+FEW_WORDS = 200  # of fewer, that rate is less than one
 TRANSCRIPTS = "transcripts.json"  # of a folder: [{"audio": file, "text": what is said}, ...]
 
 
@@ -142,24 +143,34 @@ def _with_transcripts(file: Path) -> list[Sample]:
 
 
 def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: Sequence[Sample]) -> int:
-    from transept.speech.calibration import Calibration, keep
-    from transept.speech.word_errors import word_error_rate
+    from transept.speech.calibration import Calibration, found_for, keep
+    from transept.speech.word_errors import word_error_rate, words_of
 
     def error_rate(measured: Measured) -> float:
         heard = zip(samples, whole.texts, measured.texts, strict=True)
         return word_error_rate((was if sample.text is None else sample.text, text) for sample, was, text in heard)
 
     transcriber.model.check(transcriber.model.options({"encoder_context": MARGINS[0]}))
+    found_for(transcriber.engine.view.path)  # a file that cannot be read is told before anything is measured
     whole = _transcribed(arguments, transcriber, samples, None)
-    lowest, rates = error_rate(whole), {}
+    right = [heard if sample.text is None else sample.text for sample, heard in zip(samples, whole.texts, strict=True)]
+    words = sum(len(words_of(text)) for text in right)
+    if not words:
+        raise TranseptError("no word is said in these recordings: nothing can be lost of them, and nothing is kept")
+    lowest, rates, saved = error_rate(whole), {}, False
     print("margin  word errors  done again  encoder's work  seconds")
     print(f"{'none':>6}  {lowest:>11.2%}  {'':>10}  {'100%':>14}  {whole.seconds:>7.1f}", flush=True)
     for margin in MARGINS:
         one = _transcribed(arguments, transcriber, samples, margin)
-        rates[margin] = error_rate(one)
+        rates[margin], saved = error_rate(one), saved or one.work < whole.work
         work = f"{one.work / max(whole.work, 1):.0%}"
         print(
             f"{margin:>4g} s  {rates[margin]:>11.2%}  {one.again:>10.0%}  {work:>14}  {one.seconds:>7.1f}", flush=True
+        )
+    if not saved:
+        raise TranseptError(
+            "no margin saves work with these recordings, which are long or hard to hear, and nothing is kept: name "
+            "recordings of a few seconds each"
         )
     best = next((margin for margin, rate in rates.items() if rate <= lowest + MOST_LOST), None)
     found = Calibration(arguments.model, best, lowest, {f"{margin:g}": rate for margin, rate in rates.items()})
@@ -169,6 +180,8 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
     except OSError as error:
         raise TranseptError(f"cannot keep that: {error}") from None
     tell(f"kept in {printable_name(str(file))}")
+    if words < FEW_WORDS:
+        tell(f"measured with {words} words, of which {MOST_LOST:.1%} is less than one: fifty recordings say more")
     return 0
 
 

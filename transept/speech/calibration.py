@@ -96,7 +96,10 @@ def calibrated_margin(checkpoint: Path, name: str) -> float:
 
 
 def _read() -> dict[str, Any]:
-    return read_json(data_file()) if data_file().is_file() else {}
+    try:
+        return read_json(data_file()) if data_file().is_file() else {}
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; delete the file, and run `transept calibrate` again") from None
 
 
 def _calibration(entry: Any) -> Calibration | None:

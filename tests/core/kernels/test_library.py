@@ -199,6 +199,10 @@ def test_a_level_beside_the_processor_s_is_the_next_lower_one() -> None:
     assert printed("print(transept.core.kernels.cpu.library.level())", **{LEVEL_VARIABLE: "avx_vnni"}) == ["avx2"]
 
 
+def test_no_level_is_the_processor_s() -> None:
+    assert printed("print(transept.core.kernels.cpu.library.level())", **{LEVEL_VARIABLE: ""}) == [levels()[-1]]
+
+
 def test_a_level_that_is_none_is_refused() -> None:
     program = "import transept.core.kernels.cpu.gemm.product"
     done = subprocess.run(

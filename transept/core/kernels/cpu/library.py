@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
-from transept.errors import ForkedProcessError, KernelsNotBuiltError
+from transept.errors import ForkedProcessError, KernelsNotBuiltError, ParameterError
 
 # Lowest first; see setup.py. A processor may have avx_vnni and all, some or none of those after it.
 LEVELS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx")
@@ -54,11 +54,11 @@ def library() -> ctypes.CDLL:
 def level() -> str:
     """The instruction set that kernels use here: the highest of LEVELS that the processor has.
 
-    TRANSEPT_CPU_LEVEL makes it the highest up to that one. Raises ValueError where it is none of LEVELS.
+    TRANSEPT_CPU_LEVEL makes it the highest up to that one. Raises ParameterError where it is none of LEVELS.
     """
-    wanted = os.environ.get(LEVEL_VARIABLE, LEVELS[-1])
+    wanted = os.environ.get(LEVEL_VARIABLE) or LEVELS[-1]
     if wanted not in LEVELS:
-        raise ValueError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
+        raise ParameterError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
     return [name for name in levels() if LEVELS.index(name) <= LEVELS.index(wanted)][-1]
 
 
