@@ -14,12 +14,10 @@ from transept.core.kernels.dispatch import (
     HUNDREDS,
     PRODUCT_AND_GELU,
     FeedForwardKernel,
-    Projection,
-    WeightPanels,
     runs_on,
 )
 from transept.core.layers.activations import get_activation
-from transept.core.layers.linear import ColumnParallelLinear, Linear, RowParallelLinear, matmul
+from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
 from transept.core.parallel_group import ParallelGroup
 
 # Rows that a CPU takes at a time: half a window of Whisper, whose inner activations are its largest. With more threads,
@@ -75,11 +73,10 @@ class FeedForward(nn.Module):
     @cached_property
     def _kernel(self) -> FeedForwardKernel | None:
         """Both products as one kernel; None where the kernel does not serve."""
-        parts = [_projection(linear) for linear in (self.fc1, self.fc2)]
-        if self.gate is not None or self.activation_name not in ACTIVATIONS or not self.fc2.is_whole:
+        fc1, fc2 = self.fc1.projection(), self.fc2.projection()
+        if fc1 is None or fc2 is None or not self.fc2.is_whole:
             return None
-        fc1, fc2 = parts
-        if fc1 is None or fc2 is None:
+        if self.gate is not None or self.activation_name not in ACTIVATIONS:
             return None
         kernel = FEED_FORWARD.find(weights=fc1.weight.dtype, rows=HUNDREDS)
         return kernel(fc1, fc2, self.activation_name) if kernel is not None and kernel.serves(fc1, fc2) else None
@@ -117,9 +114,3 @@ class FeedForward(nn.Module):
         hidden = matmul(x, self.fc1.weight)
         activate(hidden, self.fc1.bias, self.activation_name)
         return hidden
-
-
-def _projection(linear: Linear) -> Projection | None:
-    """Its packed weight and bias; None where it has none for a CPU."""
-    panels = None if linear.packed is None else linear.packed.panels
-    return Projection(panels, linear.bias) if isinstance(panels, WeightPanels) else None

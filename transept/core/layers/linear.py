@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transept.core.kernels.dispatch import Projection, WeightPanels
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel_group import ParallelGroup, Shard
 
@@ -89,6 +90,14 @@ class Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, in]. Returns [tokens, out]."""
         return matmul(x, self.packed or self.weight, self.bias)
+
+    def projection(self, outputs: int | None = None) -> Projection | None:
+        """Its packed weight and bias, or those of the first outputs; None where it has none for a CPU's kernels."""
+        panels = None if self.packed is None else self.packed.panels
+        if not isinstance(panels, WeightPanels):
+            return None
+        bias = None if self.bias is None else self.bias[:outputs]
+        return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias)
 
 
 class ColumnParallelLinear(Linear):

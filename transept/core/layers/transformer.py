@@ -20,7 +20,6 @@ from transept.core.kernels.dispatch import (
     DecoderLayerKernel,
     Norm,
     Projection,
-    WeightPanels,
     runs_on,
 )
 from transept.core.layers.attention import CrossAttention, SelfAttention
@@ -176,7 +175,7 @@ class DecoderLayer(nn.Module):
             return None
         norms = (self.self_attn_norm, self.cross_attn_norm, self.ffn_norm)
         linears = [module for module in self.modules() if isinstance(module, Linear)]
-        if not all(module.packed and isinstance(module.packed.panels, WeightPanels) for module in linears):
+        if any(module.projection() is None for module in linears):
             return None
         if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
             return None
@@ -252,11 +251,9 @@ def _query_projection(attention: CrossAttention) -> Projection:
 
 
 def _projection(linear: Linear, outputs: int | None = None) -> Projection:
-    """Its weight and bias, or those of the first outputs."""
-    assert linear.packed is not None
-    panels, bias = linear.packed.panels, None if linear.bias is None else linear.bias[:outputs]
-    assert isinstance(panels, WeightPanels)
-    return Projection(panels.outputs(0, panels.num_outputs if outputs is None else outputs), bias)
+    projection = linear.projection(outputs)
+    assert projection is not None
+    return projection
 
 
 def _norm(norm: Any) -> Norm:

@@ -15,10 +15,8 @@ namespace transept {
 
 namespace {
 
-constexpr int DEPTH = 32;          // bfloat16 of a row of a tile
 constexpr int KEYS_OF_PART = 128;  // whose scores and weights stay in the first cache
 constexpr int ROWS_MEANWHILE = 4;  // of scores, an even number, that become weights while four tiles are multiplied
-constexpr int TILE = TILE_SIDE * DEPTH;
 
 int64_t whole(int64_t size, int64_t part) { return (size + part - 1) / part * part; }
 

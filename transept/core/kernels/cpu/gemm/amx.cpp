@@ -7,21 +7,16 @@
 #include <cstdlib>
 
 #include "amx_blocks.h"
-#include "rounding.h"
 
 namespace transept {
 
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
 namespace {
 
-constexpr int DEPTH = 32;                         // bfloat16 of a row of a tile
-constexpr int TILE = TILE_SIDE * DEPTH;           // bfloat16 of a tile
 constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 of a float32, and of a float16
 constexpr int PASS_STEPS = 16;                    // of DEPTH inputs, after which the sums so far are stored
 constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
-constexpr int BYTES_DEEP = 64;                    // int8 of a row of a tile
-constexpr int INT8_PIECE_ROWS = 256, INT8_PIECE_PANELS = 8;
-constexpr int TILED_PIECE_ROWS = 256, TILED_PIECE_PANELS = 8;
+constexpr int TILED_PIECE_ROWS = 256, TILED_PIECE_PANELS = 8;   // of rows that are rounded
 
 #define LOAD_B(from)        \
   TILE_LOAD(6, (from), 64); \
@@ -206,10 +201,10 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
   char* tiles = scratch<Use::TILES_OF_ROWS, char>(2 * size);
   const HalvedRows halves{{tiles, steps}, {tiles + size, steps}};
   for_rows(rows, [&](int64_t row) { halves.put(row, rounded + row * depth); });
-  for_amx_pieces<INT8_PIECE_ROWS, INT8_PIECE_PANELS>(
+  for_amx_pieces<TILED_PIECE_ROWS, TILED_PIECE_PANELS>(
       rows, num_out, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
         int8_t* panels = scratch<Use::TILES_OF_PANEL, int8_t>(depth * PANEL);
-        int32_t* upper_sums = scratch<Use::UPPER_SUMS, int32_t>(INT8_PIECE_ROWS * PANEL);
+        int32_t* upper_sums = scratch<Use::UPPER_SUMS, int32_t>(TILED_PIECE_ROWS * PANEL);
         for (int64_t panel = first_panel; panel < stop_panel; panel++) {
           regroup_panel(packed + panel * depth * PANEL, depth, panels);
           multiply_blocks<Numbers::SIGNED_BY_SIGNED>(

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-
 #include <type_traits>
 
 #include "../parallel.h"
@@ -18,9 +17,12 @@ namespace transept {
 
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
 
-constexpr int BLOCK = 2 * TILE_SIDE;  // rows and outputs whose sums are in tiles 0 to 3
-constexpr int ROW_BYTES = 64;         // of a row of a tile
-constexpr int STEPS_OF_PASS = 8;     // tiles of a panel's side that stay in the first cache while all blocks of rows pass
+constexpr int BLOCK = 2 * TILE_SIDE;     // rows and outputs whose sums are in tiles 0 to 3
+constexpr int ROW_BYTES = 64;            // of a row of a tile
+constexpr int DEPTH = ROW_BYTES / 2;     // bfloat16 of a row of a tile
+constexpr int BYTES_DEEP = ROW_BYTES;    // int8 of a row of a tile
+constexpr int TILE = TILE_SIDE * DEPTH;  // bfloat16 of a tile
+constexpr int STEPS_OF_PASS = 8;         // tiles of a panel's side that stay in the first cache while all blocks pass
 static_assert(LANES == TILE_SIDE && PANEL == BLOCK, "a block is one panel wide");
 
 // Tiles 4 and 5 are rows of a, 6 and 7 outputs of b; tiles 0 to 3 their four sums.
@@ -72,8 +74,8 @@ template <Numbers NUMBERS>
 struct RoundedRows {
   static_assert(NUMBERS == Numbers::BFLOAT16 || NUMBERS == Numbers::SIGNED_BY_UNSIGNED);
   static constexpr bool OF_BYTES = NUMBERS != Numbers::BFLOAT16;
-  static constexpr int DEEP = OF_BYTES ? 64 : 32;  // numbers of a row of a tile
-  using Sum = std::conditional_t<OF_BYTES, int32_t, float>;
+  static constexpr int DEEP = OF_BYTES ? BYTES_DEEP : DEPTH;  // numbers of a row of a tile
+  using Sum = SumOf<NUMBERS>;
 
   TiledRows tiled;
   int32_t* offsets;

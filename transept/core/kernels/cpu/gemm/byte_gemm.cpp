@@ -22,7 +22,7 @@ void byte_product(const float* x, int64_t rows, const Weight& weight, const Epil
   const int64_t distance = row_distance<RowOfQuads>(depth);
   if (amx_serves_bytes(num_in)) return byte_product_by_amx(x, rows, weight, epilogue, out);
   const RowsInInt8 rounded{scratch<Use::ROUNDED_ROWS, RowOfQuads>(rows * distance),
-                            scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
+                           scratch<Use::ROW_OFFSETS, int32_t>(rows), scratch<Use::ROW_STEPS, float>(rows)};
   for_rows(rows, [&](int64_t row) {
     rounded.steps[row] =
         round_row_to_quads(x + row * num_in, num_in, rounded.numbers + row * distance, depth, rounded.offsets[row]);
