@@ -1,5 +1,6 @@
 """The parity table on a GPU: in float32 the reference's ids, with graphs, swapping and preemption; in half precision
-tokens that the reference, in float32, finds likely. Half precision is tested without a GPU, too.
+tokens that the reference, in float32, finds as likely as the best, to within what its own half precision is off. Half
+precision is tested without a GPU, too.
 """
 
 from pathlib import Path
@@ -44,11 +45,18 @@ def test_half_precision(row: Row, dtype: str, tmp_path: Path) -> None:
     parity = row.parity(tmp_path)
     prompts = [each.prompt for each in parity.inputs]
     outputs = engine_in(dtype, tmp_path).generate(prompts, GREEDY, generation_config=GenerationConfig())
-    ranks = []
+    rounding, below = 0.0, 0.0
     for given, output in zip(parity.inputs, outputs, strict=True):
         start, ids = output.prompt_token_ids, output.outputs[0].token_ids
-        ranks += ranks_of(ids, parity.reference.logits(given, start + ids[:-1])[len(start) - 1 :])
-    assert_likely(ranks)
+        exact, rounded = (
+            parity.reference.logits(given, start + ids[:-1], each)[len(start) - 1 :].float()
+            for each in ("float32", dtype)
+        )
+        rounding = max(rounding, float((rounded - exact).abs().max()))
+        below = max(below, float((exact.amax(1) - exact.gather(1, torch.tensor(ids)[:, None])[:, 0]).max()))
+    # The best token's logit and the chosen one's may both be off. Ranks would not do: a text that repeats itself may
+    # meet the same two tokens, as good as equal, at every turn.
+    assert below <= 2 * rounding
 
 
 @pytest.fixture(autouse=True)

@@ -117,19 +117,22 @@ class Subject:
 
         from transept.core.execution.kv_cache import block_bytes
 
-        in_the_end = max(self._num_blocks(request, block_size) for request in requests)
-        first, second, *_ = (self._num_blocks(replace(each, max_tokens=1), block_size) for each in requests)
-        to_begin = first + second + requests[0].num_beams  # the scheduler leaves running sequences a block each
+        # The largest first: it and the second begin together, and for both there is no room in the end.
+        order = sorted(range(len(requests)), key=lambda i: -self._num_blocks(requests[i], block_size))
+        in_turn = [requests[i] for i in order]
+        in_the_end = self._num_blocks(in_turn[0], block_size)
+        first, second, *_ = (self._num_blocks(replace(each, max_tokens=1), block_size) for each in in_turn)
+        to_begin = first + second + in_turn[0].num_beams  # the scheduler leaves running sequences a block each
         num_blocks = max(in_the_end, to_begin)
         num_bytes = num_blocks * block_bytes(self.engine.shape, block_size, torch.float32)
         engine = self._engine(block_size=block_size, kv_cache_bytes=num_bytes, swap_bytes=8 * num_bytes * swap)
-        outputs, preempted = _run(engine, requests, join_every=0)
+        outputs, preempted = _run(engine, in_turn, join_every=0)
         if not preempted:
             raise AssertionError(
                 f"nothing was preempted with {num_blocks} blocks of {block_size} slots, so the check proves nothing: "
                 "give the model positions for more tokens (max_position_embeddings=200 or so)"
             )
-        return outputs
+        return [outputs[order.index(number)] for number in range(len(requests))]
 
     def _num_blocks(self, request: Request, block_size: int) -> int:
         """Cache blocks of so many slots that the request holds in the end."""

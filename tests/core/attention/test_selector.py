@@ -22,6 +22,7 @@ MODEL = (
     torch.float32,
 )  # device, dtype, head size, block size, cache's dtype
 GPU = torch.device("cuda")
+CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 
 
 @pytest.mark.parametrize("name", ["auto", "torch"])
@@ -68,11 +69,9 @@ def test_triton_without_a_gpu_wants_its_interpreter(monkeypatch: pytest.MonkeyPa
         ({"quantization": "int8"}, "dtype float32, quantization int8"),
     ],
 )
-def test_the_choice_is_told(
-    tiny_en_dir: Path, options: dict[str, str], told: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_choice_is_told(options: dict[str, str], told: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="transept"):
-        Engine(tiny_en_dir, device="cpu", **options)
+        Engine(CHECKPOINT, device="cpu", **options)
     assert f"attention backend torch on cpu, {told}" in caplog.text
 
 

@@ -281,6 +281,13 @@ def test_numbers_beyond_fp8_become_its_largest() -> None:
     assert written.abs().sum() == 2 * 2 * key.numel() / 2 * 448.0
 
 
+def test_keys_without_a_slot_are_refused() -> None:
+    key, cache = torch.zeros(3, 2, HEAD_DIM), torch.zeros(2, 3, 4, 2, HEAD_DIM)
+    for value, slots in ((key, 2), (key[:2], 3)):
+        with pytest.raises(IndexError, match=f"keys of 3 and values of {len(value)} tokens do not belong to {slots} s"):
+            write(key, value, cache, torch.arange(slots))
+
+
 @pytest.mark.parametrize("limits", [{}, {"softcap": 0.7, "window": 70}], ids=str)
 def test_a_sequence_does_not_depend_on_its_neighbours(limits: dict[str, int | float]) -> None:
     bias = RelativePositionBias(torch.randn(32, 2), bidirectional=False)

@@ -16,6 +16,17 @@ from transept.core.pipeline_stage import PipelineStage
 from transept.errors import CheckpointError, PluginError
 
 
+class RowsDifferError(PluginError):
+    """Attention was given other rows than its metadata tell of tokens. metadata: those; rows: what it was given."""
+
+    def __init__(self, metadata: AttentionMetadata, attn_type: AttentionType, rows: int, tokens: int) -> None:
+        super().__init__(
+            f"attention of type {attn_type.value} was given queries of {rows} tokens, and its metadata tell of "
+            f"{tokens}: pass it a row for each token of the step, in their order"
+        )
+        self.metadata, self.rows = metadata, rows
+
+
 @dataclass(frozen=True)
 class LayerContext:
     """What the engine hands to every layer that a model builds."""
@@ -74,15 +85,21 @@ class Attention(nn.Module):
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
         bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
             Of an ENCODER also RelativeKeys.
-        Returns [num_tokens, num_heads * head_dim].
+        Returns [num_tokens, num_heads * head_dim]. Raises RowsDifferError where metadata tell of other num_tokens, and
+        PluginError for what no backend computes.
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
         if attn_metadata.window is not None and attn_type is AttentionType.DECODER:
             self._check_window(attn_metadata.window, bias)
+        if isinstance(bias, RelativeKeys) and (
+            attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None
+        ):
+            raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
+        num_queries = attn_metadata.num_queries(attn_type)
+        if len(query) != num_queries:  # a GPU's kernels would read, and write, what lies beyond them
+            raise RowsDifferError(attn_metadata, attn_type, len(query), num_queries)
         if isinstance(bias, RelativeKeys):
-            if attn_type is not AttentionType.ENCODER or self.softcap is not None or self.window is not None:
-                raise PluginError("RelativeKeys are of an encoder's self-attention, without a soft cap and a window")
             assert key is not None
             assert value is not None
             starts = attn_metadata.encoder_start_loc

@@ -78,6 +78,13 @@ class AttentionMetadata:
         """Tokens of each new request, for an encoder that takes one at a time."""
         return [end - start for start, end in pairwise(self.encoder_start_loc)]
 
+    def num_queries(self, attn_type: AttentionType) -> int:
+        """Rows of queries that attention of this type has."""
+        if attn_type is AttentionType.ENCODER:
+            return self.encoder_start_loc[-1]
+        starts = self.query_start_loc if attn_type is AttentionType.DECODER else self.cross_query_start_loc
+        return starts[-1]
+
     @classmethod
     def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:
         """Metadata of an encoder pass alone, over sequences of these lengths."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transept.core.attention.layer import RowsDifferError
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
 from transept.core.execution.freed_memory import large_blocks_given_back
@@ -173,20 +174,33 @@ class ModelRunner:
         if not step:
             return []  # blocks have moved, nothing is computed
         drawn = None if last is None else last.drawn
-        if self.graphs is not None and not any(group.is_prefill for group in step):
-            self.cache.wait()
-            logits = self.graphs(self._decode_rows(step), drawn)
-            if logits is not None:
-                return [Part(self.sampler(logits, _sampling_rows(step)), None)]
+        decoding = [] if self.graphs is None else [group for group in step if not group.is_prefill]
+        replayed = self._replay(decoding, drawn) if decoding else None
+        if replayed is None:
+            return self._compute_eagerly(step, drawn)
+        prefills = [group for group in step if group.is_prefill]
+        if not prefills:
+            return [replayed]
+        return [replayed, *self._compute_eagerly(prefills, drawn)]  # launched while the device replays
+
+    def _replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Part | None:
+        """Compute sequences that decode as a graph; None where their shape cannot be recorded."""
+        assert self.graphs is not None
+        self.cache.wait()
+        logits = self.graphs(self._decode_rows(step), last)
+        return None if logits is None else Part(self.sampler(logits, _sampling_rows(step)), None)
+
+    def _compute_eagerly(self, step: Sequence[SequenceGroupMetadata], drawn: Drawn | None) -> list[Part]:
+        """Compute requests kernel after kernel."""
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         with nullcontext() if self._has_encoded or not inputs else large_blocks_given_back():
             self._has_encoded |= bool(inputs)
-            return self._compute_eagerly(step, inputs, drawn)
+            return self._launch(step, inputs, drawn)
 
-    def _compute_eagerly(
+    def _launch(
         self, step: Sequence[SequenceGroupMetadata], inputs: list[EncoderInputs], drawn: Drawn | None
     ) -> list[Part]:
-        """The same, kernel after kernel. inputs: of the encoder."""
+        """The same. inputs: of the encoder."""
         encoder_hidden = self.stage.share_encoded(self._encode(inputs)) if inputs else None
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
@@ -242,7 +256,13 @@ class ModelRunner:
         if batch[0].token_ids:
             input_ids = self._tensor([token for inputs in batch for token in inputs.token_ids])
             positions = self._tensor([position for inputs in batch for position in range(len(inputs.token_ids))])
-        hidden = self._call("encode", input_ids, positions, metadata, **features)
+        try:
+            hidden = self._call("encode", input_ids, positions, metadata, **features)
+        except PluginError as error:
+            differ = error.__cause__
+            if not isinstance(differ, RowsDifferError) or differ.metadata is not metadata:  # which a model may make
+                raise
+            raise _unlike_declared(self._named("encode"), batch, differ.rows) from None
         _check_encoded(self._named("encode"), batch, hidden)
         return hidden
 
@@ -354,12 +374,18 @@ def _check_encoded(encode: str, batch: list[EncoderInputs], hidden: Any) -> None
         returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
         raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
     if len(hidden) != expected:
-        mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in batch})
-        lengths = ", ".join(str(inputs.num_tokens) for inputs in batch)
-        raise PluginError(
-            f"{encode} returned {len(hidden)} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
-            f"(num_tokens={lengths}): correct one of the two"
-        )
+        raise _unlike_declared(encode, batch, len(hidden))
+
+
+def _unlike_declared(encode: str, batch: list[EncoderInputs], rows: int) -> PluginError:
+    """An error for an `encode` that makes as many rows of these inputs."""
+    expected = sum(inputs.num_tokens for inputs in batch)
+    mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in batch})
+    lengths = ", ".join(str(inputs.num_tokens) for inputs in batch)
+    return PluginError(
+        f"{encode} returned {rows} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
+        f"(num_tokens={lengths}): correct one of the two"
+    )
 
 
 def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> None:

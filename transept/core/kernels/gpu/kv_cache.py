@@ -12,13 +12,15 @@ WRITE_ROWS, WRITE_COLUMNS = 4, 512  # of keys and values that one program of wri
 def write(key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
     """Put keys and values, [tokens, kv_heads, head_dim] each, into slots [tokens] of the cache.
 
-    A cache in fp8 takes numbers beyond its largest for that.
+    A cache in fp8 takes numbers beyond its largest for that. Raises IndexError for other numbers of slots than tokens.
     """
     from transept.core.kernels.gpu.kv_cache_kernel import write_rows
 
     keys, values = kv_cache.flatten(1, 2).flatten(2)  # [slots, kv_heads · head_dim] each
     key, value = key.flatten(1), value.flatten(1)
     tokens, size = key.shape
+    if not tokens == len(value) == len(slots):
+        raise IndexError(f"keys of {tokens} and values of {len(value)} tokens do not belong to {len(slots)} slots")
     if tokens:
         grid = -(-tokens // WRITE_ROWS), -(-size // WRITE_COLUMNS)
         write_rows[grid](
