@@ -217,7 +217,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
                     call()
 
     @contextmanager
-    def capture(graph: Any, pool: Any = None, stream: Any = None) -> Iterator[None]:
+    def capture(graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "") -> Iterator[None]:
         gpu.recorded = graph.calls = []
         try:
             yield

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Encoder tokens; those beyond the model's positions are cut to them. The last has more keys than the kernels take into
 # one piece, on a CPU 128 and on a GPU 512.
 ENCODER_LENGTHS = (33, 7, 1, 64, 150)
-GPU_ENCODER_LENGTHS = (*ENCODER_LENGTHS[:-2], 540, 600)
+GPU_ENCODER_LENGTHS = (*ENCODER_LENGTHS[:-1], 600)
 LONGER_BY = 12  # tokens after the decoder prompt in the second one of check_prefill
 NEW_TOKENS = 64  # of a decode, or as many as the model has positions for
 LONG_DECODE = 140  # of check_decode's last prompt: more keys than a piece of the CPU's kernel

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from transept.core.attention.capture import CrossAttentionCapture
+from transept.core.attention.cross_projections import CrossProjections
 
 
 class AttentionType(enum.Enum):
@@ -57,6 +58,7 @@ class AttentionMetadata:
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
         prefills: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
         capture: where the attention layer leaves weights that requests ask for; None: nowhere.
+        cross_projections: where layers tell how they make keys and values of the encoder's output; None: nowhere.
     """
 
     block_size: int
@@ -70,6 +72,7 @@ class AttentionMetadata:
     cross_block_tables: list[list[int]] = field(default_factory=list)
     prefills: list[int] = field(default_factory=list)
     capture: CrossAttentionCapture | None = None
+    cross_projections: CrossProjections | None = None
     window: int | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 

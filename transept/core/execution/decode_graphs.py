@@ -29,11 +29,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DecodeRows:
-    """The sequences of a step that decodes, an entry for each: its newest token, that token's position, how many tokens
-    its table holds, and where their keys and those of its encoder tokens lie. Of the tables only self-attention's
-    change.
+    """The rows of a step, one for each token of its sequences: the token, its position, how many tokens up to it the
+    sequence's table holds, and where their keys and those of its encoder tokens lie. A sequence that decodes has one,
+    its newest token; a new one has a row for each token of its prompt. Of the tables only self-attention's change.
 
-    pending: the tokens that the last step drew and only the device knows, as sequence ids by entry.
+    pending: the tokens that the last step drew and only the device knows, as sequence ids by row. ends: each sequence's
+    last row.
     """
 
     token_ids: list[int]
@@ -43,6 +44,7 @@ class DecodeRows:
     cross_lengths: list[int]
     cross_block_tables: list[BlockTable]
     pending: dict[int, int]
+    ends: list[int]
 
 
 class DecodeGraphs:
@@ -59,7 +61,7 @@ class DecodeGraphs:
         self.block_size = block_size
         self.failed_shapes: set[tuple[int, int, int]] = set()  # not tried again
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
-        self._recorder = Recorder(cache.layers[0].device)
+        self.recorder = Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
@@ -68,7 +70,7 @@ class DecodeGraphs:
         None where a step of this shape cannot be recorded, which the log says once: such steps must be made anew.
         """
         shape = (
-            _power_of_two(len(rows.token_ids)),
+            num_rows_recorded(len(rows.token_ids)),
             _power_of_two(max(map(len, rows.block_tables))),
             _power_of_two(max(map(len, rows.cross_block_tables))),
         )
@@ -76,7 +78,7 @@ class DecodeGraphs:
             return None
         if shape not in self._recordings:
             try:
-                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self._recorder, *shape)
+                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self.recorder, *shape)
             except Exception as error:  # what a plugin's decode, or CUDA about it, raises
                 logger.warning(
                     "%s decodes %d sequences of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
@@ -126,7 +128,7 @@ class _Recording:
             hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
             return model.compute_logits(hidden)
 
-        self._write(DecodeRows([], [], [], [], [], [], {}))
+        self._write(DecodeRows([], [], [], [], [], [], {}, []))
         self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
         self.replay = record(step)
 
@@ -192,7 +194,8 @@ class Recorder:
             current.wait_stream(ahead)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=ahead):
+            # Other threads, which make features of sound, may use the GPU meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, stream=ahead, capture_error_mode="thread_local"):
                 logits = step()
         except BaseException:
             # A recording that breaks off may leave its stream, and its pool open for all that is allocated.
@@ -206,6 +209,12 @@ class Recorder:
             return logits
 
         return replay
+
+
+def num_rows_recorded(count: int) -> int:
+    """To how many rows a step of so many is filled up: a power of 2, and from 16 on one and a half, too."""
+    power = _power_of_two(count)
+    return power * 3 // 4 if power > 16 and count <= power * 3 // 4 else power
 
 
 def _power_of_two(count: int) -> int:

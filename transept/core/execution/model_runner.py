@@ -17,10 +17,11 @@ from torch import Tensor
 
 from transept.core.attention.layer import RowsDifferError
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows, put_pending
+from transept.core.execution.decode_graphs import DecodeGraphs, put_pending
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
+from transept.core.execution.replayed_steps import ReplayedSteps
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.model import ForConditionalGeneration
@@ -90,7 +91,7 @@ class ModelRunner:
         self.cache = cache
         self.block_size = block_size
         self.sampler = sampler
-        self.graphs = graphs
+        self._replayed: ReplayedSteps | None = None
         self.device = cache.layers[0].device
         self.backend = model.context.attention_backend
         self.group, self.stage = model.context.group, model.context.stage
@@ -98,6 +99,20 @@ class ModelRunner:
         shape = model.shape(model.config)
         self.vocab_size, self.window = shape.vocab_size, shape.window
         self._has_encoded = False
+        self.graphs = graphs
+
+    @property
+    def graphs(self) -> DecodeGraphs | None:
+        """The steps that are recorded; None: every step is computed kernel after kernel."""
+        return None if self._replayed is None else self._replayed.graphs
+
+    @graphs.setter
+    def graphs(self, graphs: DecodeGraphs | None) -> None:
+        self._replayed = None
+        if graphs is not None:
+            self._replayed = ReplayedSteps(
+                self.model, self.cache, self.block_size, graphs, self._encode, self._features_of
+            )
 
     @torch.inference_mode()
     def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
@@ -174,21 +189,14 @@ class ModelRunner:
         if not step:
             return []  # blocks have moved, nothing is computed
         drawn = None if last is None else last.drawn
-        decoding = [] if self.graphs is None else [group for group in step if not group.is_prefill]
-        replayed = self._replay(decoding, drawn) if decoding else None
-        if replayed is None:
+        replayable = [] if self._replayed is None else self._replayed.part(step)
+        logits = self._replayed(replayable, drawn) if self._replayed is not None and replayable else None
+        if logits is None:
             return self._compute_eagerly(step, drawn)
-        prefills = [group for group in step if group.is_prefill]
-        if not prefills:
-            return [replayed]
-        return [replayed, *self._compute_eagerly(prefills, drawn)]  # launched while the device replays
-
-    def _replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Part | None:
-        """Compute sequences that decode as a graph; None where their shape cannot be recorded."""
-        assert self.graphs is not None
-        self.cache.wait()
-        logits = self.graphs(self._decode_rows(step), last)
-        return None if logits is None else Part(self.sampler(logits, _sampling_rows(step)), None)
+        parts = [Part(self.sampler(logits, _sampling_rows(replayable)), None)]
+        chosen = {group.request_id for group in replayable}
+        others = [group for group in step if group.request_id not in chosen]
+        return [*parts, *self._compute_eagerly(others, drawn)] if others else parts
 
     def _compute_eagerly(self, step: Sequence[SequenceGroupMetadata], drawn: Drawn | None) -> list[Part]:
         """Compute requests kernel after kernel."""
@@ -205,9 +213,13 @@ class ModelRunner:
         input_ids, positions, metadata = self._flatten(step, drawn)
         self.backend.plan(metadata)
         probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
+        if self._replayed is not None:
+            self._replayed.watch(metadata, encoder_hidden)
         self.cache.wait()
         hidden = self._call("decode", input_ids, positions, encoder_hidden, self.kv_caches, metadata)
         _check_shape(self._named("decode"), hidden, len(input_ids), None)
+        if self._replayed is not None:
+            self._replayed.learn(metadata)
         if not self.stage.is_last:
             probes.hand_over(hidden)
             return []
@@ -251,7 +263,7 @@ class ModelRunner:
     def _encode_chunk(self, batch: list[EncoderInputs]) -> Tensor:
         metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
         self.backend.plan(metadata)
-        features = {name: self._features([inputs.features[name] for inputs in batch]) for name in batch[0].features}
+        features = self._features_of(batch)
         input_ids = positions = None
         if batch[0].token_ids:
             input_ids = self._tensor([token for inputs in batch for token in inputs.token_ids])
@@ -265,6 +277,10 @@ class ModelRunner:
             raise _unlike_declared(self._named("encode"), batch, differ.rows) from None
         _check_encoded(self._named("encode"), batch, hidden)
         return hidden
+
+    def _features_of(self, batch: list[EncoderInputs]) -> dict[str, list[Tensor]]:
+        """Of inputs of one kind."""
+        return {name: self._features([inputs.features[name] for inputs in batch]) for name in batch[0].features}
 
     def _features(self, features: list[Tensor]) -> list[Tensor]:
         """Features on the device; numbers of any floating dtype in the model's, all at once where they are alike."""
@@ -310,22 +326,6 @@ class ModelRunner:
         input_ids = self._tensor(token_ids)
         put_pending(input_ids, pending, last)
         return input_ids, self._tensor(positions), metadata
-
-    def _decode_rows(self, step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
-        """The sequences of a step without prefills."""
-        rows = DecodeRows([], [], [], [], [], [], {})
-        for group in step:
-            cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
-            for seq_id, data in group.seq_data.items():
-                if data.last_token_id == PENDING:
-                    rows.pending[len(rows.token_ids)] = seq_id
-                rows.token_ids.append(data.last_token_id)
-                rows.positions.append(data.num_tokens - 1)
-                rows.lengths.append(data.num_tokens - self._num_behind(data.num_tokens))
-                rows.block_tables.append(group.block_tables[seq_id])
-                rows.cross_lengths.append(cross_length)
-                rows.cross_block_tables.append(cross_table)
-        return rows
 
     def _num_behind(self, num_tokens: int) -> int:
         """The first tokens of a sequence that decodes whose blocks have been given back."""

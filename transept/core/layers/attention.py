@@ -127,6 +127,8 @@ class CrossAttention(nn.Module):
         Returns x's shape.
         """
         if encoder_hidden is not None:
+            if metadata.cross_projections is not None:
+                metadata.cross_projections.add(encoder_hidden, self.keys_and_values, kv_cache)
             self.attn.backend.project_cross(encoder_hidden, self.keys_and_values, kv_cache, metadata)
         query = self._queries(x)
         return self.out_proj(self.attn(query, None, None, kv_cache, metadata, AttentionType.ENCODER_DECODER))

@@ -42,6 +42,13 @@ class AttentionBackend(ABC):
         """Plan steps of one token a sequence whose keys lie where ``tables`` say at the time; only if `replayable`."""
         raise NotImplementedError
 
+    def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
+        """Plan `write_cross` of tokens into the slots that ``cross_slots``, int64 [encoder_tokens], says at the time.
+
+        Only if `replayable`.
+        """
+        raise NotImplementedError
+
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
         """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention.
 

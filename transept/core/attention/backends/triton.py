@@ -147,6 +147,11 @@ class TritonBackend(AttentionBackend):
         metadata.plan = TritonPlan(metadata)
         metadata.plan.read(tables)
 
+    def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
+        """See AttentionBackend.plan_writes."""
+        metadata.plan = TritonPlan(metadata)
+        metadata.plan.cross_slots = cross_slots
+
     def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
         """See AttentionBackend.write_cross."""
         plan: TritonPlan = metadata.plan

@@ -1,0 +1,171 @@
+"""New requests that take part in recorded steps get the tokens of steps made anew, kernel after kernel.
+
+With a GPU steps are replayed CUDA graphs. Without one the recorded step is computed from the same buffers, by Triton's
+interpreter.
+"""
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from one_head import with_one_head
+from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
+
+from transept import Engine, RequestOutput, SamplingParams
+from transept.core.attention.backends.triton import TritonBackend
+from transept.core.execution.decode_graphs import DecodeGraphs, num_rows_recorded
+from transept.core.execution.model_runner import ModelRunner
+from transept.plugins.bart.model import BartForConditionalGeneration
+from transept.plugins.whisper.model import WhisperForConditionalGeneration
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}
+WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave", "choir"]
+COUNTS = [5, 2, 6, 3, 4, 1, 3]  # of new tokens: requests end, and others begin, at every other step
+PARAMS = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in COUNTS]
+NOISE = np.random.default_rng(0).normal(0.0, 0.3, size=(6, int(SECONDS * 16_000))).astype(np.float32)
+GREEDY = SamplingParams(temperature=0.0, max_tokens=3, ignore_eos=True)
+pytestmark = [
+    pytest.mark.skipif(
+        bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
+        reason="Triton is not installed",
+    ),
+    pytest.mark.usefixtures("triton_looks_once"),
+]
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_one_head("bart-g2p", tmp_path_factory.mktemp("bart"))
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_whisper(tmp_path_factory.mktemp("whisper"))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often requests were computed, and encoded, kernel after kernel."""
+    counts: Counter[str] = Counter()
+    for name in ("_compute_eagerly", "_encode"):
+        original = getattr(ModelRunner, name)
+
+        def counted(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            counts[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(ModelRunner, name, counted)
+    return counts
+
+
+def replaying(directory: Path, **options: object) -> Engine:
+    engine = Engine(directory, attention_backend="triton", block_size=16, **HERE, **options)
+    runner = engine.executor.worker.runner
+    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+    return engine
+
+
+def token_ids(outputs: list[RequestOutput]) -> list[list[int]]:
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+def fresh(directory: Path, prompts: list[Any], params: Any) -> list[list[int]]:
+    return token_ids(Engine(directory, attention_backend="torch", **HERE).generate(prompts, params, progress=False))
+
+
+def test_short_prompts_are_rows_of_the_steps_of_others(bart: Path, calls: Counter[str]) -> None:
+    expected = fresh(bart, WORDS, PARAMS)
+    calls.clear()
+    engine = replaying(bart, max_num_seqs=3)
+    assert token_ids(engine.generate(WORDS, PARAMS, progress=False)) == expected
+    assert calls["_compute_eagerly"] == 1  # the first step, which shows how layers write the encoder's output
+    assert not engine.executor.worker.runner.graphs.failed_shapes
+    engine.block_manager.check_integrity()
+
+
+def test_long_prompts_are_computed_apart_and_their_encoder_s_output_is_shared(bart: Path, calls: Counter[str]) -> None:
+    long = [2, 0, *range(5, 17)]
+    prompts = [
+        {"encoder_prompt": word, "decoder_prompt": {"prompt_tokens": start}}
+        for word in WORDS[:3]
+        for start in (long, [2, 0], [2, 0, 9])  # the first encodes, in the step in which the others read it
+    ]
+    params = SamplingParams(temperature=0.0, max_tokens=3, ignore_eos=True)
+    expected = fresh(bart, prompts, params)
+    engine = replaying(bart, max_num_seqs=3)
+    engine.generate("transom", params, progress=False)
+    calls.clear()
+    assert token_ids(engine.generate(prompts, params, progress=False)) == expected
+    assert calls["_compute_eagerly"] == 3
+    assert engine.num_encoder_hits == 6
+
+
+def sounds(count: int) -> list[Any]:
+    return [
+        {
+            "encoder_prompt": {"multi_modal_data": {"audio": (noise, 16_000)}},
+            "decoder_prompt": {"prompt_tokens": [START, NO_TIMESTAMPS]},
+        }
+        for noise in NOISE[:count]
+    ]
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_encoders_of_one_shape_are_recorded(together: int, whisper: Path, calls: Counter[str]) -> None:
+    prompts = sounds(6)
+    expected = fresh(whisper, prompts, GREEDY)
+    calls.clear()
+    engine = replaying(whisper, max_num_seqs=together)
+    assert token_ids(engine.generate(prompts, GREEDY, progress=False)) == expected
+    assert calls == {"_compute_eagerly": 1, "_encode": 2}  # the first step, and a shape's first time in another
+    engine.block_manager.check_integrity()
+
+
+def test_an_encoder_that_cannot_be_recorded_is_launched(
+    whisper: Path, calls: Counter[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    class FailsAtThird(WhisperForConditionalGeneration):
+        times = 0
+
+        def encode(self, *inputs: Any, **features: Any) -> torch.Tensor:
+            FailsAtThird.times += 1
+            if FailsAtThird.times == 3:
+                raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+            return super().encode(*inputs, **features)
+
+    expected = fresh(whisper, sounds(5), GREEDY)
+    engine = replaying(whisper, max_num_seqs=1)
+    engine.executor.worker.runner.model.__class__ = FailsAtThird
+    calls.clear()
+    with caplog.at_level(logging.WARNING, logger="transept"):
+        assert token_ids(engine.generate(sounds(5), GREEDY, progress=False)) == expected
+    assert calls == {"_compute_eagerly": 1, "_encode": 5}
+    (line,) = caplog.messages
+    assert line.startswith("FailsAtThird encodes 1 inputs at a time without CUDA graphs")
+
+
+def test_a_decoder_that_changes_the_encoder_s_output_computes_new_requests_itself(
+    bart: Path, calls: Counter[str]
+) -> None:
+    class Halves(BartForConditionalGeneration):
+        def decode(self, ids: Any, positions: Any, hidden: torch.Tensor | None, *rest: Any) -> torch.Tensor:
+            return super().decode(ids, positions, hidden if hidden is None else hidden / 2, *rest)
+
+    outputs = []
+    for engine in (Engine(bart, attention_backend="torch", **HERE), replaying(bart, max_num_seqs=3)):
+        engine.executor.worker.runner.model.__class__ = Halves
+        calls.clear()
+        outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
+    assert calls["_encode"] == calls["_compute_eagerly"] > 1
+    assert outputs[0] == outputs[1] != fresh(bart, WORDS, PARAMS)
+
+
+def test_steps_are_filled_up_to_few_sizes() -> None:
+    sizes = [num_rows_recorded(count) for count in range(1, 200)]
+    assert sorted({*sizes}) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256]
+    assert all(size >= count for count, size in enumerate(sizes, 1))
