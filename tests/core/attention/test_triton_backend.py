@@ -150,20 +150,37 @@ def test_decoder_tokens_attend_to_all_of_their_encoder_tokens(
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_long_sequences_are_put_together_from_pieces(block_size: int, bias_kind: str, dtype: torch.dtype) -> None:
     """One query each, then the last 70 of the longest, whose first keys are beyond every tile's distance."""
+    for most in (1, 70):
+        step = [(length, min(most, length)) for length in LENGTHS]
+        assert_as_in_float64(step, LENGTHS, block_size, 2, bias_kind, dtype)
+
+
+@pytest.mark.parametrize("bias_kind", ["no bias", "relative"])
+@pytest.mark.parametrize("heads", [2, 3])  # of which a program takes two, and one
+def test_many_queries_have_longer_pieces(heads: int, bias_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transept.core.kernels.gpu.attention.MANY_PROGRAMS", 2)
+    monkeypatch.setattr("transept.core.kernels.gpu.attention.LONG_PIECE", 2 * PIECE)
+    lengths = [1, 2 * PIECE, 3 * PIECE - 36]
+    assert_as_in_float64([(length, 1) for length in lengths], lengths, 16, heads, bias_kind, torch.float32)
+
+
+def assert_as_in_float64(
+    step: list[tuple[int, int]], lengths: list[int], block_size: int, heads: int, bias_kind: str, dtype: torch.dtype
+) -> None:
+    """Self-attention of a step, beside PyTorch's in float64. step: each sequence's length and its queries."""
     bias = None
     if bias_kind == "relative":
-        bias = RelativePositionBias(torch.randn(32, 2, dtype=dtype), bidirectional=False)
-    paged = Paged.make(LENGTHS, LENGTHS, block_size, "two runs", 2, dtype)
-    for step in ([(length, 1) for length in LENGTHS], [(length, min(70, length)) for length in LENGTHS]):
-        query = torch.randn(sum(queries for _, queries in step), 2, HEAD_DIM, dtype=dtype)
-        out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
-        wide = None if bias is None else RelativePositionBias(bias.table.double(), bidirectional=False)
-        cache = Paged(
-            [keys.double() for keys in paged.keys],
-            [values.double() for values in paged.values],
-            *(paged.slots, paged.tables, paged.cache.double(), block_size),
-        )
-        assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
+        bias = RelativePositionBias(torch.randn(32, heads, dtype=dtype), bidirectional=False)
+    paged = Paged.make(lengths, lengths, block_size, "two runs", heads, dtype)
+    query = torch.randn(sum(queries for _, queries in step), heads, HEAD_DIM, dtype=dtype)
+    out = run_decoder_step(BACKEND, paged, step, query, SCALE, bias)
+    wide = None if bias is None else RelativePositionBias(bias.table.double(), bidirectional=False)
+    cache = Paged(
+        [keys.double() for keys in paged.keys],
+        [values.double() for values in paged.values],
+        *(paged.slots, paged.tables, paged.cache.double(), block_size),
+    )
+    assert_near(out, run_decoder_step(TorchBackend(), cache, step, query.double(), SCALE, wide), dtype)
 
 
 @pytest.mark.sampled(7)

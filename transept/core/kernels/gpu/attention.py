@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 QUERIES = 64  # of a tile in attend_tiles
-PIECE = 512  # keys that one program of attend_pieces reads
-TILE_KEYS = 32  # of them that it reads at a time
+PIECE = 512  # keys that one program of attend_pieces reads, so that few queries make many programs
+LONG_PIECE = 2048  # where queries alone make
+MANY_PROGRAMS = 256  # which keep a GPU's multiprocessors busy
+TILE_KEYS = 32  # of them that it reads at a time, of one head or of two together
 _NO_BIAS, _BY_DISTANCE, _DENSE = 0, 1, 2  # forms of bias
 
 
@@ -86,24 +88,27 @@ def attend_flattened(
             num_warps=warps,
         )
     if len(work.pairs):
-        pieces = -(-work.most_keys // PIECE)
+        together = 2 if heads % 2 == 0 and padded_dim <= 64 else 1
+        piece = LONG_PIECE if len(work.pairs) * heads // together >= MANY_PROGRAMS else PIECE
+        pieces = -(-work.most_keys // piece)
         shape = (len(work.pairs), heads, pieces if pieces > 1 else 0)
         sums = torch.empty(*shape, dim, dtype=torch.float32, device=query.device)
         tops = torch.empty(*shape, 2, dtype=torch.float32, device=query.device)
-        kernels.attend_pieces[heads, len(work.pairs), pieces](
+        kernels.attend_pieces[heads // together, len(work.pairs), pieces](
             *(query, keys, values, out, sums, tops, work.pairs, work.lengths, tables, biases),
             *strides,
             scale,
             **constants,
-            PIECE=PIECE,
-            KEYS=TILE_KEYS,
+            HEADS=together,
+            PIECE=piece,
+            KEYS=TILE_KEYS // together,
             WHOLE=pieces == 1,
             num_warps=8 if wide else 4,
         )
         if pieces > 1:
             padded = {name: constants[name] for name in ("DIM", "PADDED_DIM", "WINDOW")}
             kernels.join_pieces[len(work.pairs), heads](
-                *(sums, tops, out, work.pairs, work.lengths, *out.stride()[:2], pieces), **padded, PIECE=PIECE
+                *(sums, tops, out, work.pairs, work.lengths, *out.stride()[:2], pieces), **padded, PIECE=piece
             )
 
 

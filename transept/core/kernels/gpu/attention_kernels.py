@@ -1,8 +1,9 @@
 """Triton kernels of attention over flattened sequences, with keys in a row or in a paged cache.
 
 Launched by `transept.core.kernels.gpu.attention`. Sums and the softmax are float32 whatever the inputs are. What
-comes out of a sequence depends on it alone: tiles and pieces begin at its own first query and key. A key whose bias is
-minus infinity has no weight; a query that sees none gets zeros.
+comes out of a sequence depends on it alone, but for the order of sums where many queries have longer pieces: tiles and
+pieces begin at its own first query and key. A key whose bias is minus infinity has no weight; a query that sees none
+gets zeros.
 
 SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: they stay as they are. WINDOW:
 of the keys that a causal query sees, its own the last of them, or how far away on either side those are that another
@@ -301,6 +302,7 @@ def attend_pieces(
     DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
+    HEADS: tl.constexpr,
     KEYS: tl.constexpr,
     PIECE: tl.constexpr,
     WHOLE: tl.constexpr,
@@ -309,17 +311,18 @@ def attend_pieces(
     SOFTCAP: tl.constexpr,
     WINDOW: tl.constexpr,
 ):
-    """Attention of one query and head over PIECE keys of its sequence; the grid is (heads, queries, pieces).
+    """Attention of one query and HEADS heads over PIECE keys of its sequence.
 
-    Neighbours in it read neighbouring heads of the same slots. Each of KEYS lanes has a softmax of its own over every
-    KEYS-th key, so that threads wait for one another only when the lanes are put together at the end.
+    The grid is (heads / HEADS, queries, pieces): neighbours in it read neighbouring heads of the same slots. Each of
+    KEYS lanes of a head has a softmax of its own over every KEYS-th key, so that threads wait for one another only when
+    the lanes are put together at the end.
 
     pairs: int32 [queries, 2], each query's row and its sequence, of which it sees every key, or the last WINDOW.
     WHOLE: there is one piece, which goes to out; else sums_out [queries, heads, pieces, dim] and tops_out [queries,
     heads, pieces, 2] take the piece's values weighted by exp2(score - highest score), that highest score and the sum of
     the weights, with scores multiplied by LOG2_E.
     """
-    head = tl.program_id(0)
+    heads = tl.program_id(0) * HEADS + tl.arange(0, HEADS)
     index = tl.program_id(1)
     piece = tl.program_id(2)
     row = tl.load(pairs + 2 * index).to(tl.int64)
@@ -328,48 +331,51 @@ def attend_pieces(
     first = tl.maximum(length - WINDOW, 0) if WINDOW != 0 else 0  # key that it sees
     if piece * PIECE < length and (piece + 1) * PIECE > first:
         dims = tl.arange(0, PADDED_DIM)
-        whole = dims < DIM
-        q = tl.load(query + row * query_row + head * query_head + dims, mask=whole, other=0.0).to(tl.float32)
+        whole = (dims < DIM)[None, :]
+        q = tl.load(query + row * query_row + heads[:, None] * query_head + dims[None, :], mask=whole, other=0.0).to(
+            tl.float32
+        )
         q *= scale * LOG2_E
-        tops = tl.full([KEYS], LOWEST, tl.float32)
-        totals = tl.zeros([KEYS], tl.float32)
-        sums = tl.zeros([KEYS, PADDED_DIM], tl.float32)
+        tops = tl.full([KEYS, HEADS], LOWEST, tl.float32)
+        totals = tl.zeros([KEYS, HEADS], tl.float32)
+        sums = tl.zeros([KEYS, HEADS, PADDED_DIM], tl.float32)
         start = tl.maximum(piece * PIECE, first // KEYS * KEYS)
+        k_at = (heads // GROUP * key_head)[None, :, None] + dims[None, None, :]
+        v_at = (heads // GROUP * value_head)[None, :, None] + dims[None, None, :]
         for key in tl.range(start, tl.minimum((piece + 1) * PIECE, length), KEYS, num_stages=3):
             columns = key + tl.arange(0, KEYS)
             seen = columns < length
             if WINDOW != 0:
                 seen = seen & (columns >= first)
-            slots = _slots(columns, seen, tables + sequence * table_row, BLOCK_SIZE)
-            mask = seen[:, None] & whole[None, :]
-            k = tl.load(
-                keys + slots[:, None] * key_row + head // GROUP * key_head + dims[None, :], mask=mask, other=0.0
-            )
-            v = tl.load(
-                values + slots[:, None] * value_row + head // GROUP * value_head + dims[None, :], mask=mask, other=0.0
-            )
-            scores = tl.sum(k.to(tl.float32) * q[None, :], 1)
+            slots = _slots(columns, seen, tables + sequence * table_row, BLOCK_SIZE)[:, None, None]
+            mask = seen[:, None, None] & whole[None, :, :]
+            k = tl.load(keys + slots * key_row + k_at, mask=mask, other=0.0)
+            v = tl.load(values + slots * value_row + v_at, mask=mask, other=0.0)
+            scores = tl.sum(k.to(tl.float32) * q[None, :, :], 2)
             if SOFTCAP != 0:
                 scores = _capped(scores, SOFTCAP)
             if BIAS != 0:
-                scores += _bias(bias + head * bias_head, length - 1, columns, seen, bias_row, FARTHEST, BIAS) * LOG2_E
-            scores = tl.where(seen, scores, float("-inf"))
+                own_bias = bias + heads[None, :] * bias_head
+                added = _bias(own_bias, length - 1, columns[:, None], seen[:, None], bias_row, FARTHEST, BIAS)
+                scores += added * LOG2_E
+            scores = tl.where(seen[:, None], scores, float("-inf"))
             higher = tl.maximum(tops, scores)
             weights = tl.exp2(scores - higher)
             shrink = tl.exp2(tops - higher)
             totals = totals * shrink + weights
-            sums = sums * shrink[:, None] + weights[:, None] * v.to(tl.float32)
+            sums = sums * shrink[:, :, None] + weights[:, :, None] * v.to(tl.float32)
             tops = higher
         top = tl.max(tops, 0)
-        shares = tl.exp2(tops - top)
+        shares = tl.exp2(tops - top[None, :])
         total = tl.sum(totals * shares, 0)
-        sums = tl.sum(sums * shares[:, None], 0)
+        sums = tl.sum(sums * shares[:, :, None], 0)
         if WHOLE:
-            total = tl.where(total == 0.0, 1.0, total)
-            tl.store(out + row * out_row + head * out_head + dims, (sums / total).to(out.dtype.element_ty), mask=whole)
+            total = tl.where(total == 0.0, 1.0, total)[:, None]
+            out_at = out + row * out_row + heads[:, None] * out_head + dims[None, :]
+            tl.store(out_at, (sums / total).to(out.dtype.element_ty), mask=whole)
         else:
-            place = ((index * tl.num_programs(0) + head) * tl.num_programs(2) + piece).to(tl.int64)
-            tl.store(sums_out + place * DIM + dims, sums, mask=whole)
+            place = ((index * tl.num_programs(0) * HEADS + heads) * tl.num_programs(2) + piece).to(tl.int64)
+            tl.store(sums_out + place[:, None] * DIM + dims[None, :], sums, mask=whole)
             tl.store(tops_out + 2 * place, top)
             tl.store(tops_out + 2 * place + 1, total)
 
