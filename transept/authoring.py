@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from transept.core.layers.positions import fairseq_sinusoids
     from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
     from transept.core.layers.transformers_encoder import transformers_encoder
-    from transept.core.model import ForConditionalGeneration
+    from transept.core.model import ForConditionalGeneration, replayable
     from transept.core.model_shape import ModelShape
     from transept.core.parallel_group import ParallelGroup
 
@@ -79,6 +79,7 @@ _LAZY_IMPORTS = {
     "EncoderLayer": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
+    "replayable": "transept.core.model",
     "GeluConv1d": "transept.core.layers.convolution",
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
@@ -158,6 +159,7 @@ __all__ = [
     "hookimpl",
     "huggingface_config",
     "prepend_dec",
+    "replayable",
     "suggest",
     "transformers_encoder",
 ]

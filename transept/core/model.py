@@ -6,7 +6,7 @@ Plugins subclass it, the model runner runs it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,18 @@ from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.model_shape import ModelShape
 from transept.errors import PluginError
+
+EncodeT = TypeVar("EncodeT")
+
+
+def replayable(encode: EncodeT) -> EncodeT:
+    """Mark an `encode` of text that a GPU may replay for other texts than those for which it was recorded.
+
+    It gives each token its row by the tensors that it gets alone, and hands ``attn_metadata`` to attention layers and
+    reads nothing in it. A method that overrides it is not marked.
+    """
+    encode.is_replayable = True  # type: ignore[attr-defined]
+    return encode
 
 
 class ForConditionalGeneration(nn.Module):

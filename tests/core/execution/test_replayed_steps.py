@@ -5,8 +5,10 @@ interpreter.
 """
 
 import logging
+import random
 from collections import Counter
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.execution.decode_graphs import DecodeGraphs, num_rows_recorded
+from transept.core.execution.encoder_graphs import num_tokens_recorded
 from transept.core.execution.model_runner import ModelRunner
 from transept.plugins.bart.model import BartForConditionalGeneration
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
@@ -41,6 +44,11 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_one_head("bart-g2p", tmp_path_factory.mktemp("bart"))
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_one_head("t5-g2p", tmp_path_factory.mktemp("t5"))
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +113,41 @@ def test_long_prompts_are_computed_apart_and_their_encoder_s_output_is_shared(ba
     assert engine.num_encoder_hits == 6
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", ["bart", "t5"])
+def test_texts_are_filled_up_to_what_is_recorded(
+    name: str, calls: Counter[str], request: pytest.FixtureRequest
+) -> None:
+    directory = request.getfixturevalue(name)
+    letters = random.Random(0)
+    lengths = [5, 30, 20, 33, 60, 1, 58, 12, 60, 3, 41, 55]  # alone, or in twos
+    texts = ["".join(letters.choices(ascii_lowercase, k=length)) for length in lengths]
+    params = [SamplingParams(temperature=0.0, max_tokens=2 + place % 3, ignore_eos=True) for place in range(len(texts))]
+    expected = fresh(directory, texts, params)
+    calls.clear()
+    engine = replaying(directory, max_num_seqs=2)
+    assert token_ids(engine.generate(texts, params, progress=False)) == expected
+    assert calls["_compute_eagerly"] == 1
+    assert calls["_encode"] < 1 + 3  # the first step, and the first time of each number of tokens
+    engine.block_manager.check_integrity()
+
+
+def test_an_encode_that_overrides_a_replayable_one_is_not_recorded(bart: Path, calls: Counter[str]) -> None:
+    class ReadsLengths(BartForConditionalGeneration):
+        def encode(self, ids: Any, positions: Any, metadata: Any, **features: Any) -> torch.Tensor:
+            hidden = super().encode(ids, positions, metadata, **features)
+            return torch.cat([rows / len(rows) for rows in hidden.split(metadata.encoder_lens)])
+
+    outputs = []
+    for engine in (Engine(bart, attention_backend="torch", **HERE), replaying(bart, max_num_seqs=3)):
+        engine.executor.worker.runner.model.__class__ = ReadsLengths
+        calls.clear()
+        outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
+    assert calls["_compute_eagerly"] == 1
+    assert calls["_encode"] > 2
+    assert outputs[0] == outputs[1] != fresh(bart, WORDS, PARAMS)
+
+
 def sounds(count: int) -> list[Any]:
     return [
         {
@@ -146,7 +189,7 @@ def test_an_encoder_that_cannot_be_recorded_is_launched(
         assert token_ids(engine.generate(sounds(5), GREEDY, progress=False)) == expected
     assert calls == {"_compute_eagerly": 1, "_encode": 5}
     (line,) = caplog.messages
-    assert line.startswith("FailsAtThird encodes 1 inputs at a time without CUDA graphs")
+    assert line.startswith("FailsAtThird encodes 50 tokens without CUDA graphs")
 
 
 def test_a_decoder_that_changes_the_encoder_s_output_computes_new_requests_itself(
@@ -169,3 +212,6 @@ def test_steps_are_filled_up_to_few_sizes() -> None:
     sizes = [num_rows_recorded(count) for count in range(1, 200)]
     assert sorted({*sizes}) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256]
     assert all(size >= count for count, size in enumerate(sizes, 1))
+    texts = [num_tokens_recorded(count) for count in range(1, 2049)]
+    assert sorted({*texts}) == [*range(64, 1025, 64), *range(1152, 2049, 128)]
+    assert all(0 <= size - count < max(64, count / 8) for count, size in enumerate(texts, 1))

@@ -39,6 +39,20 @@ class DecodeTables:
     cross_tables: Tensor
 
 
+@dataclass(frozen=True)
+class EncodeTables:
+    """Whose rows are whose in an encoder pass, in device tensors that are overwritten from pass to pass. All int32.
+
+    starts: [sequences + 1], each sequence's first row, and the end of the last one. lengths: [sequences].
+    tiles: [tiles, 2], a sequence and the first, within it, of QUERIES queries that are computed together; where that is
+    beyond the sequence's end, none are.
+    """
+
+    starts: Tensor
+    lengths: Tensor
+    tiles: Tensor
+
+
 @dataclass
 class AttentionMetadata:
     """One step, described in tokens.
@@ -49,6 +63,9 @@ class AttentionMetadata:
         slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
         block_tables[i]: its blocks of the self-attention cache.
         window: of every layer's self-attention at most, behind which blocks are given back; None: all tokens are kept.
+
+    In a step that is recorded all of these are empty, and instead:
+        num_rows: of queries, or of encoder tokens in a pass of the encoder.
 
     Encoder side, only this step's prefills:
         encoder_start_loc: prefill i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
@@ -74,6 +91,7 @@ class AttentionMetadata:
     capture: CrossAttentionCapture | None = None
     cross_projections: CrossProjections | None = None
     window: int | None = None
+    num_rows: int | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 
     @property
@@ -83,6 +101,8 @@ class AttentionMetadata:
 
     def num_queries(self, attn_type: AttentionType) -> int:
         """Rows of queries that attention of this type has."""
+        if self.num_rows is not None:
+            return self.num_rows
         if attn_type is AttentionType.ENCODER:
             return self.encoder_start_loc[-1]
         starts = self.query_start_loc if attn_type is AttentionType.DECODER else self.cross_query_start_loc

@@ -114,10 +114,7 @@ class _Recording:
         self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
         self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
         token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
-        each_alone = list(range(num_rows + 1))
-        metadata = AttentionMetadata(
-            block_size, each_alone, cross_query_start_loc=each_alone, window=model.shape(model.config).window
-        )
+        metadata = AttentionMetadata(block_size, num_rows=num_rows, window=model.shape(model.config).window)
         model.context.attention_backend.plan_decode(
             metadata,
             DecodeTables(lengths, tables.view(num_rows, -1), cross_lengths, cross_tables.view(num_rows, -1)),

@@ -1,119 +1,225 @@
-"""Encoders of few inputs of one shape, recorded with what the decoder's layers keep of their output.
+"""Encoder passes that a GPU replays, with what the decoder's layers keep of the encoder's output.
 
-An encoder pass over one window of sound is hundreds of kernels that a GPU computes in less time than Python takes to
-launch them. Here the features are copied to where the last ones were, and what was recorded for as many inputs of that
-shape is replayed: the encoder, and every layer's keys and values of its output, which go into the cache. Used by
-`transept.core.execution.model_runner`.
+A pass over one window of sound, or one text, is hundreds of kernels that a GPU computes in less time than Python takes
+to launch them. What was recorded is replayed with other numbers in the same tensors: the encoder, and every layer's
+keys and values of its output, which go into the cache. Features are recorded for their shape. Texts of an encoder that
+is marked `replayable` are filled up to a few numbers of tokens by one more sequence, which goes into the cache's spare
+block. Used by `transept.core.execution.replayed_steps`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from transept.core.attention.cross_projections import Project
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, EncodeTables
 from transept.core.execution.decode_graphs import Recorder
+from transept.core.kernels.dispatch import QUERIES
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)
 
-MOST_INPUTS = 4  # of more a GPU computes for longer than Python launches
-MOST_RECORDINGS = 8  # which keep memory
+MOST_INPUTS = 4  # of features; of more a GPU computes for longer than Python launches
+MOST_TEXTS, MOST_TOKENS = 16, 2048  # likewise
+MOST_RECORDINGS = 32
+BEYOND = 1 << 30  # a first query of tiles that have none
 
-Shape = tuple[tuple[int, ...], tuple[tuple[str, torch.Size, torch.dtype], ...]]  # tokens of each input; features
+Features = Mapping[str, list[Tensor]]
+Shape = tuple[object, ...]
 
 
 class EncoderGraphs:
-    """The shapes recorded so far. A shape is recorded when it comes for the second time.
+    """The passes recorded so far, by shape. A shape is recorded when it comes for the second time.
 
-    projections: each decoder layer's, and its cache. The model's attention backend must be `replayable`.
+    projections: each decoder layer's, and its cache. features_of: inputs of one kind -> keyword -> features of each, on
+    the device. The model's attention backend must be `replayable`.
     """
 
     def __init__(
-        self, model: ForConditionalGeneration, projections: list[tuple[Project, Tensor]], recorder: Recorder
+        self,
+        model: ForConditionalGeneration,
+        projections: list[tuple[Project, Tensor]],
+        recorder: Recorder,
+        features_of: Callable[[list[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
-        self.model, self.projections, self._recorder = model, projections, recorder
+        self.model, self.projections, self._recorder, self._features_of = model, projections, recorder, features_of
         self._seen: Counter[Shape] = Counter()
-        self._recordings: dict[Shape, _Recording | None] = {}  # None: it cannot be recorded
+        self._recordings: dict[Shape, _Features | _Texts | None] = {}  # None: it cannot be recorded
 
-    def may_serve(self, inputs: list[EncoderInputs]) -> bool:
-        """Whether these may be encoded here: few, of features alone, which have one shape."""
-        shapes = {tuple((name, each.shape, each.dtype) for name, each in given.features.items()) for given in inputs}
-        texts = any(given.token_ids for given in inputs)
-        return len(inputs) <= MOST_INPUTS and not texts and len(shapes) == 1 and bool(inputs[0].features)
-
-    def __call__(self, num_tokens: list[int], features: Mapping[str, list[Tensor]], slots: np.ndarray) -> bool:
-        """Encode inputs into slots of the cache, int64 [tokens of all]. Returns whether that was done.
-
-        num_tokens: of each input. features: on the device, one tensor an input for each keyword of `encode`.
-        """
-        shape = tuple(num_tokens), tuple((name, given[0].shape, given[0].dtype) for name, given in features.items())
+    def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> bool:
+        """Encode inputs into slots of the cache, int64 [tokens] for each. Returns whether that was done."""
+        shape = self._shape(inputs)
+        if shape is None:
+            return False
         self._seen[shape] += 1
         if shape not in self._recordings:
             if self._seen[shape] < 2 or len(self._recordings) == MOST_RECORDINGS:
                 return False
-            self._recordings[shape] = self._record(num_tokens, features)
+            self._recordings[shape] = self._record(inputs)
         recording = self._recordings[shape]
         if recording is None:
             return False
-        recording(features, slots)
+        recording(inputs, slots)
         return True
 
-    def _record(self, num_tokens: list[int], features: Mapping[str, list[Tensor]]) -> _Recording | None:
+    def _shape(self, inputs: list[EncoderInputs]) -> Shape | None:
+        """What inputs that are encoded by one recording have in common; None where none serves."""
+        num_tokens = [given.num_tokens for given in inputs]
+        if all(given.features and not given.token_ids for given in inputs):
+            shapes = {
+                tuple((name, each.shape, each.dtype) for name, each in given.features.items()) for given in inputs
+            }
+            return (*num_tokens, *shapes) if len(inputs) <= MOST_INPUTS and len(shapes) == 1 else None
+        texts = all(given.token_ids and not given.features for given in inputs)
+        if not texts or "encode" in vars(self.model) or not hasattr(type(self.model).encode, "is_replayable"):
+            return None
+        total = sum(num_tokens)
+        return (num_tokens_recorded(total),) if len(inputs) <= MOST_TEXTS and total <= MOST_TOKENS else None
+
+    def _record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
         try:
-            return _Recording(self.model, self.projections, self._recorder, num_tokens, features)
+            if inputs[0].features:
+                return _Features(self.model, self.projections, self._recorder, inputs, self._features_of)
+            num_tokens = num_tokens_recorded(sum(given.num_tokens for given in inputs))
+            return _Texts(self.model, self.projections, self._recorder, num_tokens)
         except Exception as error:  # what a plugin's encode, or CUDA about it, raises
             logger.warning(
-                "%s encodes %d inputs at a time without CUDA graphs, kernels launched one by one: %s: %s",
-                *(type(self.model).__name__, len(num_tokens), type(error).__name__, error),
+                "%s encodes %d tokens without CUDA graphs, kernels launched one by one: %s: %s",
+                *(type(self.model).__name__, sum(given.num_tokens for given in inputs), type(error).__name__, error),
             )
             return None
 
 
-class _Recording:
-    """Inputs of one shape."""
+class _Features:
+    """Inputs whose features have the shapes of these."""
 
     def __init__(
         self,
         model: ForConditionalGeneration,
         projections: list[tuple[Project, Tensor]],
         record: Recorder,
-        num_tokens: list[int],
-        features: Mapping[str, list[Tensor]],
+        inputs: list[EncoderInputs],
+        features_of: Callable[[list[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
-        device, backend = projections[0][1].device, model.context.attention_backend
-        self.features = {name: torch.stack(given) for name, given in features.items()}
-        self.slots = torch.zeros(sum(num_tokens), dtype=torch.int64, device=device)
-        of_encoder, of_cache = AttentionMetadata.for_encoder(num_tokens), AttentionMetadata(block_size=1)
-        backend.plan(of_encoder)
-        backend.plan_writes(of_cache, self.slots)
-        spare = projections[0][1].shape[1] * projections[0][1].shape[2] - 1  # the last slot, of the spare block
-        self.slots.fill_(spare)
+        self.features_of = features_of
+        self.features = {name: torch.stack(given) for name, given in features_of(inputs).items()}
+        metadata = AttentionMetadata.for_encoder([given.num_tokens for given in inputs])
+        model.context.attention_backend.plan(metadata)
+        self.slots = torch.full(
+            (metadata.encoder_start_loc[-1],), _spare_slot(projections), device=_device(projections)
+        )
 
-        def step() -> Tensor:
-            given = {name: list(stacked.unbind()) for name, stacked in self.features.items()}
-            hidden = model.encode(None, None, of_encoder, **given)
-            if hidden.shape[0] != sum(num_tokens):
-                raise ValueError(f"it returned {len(hidden)} rows for {sum(num_tokens)} tokens")
-            for project, kv_cache in projections:
-                backend.project_cross(hidden, project, kv_cache, of_cache)
-            return hidden
+        def encode() -> Tensor:
+            return model.encode(
+                None, None, metadata, **{name: [*each.unbind()] for name, each in self.features.items()}
+            )
 
-        self.step = step  # kept, with the plans' tensors: what is replayed reads them
-        self.replay = record(step)
+        self.step = _encode_and_write(model, projections, encode, self.slots)  # kept: a graph holds no memory
+        self.replay = record(self.step)
 
-    def __call__(self, features: Mapping[str, list[Tensor]], slots: np.ndarray) -> None:
+    def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
         """See EncoderGraphs."""
-        for name, stacked in self.features.items():
-            for target, given in zip(stacked, features[name], strict=True):
-                target.copy_(given)
-        self.slots.copy_(upload(slots, self.slots.device))
+        for name, given in self.features_of(inputs).items():
+            for target, each in zip(self.features[name], given, strict=True):
+                target.copy_(each)
+        self.slots.copy_(upload(np.concatenate(slots), self.slots.device))
         self.replay()
+
+
+class _Texts:
+    """Texts of so many tokens together, and one more sequence that fills them up."""
+
+    def __init__(
+        self,
+        model: ForConditionalGeneration,
+        projections: list[tuple[Project, Tensor]],
+        record: Recorder,
+        num_tokens: int,
+    ) -> None:
+        backend, self.num_tokens, self.spare_slot = (
+            model.context.attention_backend,
+            num_tokens,
+            _spare_slot(projections),
+        )
+        num_tiles = num_tokens // QUERIES + MOST_TEXTS + 1  # as many at most, whatever the texts' lengths
+        sizes = [num_tokens, num_tokens, num_tokens, MOST_TEXTS + 2, MOST_TEXTS + 1, 2 * num_tiles]
+        self.host = np.zeros(sum(sizes), np.int32)
+        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(projections))
+        self.columns = np.split(self.host, np.cumsum(sizes)[:-1])
+        ids, positions, slots, starts, lengths, tiles = self.numbers.split(sizes)
+        metadata = AttentionMetadata(block_size=1, num_rows=num_tokens)
+        backend.plan_encode(metadata, EncodeTables(starts, lengths, tiles.view(-1, 2)))
+        self._write([], [])
+
+        def encode() -> Tensor:
+            return model.encode(ids.long(), positions.long(), metadata)
+
+        self.step = _encode_and_write(model, projections, encode, slots)  # kept: a graph holds no memory
+        self.replay = record(self.step)
+
+    def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
+        """See EncoderGraphs."""
+        self._write([given.token_ids for given in inputs], slots)
+        self.replay()
+
+    def _write(self, texts: list[list[int]], slots: list[np.ndarray]) -> None:
+        """Write the texts' numbers into the buffer, fill it up, and copy it to the device."""
+        ids, positions, into, starts, lengths, tiles = self.columns
+        used, rows = sum(map(len, texts)), []
+        ids[used:], positions[used:], into[used:] = 0, 0, self.spare_slot
+        lengths[:] = [*map(len, texts), self.num_tokens - used, *[0] * (MOST_TEXTS - len(texts))]
+        starts[0], starts[1:] = 0, np.cumsum(lengths)
+        for index, length in enumerate(lengths.tolist()):
+            begin = int(starts[index])
+            if index < len(texts):
+                places = slice(begin, begin + length)
+                ids[places], positions[places], into[places] = texts[index], np.arange(length), slots[index]
+            rows += [(index, first) for first in range(0, length, QUERIES)]
+        rows += [(MOST_TEXTS, BEYOND)] * (len(tiles) // 2 - len(rows))
+        tiles[:] = np.asarray(rows).ravel()
+        self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
+
+
+def num_tokens_recorded(count: int) -> int:
+    """To how many tokens texts of so many are filled up: by less than an eighth, or by 63."""
+    step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
+    return -(-count // step) * step
+
+
+def _encode_and_write(
+    model: ForConditionalGeneration,
+    projections: list[tuple[Project, Tensor]],
+    encode: Callable[[], Tensor],
+    slots: Tensor,
+) -> Callable[[], Tensor]:
+    """What is recorded. slots: where the keys and values of each row of the encoder's output go."""
+    backend, metadata = model.context.attention_backend, AttentionMetadata(block_size=1)
+
+    def step() -> Tensor:
+        hidden = encode()
+        if hidden.dim() != 2 or len(hidden) != len(slots):
+            raise ValueError(f"encode returned {[*hidden.shape]} for {len(slots)} tokens")
+        backend.plan_writes(metadata, slots.long())
+        for project, kv_cache in projections:
+            backend.project_cross(hidden, project, kv_cache, metadata)
+        return hidden
+
+    return step
+
+
+def _spare_slot(projections: list[tuple[Project, Tensor]]) -> int:
+    """The last slot of the cache, which is in its spare block."""
+    _, num_blocks, block_size, *_ = projections[0][1].shape
+    return num_blocks * block_size - 1
+
+
+def _device(projections: list[tuple[Project, Tensor]]) -> torch.device:
+    return projections[0][1].device

@@ -93,7 +93,9 @@ class ReplayedSteps:
         if metadata.cross_projections is not None:
             self._projections = metadata.cross_projections.of_layers(self.cache.layers)
             if self._projections:
-                self._encoder_graphs = EncoderGraphs(self._model, self._projections, self.graphs.recorder)
+                self._encoder_graphs = EncoderGraphs(
+                    self._model, self._projections, self.graphs.recorder, self._features_of
+                )
 
     def _write_encoded(self, step: Sequence[SequenceGroupMetadata]) -> None:
         """Encode requests' inputs, and write what the decoder's layers keep of them."""
@@ -101,11 +103,9 @@ class ReplayedSteps:
         assert self._encoder_graphs is not None
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         tables = [group.cross_block_table for group in step]
-        if self._encoder_graphs.may_serve(inputs):
-            num_tokens = [each.num_tokens for each in inputs]
-            slots = np.concatenate([self._slots(*each) for each in zip(tables, num_tokens, strict=True)])
-            if self._encoder_graphs(num_tokens, self._features_of(inputs), slots):
-                return
+        slots = [self._slots(table, given.num_tokens) for table, given in zip(tables, inputs, strict=True)]
+        if self._encoder_graphs(inputs, slots):
+            return
         hidden = self._encode(inputs)
         metadata = AttentionMetadata(
             self.block_size,

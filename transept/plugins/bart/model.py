@@ -22,6 +22,7 @@ from transept.authoring import (
     VocabParallelEmbedding,
     VocabParallelHead,
     fairseq_sinusoids,
+    replayable,
 )
 
 POSITION_OFFSET = 2  # the first two rows of the position tables belong to padding
@@ -177,6 +178,7 @@ class BartForConditionalGeneration(ForConditionalGeneration):
         """The model's shape, from the transformers config of any of the families."""
         return ModelShape.of_decoder(config, max_source_positions=config.max_position_embeddings)
 
+    @replayable
     def encode(
         self,
         encoder_input_ids: Tensor | None,

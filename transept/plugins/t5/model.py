@@ -25,6 +25,7 @@ from transept.authoring import (
     RMSNorm,
     VocabParallelEmbedding,
     VocabParallelHead,
+    replayable,
     transformers_encoder,
 )
 
@@ -150,6 +151,7 @@ class T5ForConditionalGeneration(ForConditionalGeneration):
             max_target_positions=None,
         )
 
+    @replayable
     def encode(
         self,
         encoder_input_ids: Tensor | None,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
 from transept.core.kernels.dispatch import DecodeStep
 
 
@@ -40,6 +40,10 @@ class AttentionBackend(ABC):
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
         """Plan steps of one token a sequence whose keys lie where ``tables`` say at the time; only if `replayable`."""
+        raise NotImplementedError
+
+    def plan_encode(self, metadata: AttentionMetadata, tables: EncodeTables) -> None:
+        """Plan an encoder pass whose rows are whose ``tables`` say at the time; only if `replayable`."""
         raise NotImplementedError
 
     def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:

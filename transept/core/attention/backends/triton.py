@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
 from transept.core.kernels.dispatch import (
     GPU_ATTENTION,
     QUERIES,
@@ -146,6 +146,12 @@ class TritonBackend(AttentionBackend):
         """See AttentionBackend.plan_decode."""
         metadata.plan = TritonPlan(metadata)
         metadata.plan.read(tables)
+
+    def plan_encode(self, metadata: AttentionMetadata, tables: EncodeTables) -> None:
+        """See AttentionBackend.plan_encode."""
+        no_pairs = tables.tiles[:0]
+        metadata.plan = TritonPlan(metadata)
+        metadata.plan.encoder = Work(tables.starts, tables.lengths, None, no_pairs, tables.tiles, most_keys=0)
 
     def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
         """See AttentionBackend.plan_writes."""
