@@ -110,6 +110,7 @@ def test_long_prompts_are_computed_apart_and_their_encoder_s_output_is_shared(ba
     calls.clear()
     assert token_ids(engine.generate(prompts, params, progress=False)) == expected
     assert calls["_compute_eagerly"] == 3
+    assert calls["_encode"] == 1  # the first of that shape, which the next one records
     assert engine.num_encoder_hits == 6
 
 

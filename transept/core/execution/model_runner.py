@@ -189,18 +189,23 @@ class ModelRunner:
         if not step:
             return []  # blocks have moved, nothing is computed
         drawn = None if last is None else last.drawn
-        replayable = [] if self._replayed is None else self._replayed.part(step)
-        logits = self._replayed(replayable, drawn) if self._replayed is not None and replayable else None
-        if logits is None:
+        if self._replayed is None:
             return self._compute_eagerly(step, drawn)
+        encoded = self._replayed.encode(step)
+        replayable = self._replayed.part(step, encoded)
+        logits = self._replayed(replayable, drawn) if replayable else None
+        if logits is None:
+            return self._compute_eagerly(step, drawn, encoded)
         parts = [Part(self.sampler(logits, _sampling_rows(replayable)), None)]
         chosen = {group.request_id for group in replayable}
         others = [group for group in step if group.request_id not in chosen]
-        return [*parts, *self._compute_eagerly(others, drawn)] if others else parts
+        return [*parts, *self._compute_eagerly(others, drawn, encoded)] if others else parts
 
-    def _compute_eagerly(self, step: Sequence[SequenceGroupMetadata], drawn: Drawn | None) -> list[Part]:
-        """Compute requests kernel after kernel."""
-        inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
+    def _compute_eagerly(
+        self, step: Sequence[SequenceGroupMetadata], drawn: Drawn | None, encoded: bool = False
+    ) -> list[Part]:
+        """Compute requests kernel after kernel. encoded: whether what encoders make is in the cache already."""
+        inputs = [] if encoded else [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         with nullcontext() if self._has_encoded or not inputs else large_blocks_given_back():
             self._has_encoded |= bool(inputs)
             return self._launch(step, inputs, drawn)

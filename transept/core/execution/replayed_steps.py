@@ -1,8 +1,8 @@
 """What of a step a GPU replays: requests that decode, and new ones as far as graphs can compute them.
 
-A new request's encoder runs first, and what the decoder's layers keep of its output is written into the cache; then
+New requests' encoders run first, and what the decoder's layers keep of their output is written into the cache; then
 each token of a short prompt is a row of the recorded step, as if it were a sequence's newest: the keys of all rows are
-written before any are read. What else is new is computed kernel after kernel, as without graphs. Used by
+written before any are read. Longer prompts are computed kernel after kernel, as without graphs. Used by
 `transept.core.execution.model_runner`.
 """
 
@@ -21,7 +21,7 @@ from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
-from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, num_blocks_behind
+from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
 from transept.core.transfer import upload
 
 MOST_PROMPT_ROWS = 8  # of a new request; with more, tiles of its queries read its keys less often
@@ -50,23 +50,29 @@ class ReplayedSteps:
         self._projections: list[tuple[Project, Tensor]] | None = None  # None until a step with an encoder was seen
         self._encoder_graphs: EncoderGraphs | None = None
 
-    def part(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
-        """The requests that can be replayed, before the others are computed."""
-        apart = [group.cross_block_table for group in step if group.runs_encoder and not self._takes(group)]
-        return [
-            group
-            for group in step
-            if self._takes(group) and not (group.is_prefill and group.cross_block_table in apart)  # not written yet
-        ]
+    def encode(self, step: Sequence[SequenceGroupMetadata]) -> bool:
+        """Encode the new requests' inputs, and write what the decoder's layers keep of them.
 
-    def _takes(self, group: SequenceGroupMetadata) -> bool:
-        if not group.is_prefill:
-            return True
+        Returns whether it was done; if not, the layers are to write it themselves.
+        """
+        encoding = [group for group in step if group.runs_encoder]
+        if not encoding or not self._projections:
+            return False
+        self.cache.wait()
+        self._write_encoded(encoding)
+        return True
+
+    def part(self, step: Sequence[SequenceGroupMetadata], encoded: bool) -> list[SequenceGroupMetadata]:
+        """The requests that can be replayed, before the others are computed. encoded: what `encode` said."""
+        written_later = [] if encoded else [group.cross_block_table for group in step if group.runs_encoder]
+        return [group for group in step if not group.is_prefill or self._takes(group, written_later)]
+
+    def _takes(self, group: SequenceGroupMetadata, written_later: list[BlockTable]) -> bool:
+        """Whether a new request's tokens can be rows. written_later: where encoders' output is not yet."""
         if self.graphs.failed_shapes or group.sampling_params.prompt_probe is not None:
             return False
-        if group.runs_encoder and not self._projections:
-            return False
-        return sum(data.num_tokens for data in group.seq_data.values()) <= MOST_PROMPT_ROWS
+        short = sum(data.num_tokens for data in group.seq_data.values()) <= MOST_PROMPT_ROWS
+        return short and group.cross_block_table not in written_later
 
     def __call__(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Tensor | None:
         """Logits, [sequences, vocabulary], of which the next call may make something else.
@@ -74,9 +80,6 @@ class ReplayedSteps:
         last: of the step before, where tokens are pending. None where a step of this shape cannot be recorded.
         """
         self.cache.wait()
-        encoded = [group for group in step if group.runs_encoder]
-        if encoded:
-            self._write_encoded(encoded)
         rows = self._rows(step)
         logits = self.graphs(rows, last)
         if logits is None or len(rows.ends) == len(rows.token_ids):
@@ -98,7 +101,6 @@ class ReplayedSteps:
                 )
 
     def _write_encoded(self, step: Sequence[SequenceGroupMetadata]) -> None:
-        """Encode requests' inputs, and write what the decoder's layers keep of them."""
         assert self._projections
         assert self._encoder_graphs is not None
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
@@ -127,15 +129,17 @@ class ReplayedSteps:
         for group in step:
             cross_length, cross_table = group.num_encoder_tokens, group.cross_block_table
             for seq_id, data in group.seq_data.items():
-                length, table = data.num_tokens, group.block_tables[seq_id]
+                length, table, count, behind = data.num_tokens, group.block_tables[seq_id], 1, 0
                 if group.is_prefill:
-                    count, behind = length, 0
+                    count = length
                     rows.token_ids.extend(data.token_ids)
-                else:  # behind: the first tokens, whose blocks have been given back
-                    count, behind = 1, num_blocks_behind(length, self.window, self.block_size) * self.block_size
-                    if data.last_token_id == PENDING:
+                else:
+                    if self.window is not None:  # the first tokens, whose blocks have been given back
+                        behind = num_blocks_behind(length, self.window, self.block_size) * self.block_size
+                    token = data.last_token_id
+                    if token == PENDING:
                         rows.pending[len(rows.token_ids)] = seq_id
-                    rows.token_ids.append(data.last_token_id)
+                    rows.token_ids.append(token)
                 for place in range(length - count, length):
                     rows.positions.append(place)
                     rows.lengths.append(place + 1 - behind)

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -65,12 +66,12 @@ class TritonPlan:
     def cross_slots(self) -> Tensor:
         """Where the prefills' encoder tokens go, [encoder_tokens] int64."""
         metadata, size = self.metadata, self.metadata.block_size
-        slots: list[int] = []
+        slots = [np.zeros(0, np.int64)]
         for request in metadata.prefills:
-            blocks = metadata.cross_block_tables[request]
-            own = [slot for block in blocks for slot in range(block * size, (block + 1) * size)]
-            slots += own[: metadata.cross_seq_lens[request]]
-        return self.upload(slots, torch.int64)
+            blocks = np.asarray(metadata.cross_block_tables[request], np.int64)
+            own = (blocks[:, None] * size + np.arange(size)).ravel()
+            slots.append(own[: metadata.cross_seq_lens[request]])
+        return self.upload(np.concatenate(slots), torch.int64)
 
     def read(self, tables: DecodeTables) -> None:
         """Take one query a sequence, whose keys lie where ``tables`` say."""
@@ -106,7 +107,7 @@ class TritonPlan:
         longest = max(map(len, tables), default=0)
         return self.upload([[*table, *[0] * (longest - len(table))] for table in tables])
 
-    def upload(self, values: list[Any], dtype: torch.dtype = torch.int32) -> Tensor:
+    def upload(self, values: Any, dtype: torch.dtype = torch.int32) -> Tensor:
         """Put numbers on the step's device."""
         assert self.device is not None
         return upload(values, self.device, dtype)
