@@ -4,8 +4,10 @@
         [--quantization int8|fp8] [--kv-cache-dtype fp8] [--profile]
 
 Models of the published shapes with random weights; the end-of-sequence token is forbidden, so that the work is the same
-every time. Whisper goes from features to token ids, the others from token ids to token ids, greedily. --toy takes
-shapes so small that the script can be tried on a CPU. Bounds are those of weights and caches in half precision.
+every time. Whisper goes from features to token ids, the others from token ids to token ids, greedily. At first all
+requests have as many new tokens, and end together; then each has another number, and as they end others join, as in a
+server. --toy takes shapes so small that the script can be tried on a CPU. Bounds are those of weights and caches in
+half precision.
 --profile lists the kernels of an encoder pass and of a decode step, those that take longest first.
 """
 
@@ -20,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,22 @@ def seconds_of(engine: Engine, prompts: list[Any], case: Case, device: str) -> f
     return time.perf_counter() - begin
 
 
+def joining_rate(engine: Engine, prompts: list[Any], case: Case, device: str, runs: int) -> float:
+    """New tokens a second where requests have 24 to 200 of them, so that others join as they end."""
+    draws = random.Random(1)
+    counts = [draws.randint(24, 200) for _ in prompts]
+    every = [replace(params(case), max_tokens=count) for count in counts]
+
+    def run() -> float:
+        engine.block_manager.reset()
+        begin = time.perf_counter()
+        finish(device, engine.generate(prompts, every, progress=False))
+        return time.perf_counter() - begin
+
+    run()  # which records the steps' shapes
+    return sum(counts) / min(run() for _ in range(runs))
+
+
 def encoder_ms(engine: Engine, prompts: list[Any], device: str, runs: int) -> float:
     """Milliseconds that the encoder takes for one window of WINDOWS."""
     inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
@@ -266,6 +284,7 @@ def whisper(case: Case, engine: Engine, directory: Path, device: str, toy: bool,
     features = torch.stack([prompt["encoder_prompt"]["multi_modal_data"]["audio_features"] for prompt in prompts])
     theirs = transformers_seconds(directory, case, device, features, concurrent)
     print(f"{len(prompts)} windows: {ours:.2f} s, transformers {theirs:.2f} s: {theirs / ours:.2f}x")
+    print(f"windows that end one by one: {joining_rate(engine, prompts, case, device, runs):.0f} new tokens/s")
 
 
 def text(case: Case, engine: Engine, device: str, toy: bool, runs: int) -> None:
@@ -285,6 +304,7 @@ def text(case: Case, engine: Engine, device: str, toy: bool, runs: int) -> None:
         f"{len(prompts)} documents, {case.concurrent} at a time: {seconds:.2f} s, {rate:.0f} new tokens/s; "
         f"decoding's bound {len(prompts) * NEW_TOKENS / bound:.0f} new tokens/s (memory)"
     )
+    print(f"documents that end one by one: {joining_rate(engine, prompts, case, device, runs):.0f} new tokens/s")
 
 
 def main() -> None:

@@ -421,3 +421,43 @@ def test_more_token_lists_than_the_sampler_keeps(sampler):
             torch.zeros(1, VOCAB_SIZE), [row(SamplingParams(temperature=0, suppress_tokens=range(bias % 59)))]
         ).values()
         assert draws[0].token_id == bias % 59
+
+
+def test_rows_are_handled_as_one_whenever_they_end(sampler):
+    def first_token_only(logits, rows):
+        calls.append(len(rows))
+        logits[:, 1:] = float("-inf")
+
+    calls = []
+    alike = SamplingParams(temperature=0.7, logits_processors=(first_token_only,))
+    others = [
+        {"max_tokens": 5},
+        {"max_tokens": 9, "stop": ("end",), "seed": 3},
+        {"ignore_eos": True, "stop_token_ids": (7,)},
+        {"max_tokens": 5, "skip_special_tokens": False, "detokenize": False},
+    ]
+    rows = [row(dataclasses.replace(alike, **{"seed": 1} | other), index) for index, other in enumerate(others)]
+    assert all(token.token_id == 0 for (token,) in sampler(random_logits(4), rows).values())
+    assert calls == [4]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1}, {"min_tokens": 2}, {"logprobs": 2}),
+        *({"repetition_penalty": 1.2}, {"presence_penalty": 0.5}, {"frequency_penalty": 0.5}, {"logit_bias": {4: 1.0}}),
+        *({"no_repeat_ngram_size": 2}, {"encoder_no_repeat_ngram_size": 2}, {"bad_words_ids": [[4]]}),
+        *({"allowed_token_ids": [4, 5]}, {"suppress_tokens": [4]}, {"begin_suppress_tokens": [4]}),
+        *({"forced_bos_token_id": 4}, {"forced_eos_token_id": 4}),
+    ],
+    ids=str,
+)
+def test_what_chooses_a_token_parts_rows(other):
+    """And so does what some of it depends on: when the output may end, and when it is made to."""
+    one = SamplingParams(temperature=0.7, max_tokens=8)
+    two = dataclasses.replace(one, **other)
+    assert one.choice != two.choice
+    later = dataclasses.replace(two, max_tokens=9)
+    assert (later.choice == two.choice) == ("forced_eos_token_id" not in other)
+    ends = dataclasses.replace(two, stop_token_ids=(5,))
+    assert (ends.choice == two.choice) == ("min_tokens" not in other)

@@ -28,7 +28,7 @@ from transept.core.transfer import upload
 logger = logging.getLogger(__name__)
 
 MOST_INPUTS = 4  # of features; of more a GPU computes for longer than Python launches
-MOST_TEXTS, MOST_TOKENS = 16, 2048  # likewise
+MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # likewise
 MOST_RECORDINGS = 32
 BEYOND = 1 << 30  # a first query of tiles that have none
 
@@ -82,7 +82,7 @@ class EncoderGraphs:
         if not texts or "encode" in vars(self.model) or not hasattr(type(self.model).encode, "is_replayable"):
             return None
         total = sum(num_tokens)
-        return (num_tokens_recorded(total),) if len(inputs) <= MOST_TEXTS and total <= MOST_TOKENS else None
+        return (num_tokens_recorded(total),) if len(inputs) <= MOST_TEXTS and total <= MOST_TEXT_TOKENS else None
 
     def _record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
         try:

@@ -1,6 +1,7 @@
 """The sampler: from logits to tokens, for many requests with different parameters at once.
 
-Rows whose parameters are equal are handled together, so a batch of like requests costs a few tensor operations. Draws
+Rows whose tokens are chosen by the same parameters are handled together, so a batch of like requests costs a few tensor
+operations, whenever each of them is to end. Draws
 are functions of (seed, sample, position) alone: no generator's state, so a sample is the same whatever else is in the
 batch, and after preemption.
 """
@@ -8,7 +9,7 @@ batch, and after preemption.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -31,6 +32,9 @@ class ProcessorInterruptedError(RequestFailedError):
     def __init__(self, interruption: BaseException) -> None:
         super().__init__(f"a logits processor raised {type(interruption).__name__}: {message_of(interruption)}")
         self.interruption = interruption
+
+
+Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.choice, samples
 
 
 class SamplingRow(NamedTuple):
@@ -107,12 +111,12 @@ class Sampler:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
-        self._kinds: list[tuple[SamplingParams, int]] = []  # of the last call's rows, and which of them are equal
+        self._kinds: list[Kind] = []  # of the last call's rows, and which of them are equal
         self._alike: list[list[int]] = []
 
     def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Choices:
         """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
-        kinds = [(row.params, row.num_samples) for row in rows]
+        kinds = [(row.params.choice, row.num_samples) for row in rows]
         if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
             self._kinds, self._alike = kinds, _alike(kinds)
         chosen: list[Chosen] = []
@@ -123,7 +127,7 @@ class Sampler:
         return Choices([rows[index].seq_id for indices in self._alike for index in indices], chosen)
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
-        """What is chosen for each row of [rows, vocabulary]; their parameters are equal. In place."""
+        """What is chosen for each row of [rows, vocabulary]. params: of one, whose `choice` they share. In place."""
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)
@@ -206,9 +210,9 @@ def _call_processors(logits: Tensor, params: SamplingParams, rows: list[Sampling
             raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
 
 
-def _alike(kinds: list[tuple[SamplingParams, int]]) -> list[list[int]]:
+def _alike(kinds: list[Kind]) -> list[list[int]]:
     """The indices of equal ones."""
-    alike: dict[tuple[SamplingParams, int], list[int]] = {}
+    alike: dict[Kind, list[int]] = {}
     for index, kind in enumerate(kinds):
         alike.setdefault(kind, []).append(index)
     return list(alike.values())

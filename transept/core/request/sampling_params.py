@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
@@ -27,6 +28,15 @@ MAX_PATIENCE = 1e6  # so that num_beams times it is a number
 MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
 MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
+
+
+# What the sampler reads, besides what `choice` itself puts together.
+CHOICE_OF_BEAMS = (
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
+    *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
+    *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs"),
+)
+CHOICE = ("temperature", "top_k", "top_p", "min_p", *CHOICE_OF_BEAMS)
 
 
 @refuses_unknown("SamplingParams has no")
@@ -109,9 +119,9 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     eos_token_ids: Sequence[int] | None = None
     ignore_eos: bool = False
-    seed: int | None = field(default=None, compare=False)  # rows that differ in it alone are sampled together
+    seed: int | None = field(default=None, compare=False)
     logprobs: int | None = None
-    prompt_probe: PromptProbe | None = field(default=None, compare=False)  # as seed
+    prompt_probe: PromptProbe | None = field(default=None, compare=False)
     detokenize: bool = True
     skip_special_tokens: bool = True
 
@@ -138,6 +148,17 @@ class SamplingParams:
         self._check_types()
         self._check_ranges()
         self._check_contradictions()
+
+    @cached_property
+    def choice(self) -> tuple[Hashable, ...]:
+        """What a token is chosen by: requests equal in it are sampled together, whatever else they ask for.
+
+        Meaningful once these parameters are known.
+        """
+        ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids) if self.min_tokens else ()
+        last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
+        names = CHOICE_OF_BEAMS if self.beam_search else CHOICE
+        return (self.beam_search, ends, last, *(getattr(self, name) for name in names))
 
     @property
     def greedy(self) -> bool:
