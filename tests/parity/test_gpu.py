@@ -20,6 +20,8 @@ needs_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
 TABLE = {name: row for name, row in (ROWS | TRAINED).items() if not name.startswith("opus-mt")}  # a plugin's
 if not UMT5ForConditionalGeneration(TABLE["umt5"].config).decoder.block[0].layer[0].SelfAttention.is_causal:
     del TABLE["umt5"]  # whose decoder sees later tokens in some versions of transformers, 5.17 among them
+# Its searches end early, so that one long input and short ones need no more cache than the long one alone may.
+LENGTHS = {"t5-g2p": (33, 7, 1, 540, 600)}
 HALF = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 GREEDY = SamplingParams(temperature=0.0, max_tokens=32, ignore_eos=True)
 NOISE = np.random.default_rng(0).normal(0.0, 0.3, size=(6, int(SECONDS * 16_000))).astype(np.float32)
@@ -27,9 +29,9 @@ AUDIO = [{"multi_modal_data": {"audio": (noise, 16_000)}} for noise in NOISE]
 
 
 @needs_gpu
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
-def test_float32(row: Row, tmp_path: Path) -> None:
-    parity = row.parity(tmp_path, device="cuda")
+@pytest.mark.parametrize("name", TABLE)
+def test_float32(name: str, tmp_path: Path) -> None:
+    parity = TABLE[name].parity(tmp_path, device="cuda", encoder_lengths=LENGTHS.get(name))
     parity.tolerance = 1e-3  # other orders of sums than a CPU's
     parity.check_prefill()
     parity.check_decode()

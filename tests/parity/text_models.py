@@ -5,7 +5,7 @@ Random weights are drawn wide and seeded, so that logits are far from tied and o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,12 +154,12 @@ class Row:
     edit: Callable[[Any, Path], None] = nothing
     tolerance: float = 1e-4
 
-    def parity(self, directory: Path, device: str = "cpu") -> Parity:
+    def parity(self, directory: Path, device: str = "cpu", encoder_lengths: Sequence[int] | None = None) -> Parity:
         torch.manual_seed(0)
         model = self.model_class(self.config)
         self.draw(model)
         model.generation_config.update(**self.settings)
-        parity = Parity(model, directory, device=device, tolerance=self.tolerance)
+        parity = Parity(model, directory, device=device, encoder_lengths=encoder_lengths, tolerance=self.tolerance)
         self.edit(model, directory)
         return parity
 

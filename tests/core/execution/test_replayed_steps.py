@@ -41,6 +41,11 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _float32_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # by default convolutions round it on a GPU
+
+
 @pytest.fixture(scope="module")
 def bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return with_one_head("bart-g2p", tmp_path_factory.mktemp("bart"))
