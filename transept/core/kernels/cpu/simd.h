@@ -265,10 +265,12 @@ INLINE void transpose(Floats (&rows)[LANES]) {
   }
 }
 
+constexpr int SECOND_CACHE = 2, FIRST_CACHE = 3;  // as the compiler numbers them
+
 // Ask for what lies `ahead` bytes further on, which a loop reads next; it may lie outside the array.
-template <int BYTES, int AHEAD>
+template <int BYTES, int AHEAD, int CACHE = FIRST_CACHE>
 INLINE void prefetch(const void* from) {
-  UNROLL for (int line = 0; line < BYTES; line += 64) __builtin_prefetch((const char*)from + AHEAD + line, 0, 3);
+  UNROLL for (int line = 0; line < BYTES; line += 64) __builtin_prefetch((const char*)from + AHEAD + line, 0, CACHE);
 }
 
 }  // namespace transept

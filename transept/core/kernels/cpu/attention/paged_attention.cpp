@@ -15,7 +15,7 @@ namespace transept {
 namespace {
 
 constexpr int MOST_VECTORS = 8;          // of a head whose loops are unrolled
-constexpr int PREFETCH_KEYS = 2048;      // bytes ahead
+constexpr int PREFETCH_KEYS = 2048;      // bytes ahead, into the second cache
 constexpr float HIDDEN = -1e38f;         // the bias of a key that is hidden, and its score, since it is rounded to 1e31
 constexpr int64_t ROWS_IN_TURN = 8;      // fewer are joined by one thread
 
@@ -27,11 +27,11 @@ struct Sizes {
   int64_t queries, heads, shared, dim;  // shared: heads that have a key in common
 };
 
-// Two keys at a time, of all heads: the first is of the first half of those that the queries look at, the other of the
-// second; memory that is read at two places is read faster. act(index, query_head, offset_in_key): see the callers.
+// Some keys at a time, of all heads: one of each of some equal parts of those that the queries look at, since memory that is
+// read at several places is read faster. act(index, query_head, offset_in_key): see the callers.
 template <class Act>
-INLINE void for_pairs(int64_t half, const Sizes& sizes, const Act& act) {
-  for (int64_t index = 0; index < half; index++) {
+INLINE void for_parts(int64_t keys_of_part, const Sizes& sizes, const Act& act) {
+  for (int64_t index = 0; index < keys_of_part; index++) {
     for (int64_t query = 0; query < sizes.queries; query++) {
       int64_t inside = 0, left = sizes.shared;
       for (int64_t head = 0; head < sizes.heads; head++) {
@@ -43,10 +43,9 @@ INLINE void for_pairs(int64_t half, const Sizes& sizes, const Act& act) {
 }
 
 template <class Number, int VECTORS>
-INLINE void prefetch_both([[maybe_unused]] const Number* one, [[maybe_unused]] const Number* other) {
+INLINE void prefetch_key([[maybe_unused]] const Number* key) {
 #if defined(__AVX512BW__)  // elsewhere it gained nothing
-  prefetch<VECTORS * LANES * sizeof(Number), PREFETCH_KEYS>(one);
-  prefetch<VECTORS * LANES * sizeof(Number), PREFETCH_KEYS>(other);
+  prefetch<VECTORS * LANES * sizeof(Number), PREFETCH_KEYS, SECOND_CACHE>(key);
 #endif
 }
 
@@ -60,32 +59,44 @@ float dot(const float* a, const Number* b, int64_t size) {
   return total;
 }
 
-// Scores of keys by queries, [queries, heads, keys]. places: where in `keys` each of them begins.
+// Scores of keys by queries, [queries, heads, keys]: of WAYS equal parts of the keys from `done` on, which it raises.
+template <int WAYS, int VECTORS, class Number>
+INLINE void score_parts(const float* query, const Number* keys, const int64_t* places, int64_t count, const Sizes& sizes,
+                        float scale, float* out, int64_t& done) {
+  const int64_t part = (count - done) / WAYS, first = done;
+  for_parts(part, sizes, [&](int64_t index, int64_t head, int64_t inside) INLINE_LAMBDA {
+    const float* numbers = query + head * (VECTORS * LANES);
+    const Number* from[WAYS];
+    Floats sums[WAYS] = {};
+    UNROLL for (int way = 0; way < WAYS; way++) {
+      from[way] = keys + places[first + way * part + index] + inside;
+      prefetch_key<Number, VECTORS>(from[way]);
+    }
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      const Floats of_query = load(numbers + vector * LANES);
+      UNROLL for (int way = 0; way < WAYS; way++) sums[way] += of_query * load(from[way] + vector * LANES);
+    }
+    float* to = out + head * count + first + index;
+    UNROLL for (int way = 0; way < WAYS; way += 2) {
+      float totals[2];
+      sums_of_two(sums[way], sums[way + 1], totals[0], totals[1]);
+      to[way * part] = totals[0] * scale;
+      to[(way + 1) * part] = totals[1] * scale;
+    }
+  });
+  done += WAYS * part;
+}
+
+// The same of all keys. places: where in `keys` each of them begins.
 template <class Number>
 void score(const float* query, const Number* keys, const int64_t* places, int64_t count, const Sizes& sizes, float scale,
            float* out) {
   int64_t done = 0;
   if (sizes.dim % LANES == 0 && sizes.dim <= MOST_VECTORS * LANES && count > 1) {
-    const int64_t half = count / 2;
-    done = 2 * half;
     with_constant<MOST_VECTORS>(sizes.dim / LANES, [&](auto number) {
       constexpr int VECTORS = decltype(number)::value;
-      for_pairs(half, sizes, [&](int64_t index, int64_t head, int64_t inside) INLINE_LAMBDA {
-        const Number* one = keys + places[index] + inside;
-        const Number* other = keys + places[index + half] + inside;
-        const float* numbers = query + head * (VECTORS * LANES);
-        prefetch_both<Number, VECTORS>(one, other);
-        Floats first = {}, second = {};
-        UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-          const Floats part = load(numbers + vector * LANES);
-          first += part * load(one + vector * LANES);
-          second += part * load(other + vector * LANES);
-        }
-        float totals[2];
-        sums_of_two(first, second, totals[0], totals[1]);
-        out[head * count + index] = totals[0] * scale;
-        out[head * count + index + half] = totals[1] * scale;
-      });
+      score_parts<4, VECTORS>(query, keys, places, count, sizes, scale, out, done);
+      score_parts<2, VECTORS>(query, keys, places, count, sizes, scale, out, done);
     });
   }
   for (int64_t key = done; key < count; key++) {
@@ -96,30 +107,41 @@ void score(const float* query, const Number* keys, const int64_t* places, int64_
   }
 }
 
-// Add values by their weights, [queries, heads, values], to what is in out, [queries, heads, dim].
+// Add values by their weights, [queries, heads, values], to what is in out, [queries, heads, dim]: of WAYS equal parts of
+// the values from `done` on, which it raises.
+template <int WAYS, int VECTORS, class Number>
+INLINE void add_parts(const float* weights, const Number* values, const int64_t* places, int64_t count,
+                      const Sizes& sizes, float* out, int64_t& done) {
+  const int64_t part = (count - done) / WAYS, first = done;
+  for_parts(part, sizes, [&](int64_t index, int64_t head, int64_t inside) INLINE_LAMBDA {
+    const float* of_head = weights + head * count + first + index;
+    float* to = out + head * (VECTORS * LANES);
+    const Number* from[WAYS];
+    Floats shares[WAYS];
+    UNROLL for (int way = 0; way < WAYS; way++) {
+      from[way] = values + places[first + way * part + index] + inside;
+      shares[way] = broadcast(of_head[way * part]);
+      prefetch_key<Number, VECTORS>(from[way]);
+    }
+    UNROLL for (int vector = 0; vector < VECTORS; vector++) {
+      Floats total = load(to + vector * LANES);
+      UNROLL for (int way = 0; way < WAYS; way++) total += shares[way] * load(from[way] + vector * LANES);
+      store(to + vector * LANES, total);
+    }
+  });
+  done += WAYS * part;
+}
+
+// The same of all values.
 template <class Number>
 void add_values(const float* weights, const Number* values, const int64_t* places, int64_t count, const Sizes& sizes,
                 float* out) {
   int64_t done = 0;
   if (sizes.dim % LANES == 0 && sizes.dim <= MOST_VECTORS * LANES && count > 1) {
-    const int64_t half = count / 2;
-    done = 2 * half;
     with_constant<MOST_VECTORS>(sizes.dim / LANES, [&](auto number) {
       constexpr int VECTORS = decltype(number)::value;
-      for_pairs(half, sizes, [&](int64_t index, int64_t head, int64_t inside) INLINE_LAMBDA {
-        const Number* one = values + places[index] + inside;
-        const Number* other = values + places[index + half] + inside;
-        const Floats first = broadcast(weights[head * count + index]);
-        const Floats second = broadcast(weights[head * count + index + half]);
-        float* to = out + head * (VECTORS * LANES);
-        prefetch_both<Number, VECTORS>(one, other);
-        UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-          Floats total = load(to + vector * LANES);
-          total += first * load(one + vector * LANES);
-          total += second * load(other + vector * LANES);
-          store(to + vector * LANES, total);
-        }
-      });
+      add_parts<4, VECTORS>(weights, values, places, count, sizes, out, done);
+      add_parts<2, VECTORS>(weights, values, places, count, sizes, out, done);
     });
   }
   for (int64_t value = done; value < count; value++) {
