@@ -144,10 +144,11 @@ def test_logprobs_are_the_engines(openai_client: openai.OpenAI, t5: Engine) -> N
     for alternatives, logprobs in zip(told.top_logprobs, output.logprobs, strict=True):
         assert sorted(alternatives.values()) == pytest.approx(sorted(logprobs.values())[-3:], abs=1e-4)
     assert told.tokens is not None
-    assert "".join(told.tokens) == answer.choices[0].text
+    in_text = [token for token in told.tokens if token != "<pad>"]  # which a random model may choose, too
+    assert "".join(in_text) == answer.choices[0].text
     assert told.text_offset is not None
     for offset, token in zip(told.text_offset, told.tokens, strict=True):
-        assert answer.choices[0].text[offset:].startswith(token)
+        assert token not in in_text or answer.choices[0].text[offset:].startswith(token)
 
 
 def test_logprobs_of_a_stream_are_those_of_the_whole(openai_client: openai.OpenAI) -> None:

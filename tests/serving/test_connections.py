@@ -118,7 +118,9 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
     asyncio.run(whole())
 
 
-def test_a_client_that_reads_gets_all_of_it_and_may_ask_again() -> None:
+def test_a_client_that_reads_gets_all_of_it_and_may_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 10.0)  # for which a busy machine may keep it from reading
+
     async def whole() -> None:
         async with asyncio.timeout(120), serving() as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

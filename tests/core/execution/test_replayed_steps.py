@@ -7,6 +7,7 @@ interpreter.
 import logging
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -18,9 +19,11 @@ from one_head import with_one_head
 from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
+from transept.authoring import RelativeKeys, replayable
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.execution.decode_graphs import DecodeGraphs, num_rows_recorded
 from transept.core.execution.encoder_graphs import num_tokens_recorded
+from transept.core.execution.kv_cache import block_bytes
 from transept.core.execution.model_runner import ModelRunner
 from transept.plugins.bart.model import BartForConditionalGeneration
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
@@ -152,6 +155,71 @@ def test_an_encode_that_overrides_a_replayable_one_is_not_recorded(bart: Path, c
     assert calls["_compute_eagerly"] == 1
     assert calls["_encode"] > 2
     assert outputs[0] == outputs[1] != fresh(bart, WORDS, PARAMS)
+
+
+def test_what_reads_a_list_of_the_metadata_is_not_recorded(bart: Path, calls: Counter[str]) -> None:
+    class ReadsRows(BartForConditionalGeneration):
+        def decode(self, ids: torch.Tensor, positions: Any, *rest: Any) -> torch.Tensor:
+            hidden, starts = super().decode(ids, positions, *rest), rest[-1].query_start_loc
+            return torch.cat([rows * len(rows) for rows in hidden.split([b - a for a, b in pairwise(starts)])])
+
+        @replayable
+        def encode(self, *inputs: Any, **features: Any) -> torch.Tensor:
+            return super().encode(*inputs, **features) * (1 + len(inputs[2].encoder_lens) / 1000)
+
+    outputs = []
+    for engine in (Engine(bart, attention_backend="torch", **HERE), replaying(bart, max_num_seqs=1)):
+        engine.executor.worker.runner.model.__class__ = ReadsRows
+        outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
+    assert outputs[0] == outputs[1]
+    assert engine.executor.worker.runner.graphs.failed_shapes
+    assert calls["_encode"] == 1 + len(WORDS)  # the first engine all at once
+
+
+@pytest.mark.parametrize("kind", ["bias by positions", "relative keys"])
+def test_a_text_encoder_with_such_attention_is_launched(kind: str, bart: Path, calls: Counter[str]) -> None:
+    torch.manual_seed(0)
+    bias = torch.randn(1, 64, 64, device=DEVICE)
+    keys = RelativeKeys(torch.randn(9, 128, device=DEVICE), 4)  # one head of 128 dimensions
+
+    class Biased(BartForConditionalGeneration):
+        @replayable
+        def encode(self, ids: Any, positions: Any, metadata: Any, **features: Any) -> torch.Tensor:
+            x = self.encoder.embedding(ids, positions)
+            for layer in self.encoder.layers:
+                x = layer(x, metadata, bias if kind == "bias by positions" else keys)
+            return x
+
+    outputs = []
+    for engine in (Engine(bart, attention_backend="torch", **HERE), replaying(bart, max_num_seqs=2)):
+        engine.executor.worker.runner.model.__class__ = Biased
+        calls.clear()
+        outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
+    assert outputs[0] == outputs[1]
+    assert calls["_encode"] > 3
+    assert calls["_compute_eagerly"] == 1
+
+
+def test_a_swapped_request_waits_for_what_another_one_encodes_anew(bart: Path) -> None:
+    """It comes back in the step whose encoder writes the table that both read, and is not replayed before."""
+
+    class Halves(BartForConditionalGeneration):
+        def decode(self, ids: Any, positions: Any, hidden: torch.Tensor | None, *rest: Any) -> torch.Tensor:
+            return super().decode(ids, positions, hidden if hidden is None else hidden / 2, *rest)
+
+    words, counts = ["grapheme", "nave", "nave", "nave", "ox"], [28, 23, 14, 19, 7]
+    params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in counts]
+    whole = Engine(bart, attention_backend="torch", **HERE)
+    size = block_bytes(whole.shape, 4, torch.float32)
+    options = {"block_size": 4, "kv_cache_bytes": 11 * size, "swap_bytes": 6 * size}
+    short = Engine(bart, attention_backend="triton", **{**HERE, **options})
+    runner = short.executor.worker.runner
+    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+    outputs = []
+    for engine in (whole, short):
+        engine.executor.worker.runner.model.__class__ = Halves
+        outputs.append(token_ids(engine.generate(words, params, progress=False)))
+    assert outputs[0] == outputs[1]
 
 
 def sounds(count: int) -> list[Any]:

@@ -99,6 +99,8 @@ class Attention(nn.Module):
         num_queries = attn_metadata.num_queries(attn_type)
         if len(query) != num_queries:  # a GPU's kernels would read, and write, what lies beyond them
             raise RowsDifferError(attn_metadata, attn_type, len(query), num_queries)
+        if isinstance(bias, Tensor) and attn_type is AttentionType.ENCODER and attn_metadata.num_rows is not None:
+            raise PluginError("a text is recorded in any length, for which a bias by positions is too small")
         if isinstance(bias, RelativeKeys):
             assert key is not None
             assert value is not None

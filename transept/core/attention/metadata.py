@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transept.core.attention.capture import CrossAttentionCapture
 from transept.core.attention.cross_projections import CrossProjections
+from transept.errors import PluginError
 
 
 class AttentionType(enum.Enum):
@@ -27,10 +28,10 @@ class AttentionType(enum.Enum):
 
 @dataclass(frozen=True)
 class DecodeTables:
-    """Where keys lie in a step of one token a sequence, in device tensors that are overwritten from step to step.
+    """Where the keys of each row of a recorded step lie, in device tensors that are overwritten from step to step.
 
-    lengths, cross_lengths: int32 [sequences], of the keys of self- and cross-attention. tables, cross_tables: int32
-    [sequences, blocks], in which a sequence uses as many of the first as its length takes.
+    lengths, cross_lengths: int32 [rows], of the keys of self- and cross-attention. tables, cross_tables: int32 [rows,
+    blocks], in which a row uses as many of the first as its length takes.
     """
 
     lengths: Tensor
@@ -53,9 +54,19 @@ class EncodeTables:
     tiles: Tensor
 
 
+class NoList(list[Any]):
+    """In place of a list in the metadata of a step that is recorded, whose readers would record what it holds then."""
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise PluginError("a step that is recorded as a CUDA graph serves any requests: its attn_metadata has no lists")
+
+    __iter__ = __getitem__ = __len__ = __bool__ = __contains__ = __eq__ = _refuse
+    __hash__ = None
+
+
 @dataclass
 class AttentionMetadata:
-    """One step, described in tokens.
+    """One step, described in tokens. In one that is recorded there are no lists, and only `num_rows` says how many.
 
     Decoder side, sequence i owning query rows ``query_start_loc[i] : query_start_loc[i + 1]``:
         seq_lens[i]: its tokens in all, this step's included, but for those whose blocks have been given back; the
@@ -63,9 +74,6 @@ class AttentionMetadata:
         slot_mapping: [num_tokens] int64, the cache slot that each token's key and value go to.
         block_tables[i]: its blocks of the self-attention cache.
         window: of every layer's self-attention at most, behind which blocks are given back; None: all tokens are kept.
-
-    In a step that is recorded all of these are empty, and instead:
-        num_rows: of queries, or of encoder tokens in a pass of the encoder.
 
     Encoder side, only this step's prefills:
         encoder_start_loc: prefill i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
@@ -75,6 +83,7 @@ class AttentionMetadata:
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
         prefills: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
         capture: where the attention layer leaves weights that requests ask for; None: nowhere.
+        num_rows: in a step that is recorded, rows of queries, or tokens of a pass of the encoder.
         cross_projections: where layers tell how they make keys and values of the encoder's output; None: nowhere.
     """
 
@@ -107,6 +116,23 @@ class AttentionMetadata:
             return self.encoder_start_loc[-1]
         starts = self.query_start_loc if attn_type is AttentionType.DECODER else self.cross_query_start_loc
         return starts[-1]
+
+    @classmethod
+    def recorded(cls, block_size: int, num_rows: int, window: int | None = None) -> AttentionMetadata:
+        """Metadata of a step that is recorded. Whoever reads a list in it gets a PluginError."""
+        return cls(
+            block_size,
+            query_start_loc=NoList(),
+            seq_lens=NoList(),
+            block_tables=NoList(),
+            encoder_start_loc=NoList(),
+            cross_query_start_loc=NoList(),
+            cross_seq_lens=NoList(),
+            cross_block_tables=NoList(),
+            prefills=NoList(),
+            window=window,
+            num_rows=num_rows,
+        )
 
     @classmethod
     def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:

@@ -3,7 +3,7 @@
 A step of one token a sequence is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here
 the step's numbers are written into one buffer, copied to the device at once, and the kernels recorded for a step of
 that shape are replayed. Steps are filled up to a few shapes; the rows that fill up a step write into the cache's spare
-block, and nobody reads what becomes of them. Used by `transept.core.execution.model_runner`.
+block, and nobody reads what becomes of them. Used by `transept.core.execution.replayed_steps`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DecodeRows:
 
 
 class DecodeGraphs:
-    """The steps recorded so far, one for each shape: sequences, blocks of the longest, and encoder blocks.
+    """The steps recorded so far, one for each shape: rows, blocks of the longest, and encoder blocks.
 
     A shape that cannot be recorded leaves the others as they are.
 
@@ -81,7 +81,7 @@ class DecodeGraphs:
                 self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self.recorder, *shape)
             except Exception as error:  # what a plugin's decode, or CUDA about it, raises
                 logger.warning(
-                    "%s decodes %d sequences of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
+                    "%s decodes %d rows of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
                     *(type(self.model).__name__, *shape[:2], type(error).__name__, error),
                 )
                 self.failed_shapes.add(shape)
@@ -114,7 +114,7 @@ class _Recording:
         self.tables, self.cross_tables = (part.reshape(num_rows, -1) for part in both)
         self.written: list[BlockTable | None] = [None] * num_rows  # whose blocks each row of cross_tables holds
         token_ids, positions, slots, lengths, cross_lengths, tables, cross_tables = self.numbers.split(self.sizes)
-        metadata = AttentionMetadata(block_size, num_rows=num_rows, window=model.shape(model.config).window)
+        metadata = AttentionMetadata.recorded(block_size, num_rows, model.shape(model.config).window)
         model.context.attention_backend.plan_decode(
             metadata,
             DecodeTables(lengths, tables.view(num_rows, -1), cross_lengths, cross_tables.view(num_rows, -1)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -29,10 +29,9 @@ logger = logging.getLogger(__name__)
 
 MOST_INPUTS = 4  # of features; of more a GPU computes for longer than Python launches
 MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # likewise
-MOST_RECORDINGS = 32
+MOST_RECORDINGS, MOST_SHAPES_SEEN = 32, 4096
 BEYOND = 1 << 30  # a first query of tiles that have none
 
-Features = Mapping[str, list[Tensor]]
 Shape = tuple[object, ...]
 
 
@@ -59,6 +58,8 @@ class EncoderGraphs:
         shape = self._shape(inputs)
         if shape is None:
             return False
+        if len(self._seen) == MOST_SHAPES_SEEN:
+            self._seen.clear()
         self._seen[shape] += 1
         if shape not in self._recordings:
             if self._seen[shape] < 2 or len(self._recordings) == MOST_RECORDINGS:
@@ -155,7 +156,7 @@ class _Texts:
         self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(projections))
         self.columns = np.split(self.host, np.cumsum(sizes)[:-1])
         ids, positions, slots, starts, lengths, tiles = self.numbers.split(sizes)
-        metadata = AttentionMetadata(block_size=1, num_rows=num_tokens)
+        metadata = AttentionMetadata.recorded(1, num_tokens)
         backend.plan_encode(metadata, EncodeTables(starts, lengths, tiles.view(-1, 2)))
         self._write([], [])
 

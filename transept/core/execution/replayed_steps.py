@@ -21,10 +21,11 @@ from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
-from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, num_blocks_behind
 from transept.core.transfer import upload
 
 MOST_PROMPT_ROWS = 8  # of a new request; with more, tiles of its queries read its keys less often
+ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as sequences, since each has logits
 
 
 class ReplayedSteps:
@@ -65,14 +66,23 @@ class ReplayedSteps:
     def part(self, step: Sequence[SequenceGroupMetadata], encoded: bool) -> list[SequenceGroupMetadata]:
         """The requests that can be replayed, before the others are computed. encoded: what `encode` said."""
         written_later = [] if encoded else [group.cross_block_table for group in step if group.runs_encoder]
-        return [group for group in step if not group.is_prefill or self._takes(group, written_later)]
+        num_seqs = sum(len(group.seq_data) for group in step)
+        room = max(ROWS_OF_FEW, num_seqs * 3 // 2) - sum(len(group.seq_data) for group in step if not group.is_prefill)
+        chosen: list[SequenceGroupMetadata] = []
+        for group in step:
+            if group.cross_block_table in written_later:
+                continue
+            if group.is_prefill:
+                num_rows = sum(data.num_tokens for data in group.seq_data.values())
+                if num_rows > min(room, MOST_PROMPT_ROWS) or not self._takes(group):
+                    continue
+                room -= num_rows
+            chosen.append(group)
+        return chosen
 
-    def _takes(self, group: SequenceGroupMetadata, written_later: list[BlockTable]) -> bool:
-        """Whether a new request's tokens can be rows. written_later: where encoders' output is not yet."""
-        if self.graphs.failed_shapes or group.sampling_params.prompt_probe is not None:
-            return False
-        short = sum(data.num_tokens for data in group.seq_data.values()) <= MOST_PROMPT_ROWS
-        return short and group.cross_block_table not in written_later
+    def _takes(self, group: SequenceGroupMetadata) -> bool:
+        """Whether a new request may be replayed: not after a shape could not be, since then its encoder ran in vain."""
+        return not self.graphs.failed_shapes and group.sampling_params.prompt_probe is None
 
     def __call__(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Tensor | None:
         """Logits, [sequences, vocabulary], of which the next call may make something else.
@@ -94,7 +104,8 @@ class ReplayedSteps:
     def learn(self, metadata: AttentionMetadata) -> None:
         """Keep what they told."""
         if metadata.cross_projections is not None:
-            self._projections = metadata.cross_projections.of_layers(self.cache.layers)
+            learnt = metadata.cross_projections.of_layers(self.cache.layers)
+            self._projections = learnt if self.backend.replays_encoders else []
             if self._projections:
                 self._encoder_graphs = EncoderGraphs(
                     self._model, self._projections, self.graphs.recorder, self._features_of

@@ -1,9 +1,8 @@
 """The sampler: from logits to tokens, for many requests with different parameters at once.
 
-Rows whose tokens are chosen by the same parameters are handled together, so a batch of like requests costs a few tensor
-operations, whenever each of them is to end. Draws
-are functions of (seed, sample, position) alone: no generator's state, so a sample is the same whatever else is in the
-batch, and after preemption.
+Rows whose tokens are chosen by the same parameters are handled together, whenever each of them is to end, so a batch
+of like requests costs a few tensor operations. Draws are functions of (seed, sample, position) alone: no generator's
+state, so a sample is the same whatever else is in the batch, and after preemption.
 """
 
 from __future__ import annotations

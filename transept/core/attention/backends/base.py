@@ -20,7 +20,8 @@ class AttentionBackend(ABC):
     name: ClassVar[str]
     # Of keys and values in the cache, beside the dtype of what is computed.
     cache_dtypes: ClassVar[frozenset[torch.dtype]] = frozenset()
-    replayable: ClassVar[bool] = False  # whether a step that decodes can read its tables where the last one did
+    replayable: ClassVar[bool] = False  # whether a step can read its tables where the last one did, by plan_decode
+    replays_encoders: ClassVar[bool] = False  # whether encoders can, by plan_encode and plan_writes
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
         """quantization: what the model's weights are rounded to; attention may then be rounded about as much.
@@ -39,17 +40,17 @@ class AttentionBackend(ABC):
         """Derive, once a step, what every layer's `forward` of that step will need; kept in ``metadata.plan``."""
 
     def plan_decode(self, metadata: AttentionMetadata, tables: DecodeTables) -> None:
-        """Plan steps of one token a sequence whose keys lie where ``tables`` say at the time; only if `replayable`."""
+        """Plan steps of rows whose keys lie where ``tables`` say at the time; only if `replayable`."""
         raise NotImplementedError
 
     def plan_encode(self, metadata: AttentionMetadata, tables: EncodeTables) -> None:
-        """Plan an encoder pass whose rows are whose ``tables`` say at the time; only if `replayable`."""
+        """Plan an encoder pass, whose rows are whose ``tables`` say at the time; only if `replays_encoders`."""
         raise NotImplementedError
 
     def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
         """Plan `write_cross` of tokens into the slots that ``cross_slots``, int64 [encoder_tokens], says at the time.
 
-        Only if `replayable`.
+        Only if `replays_encoders`.
         """
         raise NotImplementedError
 

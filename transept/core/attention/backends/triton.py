@@ -118,7 +118,7 @@ class TritonBackend(AttentionBackend):
 
     name = "triton"
     cache_dtypes = frozenset({torch.float8_e4m3fn})
-    replayable = True
+    replayable = replays_encoders = True
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
         super().__init__(quantization, long_inputs=long_inputs)

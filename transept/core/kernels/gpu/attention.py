@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 QUERIES = 64  # of a tile in attend_tiles
-PIECE = 512  # keys that one program of attend_pieces reads, so that few queries make many programs
-LONG_PIECE = 2048  # where queries alone make
-MANY_PROGRAMS = 256  # which keep a GPU's multiprocessors busy
+PIECE = 512  # keys that one program of attend_pieces reads: few queries make many programs
+MANY_PROGRAMS = 256  # that keep a GPU's multiprocessors busy; where queries and heads alone make as many, a program
+LONG_PIECE = 2048  # reads so many keys
 TILE_KEYS = 32  # of them that it reads at a time, of one head or of two together
 _NO_BIAS, _BY_DISTANCE, _DENSE = 0, 1, 2  # forms of bias
 
