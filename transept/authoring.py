@@ -79,7 +79,6 @@ _LAZY_IMPORTS = {
     "EncoderLayer": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
-    "replayable": "transept.core.model",
     "GeluConv1d": "transept.core.layers.convolution",
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
@@ -102,6 +101,7 @@ _LAZY_IMPORTS = {
     "fairseq_sinusoids": "transept.core.layers.positions",
     "get_activation": "transept.core.layers.activations",
     "huggingface_config": "transept.core.checkpoints.hf_configs",
+    "replayable": "transept.core.model",
     "transformers_encoder": "transept.core.layers.transformers_encoder",
 }
 

@@ -456,8 +456,8 @@ def test_what_chooses_a_token_parts_rows(other):
     """And so does what some of it depends on: when the output may end, and when it is made to."""
     one = SamplingParams(temperature=0.7, max_tokens=8)
     two = dataclasses.replace(one, **other)
-    assert one.choice != two.choice
+    assert one.sampling_key != two.sampling_key
     later = dataclasses.replace(two, max_tokens=9)
-    assert (later.choice == two.choice) == ("forced_eos_token_id" not in other)
+    assert (later.sampling_key == two.sampling_key) == ("forced_eos_token_id" not in other)
     ends = dataclasses.replace(two, stop_token_ids=(5,))
-    assert (ends.choice == two.choice) == ("min_tokens" not in other)
+    assert (ends.sampling_key == two.sampling_key) == ("min_tokens" not in other)

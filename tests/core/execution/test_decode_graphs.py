@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from one_head import with_one_head
+from replaying import DEVICE, HERE, replaying
 from windowed_bart import put_windows
 
 from transept import Engine, SamplingParams
@@ -25,10 +26,8 @@ from transept.plugins.bart.model import BartForConditionalGeneration
 
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
 WORDS = ["grapheme", "ox", "transept", "a", "engine"]
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # One sequence ends at each step, so that the steps have 5 rows (padded to 8), 4, 3 (padded to 4), 2 and 1.
 ONE_AFTER_ANOTHER = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (2, 6, 4, 5, 3)]
-HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a GPU each takes a part only
 pytestmark = [
     pytest.mark.skipif(
         bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
@@ -47,13 +46,6 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("bart-g2p", "t5-g2p"):
         with_one_head(name, folder / name)
     return folder
-
-
-def replaying(directory: Path, **options: object) -> Engine:
-    engine = Engine(directory, attention_backend="triton", block_size=16, **HERE, **options)
-    runner = engine.executor.worker.runner
-    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
-    return engine
 
 
 @pytest.mark.sampled(4)

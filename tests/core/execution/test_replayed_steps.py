@@ -17,19 +17,18 @@ import pytest
 import torch
 from one_head import with_one_head
 from random_whisper import NO_TIMESTAMPS, SECONDS, START, save_random_whisper
+from replaying import DEVICE, HERE, replaying
 
 from transept import Engine, RequestOutput, SamplingParams
 from transept.authoring import RelativeKeys, replayable
 from transept.core.attention.backends.triton import TritonBackend
-from transept.core.execution.decode_graphs import DecodeGraphs, num_rows_recorded
+from transept.core.execution.decode_graphs import num_rows_recorded
 from transept.core.execution.encoder_graphs import num_tokens_recorded
 from transept.core.execution.kv_cache import block_bytes
 from transept.core.execution.model_runner import ModelRunner
 from transept.plugins.bart.model import BartForConditionalGeneration
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}
 WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave", "choir"]
 COUNTS = [5, 2, 6, 3, 4, 1, 3]  # of new tokens: requests end, and others begin, at every other step
 PARAMS = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in COUNTS]
@@ -77,13 +76,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(ModelRunner, name, counted)
     return counts
-
-
-def replaying(directory: Path, **options: object) -> Engine:
-    engine = Engine(directory, attention_backend="triton", block_size=16, **HERE, **options)
-    runner = engine.executor.worker.runner
-    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
-    return engine
 
 
 def token_ids(outputs: list[RequestOutput]) -> list[list[int]]:
@@ -211,10 +203,7 @@ def test_a_swapped_request_waits_for_what_another_one_encodes_anew(bart: Path) -
     params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in counts]
     whole = Engine(bart, attention_backend="torch", **HERE)
     size = block_bytes(whole.shape, 4, torch.float32)
-    options = {"block_size": 4, "kv_cache_bytes": 11 * size, "swap_bytes": 6 * size}
-    short = Engine(bart, attention_backend="triton", **{**HERE, **options})
-    runner = short.executor.worker.runner
-    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+    short = replaying(bart, block_size=4, kv_cache_bytes=11 * size, swap_bytes=6 * size)
     outputs = []
     for engine in (whole, short):
         engine.executor.worker.runner.model.__class__ = Halves

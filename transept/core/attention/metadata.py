@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from transept.core.attention.capture import CrossAttentionCapture
@@ -138,3 +139,9 @@ class AttentionMetadata:
     def for_encoder(cls, encoder_seq_lens: list[int]) -> AttentionMetadata:
         """Metadata of an encoder pass alone, over sequences of these lengths."""
         return cls(block_size=1, encoder_start_loc=[0, *accumulate(encoder_seq_lens)])
+
+
+def slots_of(table: list[int], num_tokens: int, block_size: int) -> np.ndarray:
+    """Where the first tokens of a block table lie in the cache, int64 [num_tokens]."""
+    blocks = np.asarray(table, np.int64)
+    return (blocks[:, None] * block_size + np.arange(block_size)).ravel()[:num_tokens]

@@ -3,7 +3,7 @@
 A pass over one window of sound, or one text, is hundreds of kernels that a GPU computes in less time than Python takes
 to launch them. What was recorded is replayed with other numbers in the same tensors: the encoder, and every layer's
 keys and values of its output, which go into the cache. Features are recorded for their shape. Texts of an encoder that
-is marked `replayable` are filled up to a few numbers of tokens by one more sequence, which goes into the cache's spare
+is marked `replayable` are padded to a few numbers of tokens by one more sequence, which goes into the cache's spare
 block. Used by `transept.core.execution.replayed_steps`.
 """
 
@@ -136,7 +136,7 @@ class _Features:
 
 
 class _Texts:
-    """Texts of so many tokens together, and one more sequence that fills them up."""
+    """Texts of so many tokens together, and one more sequence that pads them."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Texts:
         self.replay()
 
     def _write(self, texts: list[list[int]], slots: list[np.ndarray]) -> None:
-        """Write the texts' numbers into the buffer, fill it up, and copy it to the device."""
+        """Write the texts' numbers into the buffer, pad it, and copy it to the device."""
         ids, positions, into, starts, lengths, tiles = self.columns
         used, rows = sum(map(len, texts)), []
         ids[used:], positions[used:], into[used:] = 0, 0, self.spare_slot
@@ -190,7 +190,7 @@ class _Texts:
 
 
 def num_tokens_recorded(count: int) -> int:
-    """To how many tokens texts of so many are filled up: by less than an eighth, or by 63."""
+    """To how many tokens texts of so many are padded: by less than an eighth, or by 63."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
     return -(-count // step) * step
 

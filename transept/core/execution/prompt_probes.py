@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
 from transept.core.request.prompt_probe import ProbeResult, PromptProbe
@@ -38,7 +38,7 @@ class PromptProbes:
             self.probes[group.request_id] = probe, first
             if probe.cross_attention_heads:
                 length = len(next(iter(group.seq_data.values())).prompt_token_ids)
-                slots = _slots(group.cross_block_table, group.num_encoder_tokens, metadata.block_size)
+                slots = slots_of(group.cross_block_table, group.num_encoder_tokens, metadata.block_size)
                 requests[group.request_id] = CaptureRequest(
                     slice(first, first + length), upload(slots, kv_caches[0].device), probe.cross_attention_heads
                 )
@@ -87,8 +87,3 @@ class PromptProbes:
             )
             for request_id, (probe, _) in self.probes.items()
         }
-
-
-def _slots(table: list[int], num_slots: int, block_size: int) -> list[int]:
-    """The cache slots of a sequence's tokens, [num_slots]."""
-    return [block * block_size + offset for block in table for offset in range(block_size)][:num_slots]

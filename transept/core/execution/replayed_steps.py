@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from torch import Tensor
 
 from transept.core.attention.cross_projections import CrossProjections, Project
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.decode_graphs import DecodeGraphs, DecodeRows
 from transept.core.execution.encoder_graphs import EncoderGraphs
 from transept.core.execution.kv_cache import KVCache
@@ -116,7 +115,9 @@ class ReplayedSteps:
         assert self._encoder_graphs is not None
         inputs = [group.encoder_inputs for group in step if group.encoder_inputs is not None]
         tables = [group.cross_block_table for group in step]
-        slots = [self._slots(table, given.num_tokens) for table, given in zip(tables, inputs, strict=True)]
+        slots = [
+            slots_of(table, given.num_tokens, self.block_size) for table, given in zip(tables, inputs, strict=True)
+        ]
         if self._encoder_graphs(inputs, slots):
             return
         hidden = self._encode(inputs)
@@ -129,11 +130,6 @@ class ReplayedSteps:
         self.backend.plan(metadata)
         for project, kv_cache in self._projections:
             self.backend.project_cross(hidden, project, kv_cache, metadata)
-
-    def _slots(self, table: list[int], num_tokens: int) -> np.ndarray:
-        """Where a table's first tokens lie in the cache, int64."""
-        places = np.arange(num_tokens)
-        return np.asarray(table, np.int64)[places // self.block_size] * self.block_size + places % self.block_size
 
     def _rows(self, step: Sequence[SequenceGroupMetadata]) -> DecodeRows:
         rows = DecodeRows([], [], [], [], [], [], {}, [])

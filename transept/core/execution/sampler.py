@@ -33,7 +33,7 @@ class ProcessorInterruptedError(RequestFailedError):
         self.interruption = interruption
 
 
-Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.choice, samples
+Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.sampling_key, samples
 
 
 class SamplingRow(NamedTuple):
@@ -115,7 +115,7 @@ class Sampler:
 
     def __call__(self, logits: Tensor, rows: list[SamplingRow]) -> Choices:
         """Choose the next tokens, num_samples for each row. Writes into logits: [rows, vocabulary], any float dtype."""
-        kinds = [(row.params.choice, row.num_samples) for row in rows]
+        kinds = [(row.params.sampling_key, row.num_samples) for row in rows]
         if kinds != self._kinds:  # as a rule the same objects, which takes no look into them
             self._kinds, self._alike = kinds, _alike(kinds)
         chosen: list[Chosen] = []
@@ -126,7 +126,7 @@ class Sampler:
         return Choices([rows[index].seq_id for indices in self._alike for index in indices], chosen)
 
     def _choose(self, logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> Chosen:
-        """What is chosen for each row of [rows, vocabulary]. params: of one, whose `choice` they share. In place."""
+        """What is chosen for each row of [rows, vocabulary]. params: of any of them, with one `sampling_key`."""
         if params.beam_search:
             logprobs = logits.log_softmax(dim=-1)  # before penalties and bans, and not again after them
             self._process(logprobs, params, rows)

@@ -30,13 +30,13 @@ MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
-# What the sampler reads, besides what `choice` itself puts together.
-CHOICE_OF_BEAMS = (
+# What the sampler reads, besides what `sampling_key` itself puts together.
+KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "logit_bias", "allowed_token_ids", "suppress_tokens", "begin_suppress_tokens"),
     *("bad_words_ids", "forced_bos_token_id", "logits_processors", "logprobs"),
 )
-CHOICE = ("temperature", "top_k", "top_p", "min_p", *CHOICE_OF_BEAMS)
+KEY_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p", *KEY_OF_BEAMS)
 
 
 @refuses_unknown("SamplingParams has no")
@@ -150,14 +150,14 @@ class SamplingParams:
         self._check_contradictions()
 
     @cached_property
-    def choice(self) -> tuple[Hashable, ...]:
+    def sampling_key(self) -> tuple[Hashable, ...]:
         """What a token is chosen by: requests equal in it are sampled together, whatever else they ask for.
 
         Meaningful once these parameters are known.
         """
         ends = (self.min_tokens, self.eos_token_ids, self.stop_token_ids) if self.min_tokens else ()
         last = (self.max_tokens, self.forced_eos_token_id) if self.forced_eos_token_id else ()
-        names = CHOICE_OF_BEAMS if self.beam_search else CHOICE
+        names = KEY_OF_BEAMS if self.beam_search else KEY_OF_SAMPLES
         return (self.beam_search, ends, last, *(getattr(self, name) for name in names))
 
     @property

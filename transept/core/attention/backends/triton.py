@@ -21,7 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables, slots_of
 from transept.core.kernels.dispatch import (
     GPU_ATTENTION,
     QUERIES,
@@ -65,16 +65,13 @@ class TritonPlan:
     @cached_property
     def cross_slots(self) -> Tensor:
         """Where the prefills' encoder tokens go, [encoder_tokens] int64."""
-        metadata, size = self.metadata, self.metadata.block_size
-        slots = [np.zeros(0, np.int64)]
-        for request in metadata.prefills:
-            blocks = np.asarray(metadata.cross_block_tables[request], np.int64)
-            own = (blocks[:, None] * size + np.arange(size)).ravel()
-            slots.append(own[: metadata.cross_seq_lens[request]])
+        metadata = self.metadata
+        tables, lengths = metadata.cross_block_tables, metadata.cross_seq_lens
+        slots = [slots_of(tables[request], lengths[request], metadata.block_size) for request in metadata.prefills]
         return self.upload(np.concatenate(slots), torch.int64)
 
     def read(self, tables: DecodeTables) -> None:
-        """Take one query a sequence, whose keys lie where ``tables`` say."""
+        """Take rows whose keys lie where ``tables`` say."""
         self.device = tables.lengths.device
         rows = torch.arange(len(tables.lengths), dtype=torch.int32, device=self.device)
         pairs, size = torch.stack([rows, rows], dim=1), self.metadata.block_size

@@ -88,20 +88,20 @@ def attend_flattened(
             num_warps=warps,
         )
     if len(work.pairs):
-        heads_each = 2 if heads % 2 == 0 and padded_dim <= 64 else 1
-        piece = LONG_PIECE if len(work.pairs) * heads // heads_each >= MANY_PROGRAMS else PIECE
+        heads_per_program = 2 if heads % 2 == 0 and padded_dim <= 64 else 1
+        piece = LONG_PIECE if len(work.pairs) * heads // heads_per_program >= MANY_PROGRAMS else PIECE
         pieces = -(-work.most_keys // piece)
         shape = (len(work.pairs), heads, pieces if pieces > 1 else 0)
         sums = torch.empty(*shape, dim, dtype=torch.float32, device=query.device)
         tops = torch.empty(*shape, 2, dtype=torch.float32, device=query.device)
-        kernels.attend_pieces[heads // heads_each, len(work.pairs), pieces](
+        kernels.attend_pieces[heads // heads_per_program, len(work.pairs), pieces](
             *(query, keys, values, out, sums, tops, work.pairs, work.lengths, tables, biases),
             *strides,
             scale,
             **constants,
-            HEADS=heads_each,
+            HEADS=heads_per_program,
             PIECE=piece,
-            KEYS=TILE_KEYS // heads_each,
+            KEYS=TILE_KEYS // heads_per_program,
             WHOLE=pieces == 1,
             num_warps=8 if wide else 4,
         )

@@ -37,11 +37,6 @@ class RoundedRows:
         """Of the weight."""
         return self.values.shape[1]
 
-    @property
-    def is_filled(self) -> bool:
-        """Whether every row is an output's."""
-        return self.num_outputs == len(self.values)
-
     def outputs(self, first: int, stop: int) -> RoundedRows:
         """Some of the outputs, from a multiple of ALIGNED on, in the same memory."""
         chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
@@ -75,17 +70,17 @@ def int8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
 def fp8_product(x: Tensor, weight: RoundedRows, bias: Tensor | None) -> Tensor:
     """The same in fp8 (e4m3), whose results are bfloat16."""
     rounded, x_scales = round_activations(x, torch.float8_e4m3fn)
-    within = bias if x.dtype is torch.bfloat16 and weight.is_filled else None  # before anything is rounded
+    fuses = x.dtype is torch.bfloat16 and weight.num_outputs == len(weight.values)  # a bias, before anything is rounded
     product = torch._scaled_mm(
         rounded,
         weight.values.t(),
-        bias=within,
+        bias=bias if fuses else None,
         scale_a=x_scales[:, None],
         scale_b=weight.scales[None],
         out_dtype=torch.bfloat16,
         use_fast_accum=True,  # as exact, to three digits, for up to 5120 inputs
     )
-    return _finished(product, x, weight, None if within is not None else bias)
+    return _finished(product, x, weight, None if fuses else bias)
 
 
 def round_activations(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
