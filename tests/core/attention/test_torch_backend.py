@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import accumulate, pairwise
 
 import pytest
@@ -36,7 +37,7 @@ from paged_steps import (
 from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend, slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.kernels.dispatch import ENCODER_ATTENTION
+from transept.core.kernels.dispatch import ENCODER_ATTENTION, PagedWork
 
 BACKEND = TorchBackend()
 # Of what is computed and of the cache. In float32 sequences with few queries go to a kernel of ours.
@@ -441,3 +442,25 @@ def test_a_bias_that_hides_whole_pieces_and_tiles(kind: str, step: list[tuple[in
     expected = attend_naively(query, paged.keys[0], paged.values[0], SCALE, causal=True, bias=dense)
     assert (expected[:, 0] == 0).all()
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_cross_attentions_work_is_made_anew_when_a_request_comes_goes_or_moves() -> None:
+    backend, tables, lengths, starts = TorchBackend(), [[0, 1], [2]], [20, 16], [0, 1, 2]
+    metadata = AttentionMetadata(
+        16, cross_block_tables=tables, cross_seq_lens=lengths, cross_query_start_loc=starts, query_start_loc=starts
+    )
+
+    def work() -> PagedWork:
+        made: PagedWork = plan(backend, metadata).plan.cross_work
+        return made
+
+    before = work()
+    assert work() is before
+    for changed, value in ((tables[1], 7), (lengths, 15), (starts, 3)):
+        changed[-1] = value
+        now = work()
+        assert now is not before
+        assert now is work()
+        before = now
+    assert (before.num_slots, before.most_keys, before.num_rows) == (8 * 16, 20, 3)
+    assert copy.deepcopy(backend).name == backend.name

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from transept.core.attention.layer import RowsDifferError
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.decode_graphs import DecodeGraphs, put_pending
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache
@@ -309,16 +309,19 @@ class ModelRunner:
         for index, group in enumerate(step):
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
-                first = 0 if group.is_prefill else length - 1
-                if not group.is_prefill and data.last_token_id == PENDING:
-                    pending[len(token_ids)] = seq_id
-                token_ids += data.token_ids if group.is_prefill else (data.last_token_id,)
-                positions += range(first, length)
-                query_lens.append(length - first)
-                if not group.is_prefill:
-                    behind = self._num_behind(length)
-                    first, length = first - behind, length - behind
-                slots += (self._slot(table, position) for position in range(first, length))
+                if group.is_prefill:
+                    token_ids += data.token_ids
+                    positions += range(length)
+                    query_lens.append(length)
+                    slots += slots_of(table, length, self.block_size).tolist()
+                else:
+                    if data.last_token_id == PENDING:
+                        pending[len(token_ids)] = seq_id
+                    token_ids.append(data.last_token_id)
+                    positions.append(length - 1)
+                    query_lens.append(1)
+                    length -= self._num_behind(length)
+                    slots.append(self._slot(table, length - 1))
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
             metadata.cross_query_start_loc.append(len(token_ids))

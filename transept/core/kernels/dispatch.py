@@ -151,22 +151,24 @@ class Panels(Protocol):
 
 # Weights. A weight is packed once, as it is loaded; without a kernel it stays a parameter.
 
+OF_PANELS = ("transept_panel", "transept_weight_rows")
+
 PACK: Operation[Callable[[Tensor], Panels]] = Operation(
     "pack a weight",
     Kernel(  # of encoders that read sound or images: see docs/performance.md for what they lose
         panels.pack_int8_for_int8,
-        ("transept_pack_int8", "transept_panel"),
+        ("transept_pack_int8", *OF_PANELS),
         quantization="int8",
         long_inputs=True,
         levels=WITH_VNNI,
     ),
-    Kernel(panels.pack_int8, ("transept_pack_int8", "transept_panel"), quantization="int8"),
+    Kernel(panels.pack_int8, ("transept_pack_int8", *OF_PANELS), quantization="int8"),
     Kernel(
         panels.pack_bfloat16,
-        ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"),
+        ("transept_pack_bfloat16", "transept_whole_pairs", *OF_PANELS),
         quantization="bfloat16",
     ),
-    Kernel(panels.pack_floats, ("transept_pack_floats", "transept_panel")),  # in float16 where that loses nothing
+    Kernel(panels.pack_floats, ("transept_pack_floats", *OF_PANELS)),  # in float16 where that loses nothing
     Kernel(
         rounded_weights.round_to_int8,
         device="cuda",
@@ -188,7 +190,7 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
     *(  # which 8 bits would round too coarsely; in float32 PyTorch's is as fast
         Kernel(
             panels.pack_bfloat16,
-            ("transept_pack_bfloat16", "transept_panel", "transept_whole_pairs"),
+            ("transept_pack_bfloat16", "transept_whole_pairs", *OF_PANELS),
             quantization=quantization,
             levels=WITH_BFLOAT16,
         )

@@ -15,7 +15,7 @@ from transept.core.kernels.dispatch import DecodeStep
 
 
 class AttentionBackend(ABC):
-    """Computes attention for flattened tokens over the paged cache. Stateless: one object serves all layers."""
+    """Computes attention for flattened tokens over the paged cache. One object serves all layers of a worker."""
 
     name: ClassVar[str]
     # Of keys and values in the cache, beside the dtype of what is computed.

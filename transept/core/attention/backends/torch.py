@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +38,25 @@ CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a so
 PROJECTED_TOKENS = 1024  # of encoders, at least, whose keys and values are computed before they are written
 
 
+class LastCrossWork:
+    """The kernel's work for cross-attention, which stays the same from step to step until a request comes or goes."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, list[list[int]], list[int], list[int]] | None = None
+        self._work: PagedWork | None = None
+
+    def __call__(self, metadata: AttentionMetadata) -> PagedWork:
+        """The work of a step's requests with few queries."""
+        tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
+        if self._work is None or self._of != (metadata.block_size, tables, lengths, starts):
+            self._of = metadata.block_size, [[*table] for table in tables], [*lengths], [*starts]
+            self._work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
+        return self._work
+
+    def __reduce__(self) -> Any:
+        return LastCrossWork, ()  # a copy begins anew: addresses are this process's
+
+
 @dataclass
 class TorchPlan:
     """What the layers of a step share, each made when the first of them asks for it.
@@ -47,6 +67,7 @@ class TorchPlan:
     """
 
     metadata: AttentionMetadata
+    last_cross_work: LastCrossWork
     last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
     distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
     decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
@@ -99,9 +120,7 @@ class TorchPlan:
     @cached_property
     def cross_work(self) -> PagedWork:
         """The kernel's work for the requests with few queries."""
-        metadata = self.metadata
-        tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
-        return _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
+        return self.last_cross_work(self.metadata)
 
 
 def _work(
@@ -119,6 +138,11 @@ class TorchBackend(AttentionBackend):
     name = "torch"
     cache_dtypes = frozenset({torch.float16})  # with float32 on CPUs
 
+    def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
+        """See AttentionBackend."""
+        super().__init__(quantization, long_inputs=long_inputs)
+        self._last_cross_work = LastCrossWork()
+
     @classmethod
     def reasons_against(cls, device: torch.device, dtype: torch.dtype, head_dim: int, block_size: int) -> list[str]:
         """None: it serves everywhere."""
@@ -126,7 +150,7 @@ class TorchBackend(AttentionBackend):
 
     def plan(self, metadata: AttentionMetadata) -> None:
         """Nothing yet: see TorchPlan."""
-        metadata.plan = TorchPlan(metadata)
+        metadata.plan = TorchPlan(metadata, self._last_cross_work)
 
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
         """See AttentionBackend.decode_step. For float32 on a CPU, which the caller knows."""

@@ -10,11 +10,9 @@ weight; a query that sees none gets zeros. docs/performance.md has the figures.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
-from itertools import chain
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
@@ -24,7 +22,7 @@ MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
 PIECE_KEYS = 128
 HIDDEN = -1e38  # the bias of a key that is hidden, and its score, since it is rounded to 1e31
 
-Ints = npt.NDArray[np.int64]
+_PIECE_FIELDS, _ROW_FIELDS = 6, 3  # numbers of a Piece and of a RowPieces in attention/paged_attention.h
 
 _attend = bind("transept_attend_paged", Pointer, Int, Pointer, Pointer, Float, Pointer, Pointer)
 
@@ -61,36 +59,32 @@ class PagedWork:
         lengths: Sequence[int],
         rows: Sequence[tuple[int, int]],
     ) -> None:
-        # Piece and RowPieces of attention/paged_attention.h.
-        pieces: list[tuple[int, ...]] = []
-        by_row: list[tuple[int, ...]] = []
-        start = 0
+        blocks: list[int] = []
+        pieces: list[int] = []
+        by_row: list[int] = []
+        lowest = highest = most_queries = 0
         for table, length, (first, last) in zip(block_tables, lengths, rows, strict=True):
             if not 0 < length <= len(table) * block_size or not 0 <= first <= last:
                 raise IndexError(
                     f"rows {first} to {last} attend to {length} keys in {len(table)} blocks of {block_size} slots"
                 )
-            before = len(pieces)
+            lowest, highest = min(lowest, min(table)), max(highest, max(table))
+            most_queries = max(most_queries, last - first)
+            start, before = len(blocks), len(pieces) // _PIECE_FIELDS
+            blocks += table
             for key in range(0, length, PIECE_KEYS):
-                pieces.append((start, key, min(key + PIECE_KEYS, length), first, last, length))
-            by_row += [(row, before, len(pieces)) for row in range(first, last)]
-            start += len(table)
-        self._blocks = np.fromiter(chain.from_iterable(block_tables), np.int64, count=start)
-        if start and self._blocks.min() < 0:
-            raise IndexError(f"a block table holds block {self._blocks.min()}")
-        self.num_slots = (int(self._blocks.max()) + 1) * block_size if start else 0
+                pieces += (start, key, min(key + PIECE_KEYS, length), first, last, length)
+            for row in range(first, last):
+                by_row += (row, before, len(pieces) // _PIECE_FIELDS)
+        if lowest < 0:
+            raise IndexError(f"a block table holds block {lowest}")
+        self.num_slots = (highest + 1) * block_size if blocks else 0
         self.num_rows = max((last for _, last in rows), default=0)
         self.most_keys = max(lengths, default=0)
-        self._pieces, self._rows = np.array(pieces, np.int64), np.array(by_row, np.int64)
-        self.struct = WorkStruct(
-            block_size,
-            self._blocks.ctypes.data,
-            self._pieces.ctypes.data,
-            len(pieces),
-            self._rows.ctypes.data,
-            len(by_row),
-            max((last - first for first, last in rows), default=0),
-        )
+        self._arrays = [array("q", numbers) for numbers in (blocks, pieces, by_row)]
+        of_blocks, of_pieces, of_rows = (numbers.buffer_info()[0] for numbers in self._arrays)
+        num_pieces, num_rows = len(pieces) // _PIECE_FIELDS, len(by_row) // _ROW_FIELDS
+        self.struct = WorkStruct(block_size, of_blocks, of_pieces, num_pieces, of_rows, num_rows, most_queries)
 
     def __bool__(self) -> bool:
         return bool(self.struct.num_pieces)

@@ -16,10 +16,10 @@ PANEL: int = bind("transept_panel", returns=Int)()  # outputs
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
 _pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
 _pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
-_OFFSET = 128  # of a weight in uint8
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
 _whole_pairs = bind("transept_whole_pairs", Int, returns=Int)
 _pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
+_weight_rows = bind("transept_weight_rows", Pointer, Pointer, Int, Pointer, returns=Int)
 
 
 class _Weight(ctypes.Structure):
@@ -77,15 +77,12 @@ class WeightPanels:
 
     def rows(self, indices: Tensor) -> Tensor:
         """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
-        if len(indices):  # panels are filled up: PyTorch would find a row there
+        indices = indices.contiguous()
+        rows = torch.empty(len(indices), self.num_inputs)
+        if _weight_rows(self.address, indices.data_ptr(), len(indices), rows.data_ptr()) < len(indices):
             lowest, highest = map(int, indices.aminmax())
-            if lowest < 0 or highest >= self.num_outputs:
-                raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
-        rows = self.values[indices // PANEL, :, indices % PANEL].flatten(1)[:, : self.num_inputs]
-        if self.scales is None:
-            return rows.float()
-        numbers = rows.float() - _OFFSET if self.dtype is torch.uint8 else rows
-        return numbers * self.scales[indices][:, None]
+            raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
+        return rows
 
     def __reduce__(self) -> Any:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")

@@ -1,0 +1,51 @@
+// Rows of a packed weight, as an embedding reads them.
+#include "../export.h"
+#include "../simd.h"
+#include "weight.h"
+
+namespace transept {
+namespace {
+
+// One output's numbers, of which GROUP inputs lie side by side. to_float: of a packed number.
+template <int GROUP, class Number, class ToFloat>
+void unpack_row(const void* values, int64_t depth, int64_t num_in, int64_t output, const ToFloat& to_float, float* out) {
+  const Number* row = static_cast<const Number*>(values) + output / PANEL * depth * PANEL + output % PANEL * GROUP;
+  for (int64_t input = 0; input < num_in; input++) {
+    out[input] = to_float(row[input / GROUP * PANEL * GROUP + input % GROUP]);
+  }
+}
+
+void unpack(const Weight& weight, int64_t output, float* out) {
+  const int64_t num_in = weight.num_inputs, quads = (num_in + 3) / 4 * 4;
+  switch (weight.kind) {
+    case FLOAT32:
+      return unpack_row<1, float>(weight.values, num_in, num_in, output, [](float number) { return number; }, out);
+    case FLOAT16:
+      return unpack_row<1, Half>(weight.values, num_in, num_in, output, [](Half half) { return load_one(&half); }, out);
+    case BFLOAT16:
+      return unpack_row<2, BFloat16>(weight.values, whole_pairs(num_in), num_in, output, [](BFloat16 number) {
+        return bits_as<float>((uint32_t)number.bits << 16);
+      }, out);
+    case INT8:
+      return unpack_row<2, int8_t>(weight.values, num_in + num_in % 2, num_in, output, [&](int8_t number) {
+        return number * weight.scales[output];
+      }, out);
+    case INT8_FOR_BYTES:
+      return unpack_row<4, uint8_t>(weight.values, quads, num_in, output, [&](uint8_t number) {
+        return (number - 128) * weight.scales[output];
+      }, out);
+  }
+}
+
+}  // namespace
+}  // namespace transept
+
+// Write some outputs' rows of a weight to out, float32 [count, in]. Returns how many there were before one that the weight
+// has not.
+EXPORT int64_t transept_weight_rows(const transept::Weight* weight, const int64_t* outputs, int64_t count, float* out) {
+  for (int64_t row = 0; row < count; row++) {
+    if (outputs[row] < 0 || outputs[row] >= weight->num_outputs) return row;
+    transept::unpack(*weight, outputs[row], out + row * weight->num_inputs);
+  }
+  return count;
+}
