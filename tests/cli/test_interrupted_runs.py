@@ -10,7 +10,7 @@ from many_files import Runs, make_model, make_tree
 
 
 @pytest.mark.parametrize(
-    ("count", "interruptions"), [(20, 2), pytest.param(500, 16, marks=pytest.mark.slow)], ids=["20", "500"]
+    ("count", "interruptions"), [(60, 2), pytest.param(500, 16, marks=pytest.mark.slow)], ids=["60", "500"]
 )
 def test_every_result_exactly_once(
     command: Command, count: int, interruptions: int, tiny_en_dir: Path, tmp_path: Path
@@ -29,7 +29,7 @@ def test_every_result_exactly_once(
     num_interrupted = 0
     for number in range(interruptions):
         how = (signal.SIGKILL, signal.SIGINT)[number % 2]
-        ended = runs.interrupted(how, after=rng.randrange(1, count // (interruptions + 1)), rng=rng)
+        ended = runs.interrupted(how, after=rng.randrange(1, count // (2 * interruptions + 2)), rng=rng)
         assert "Traceback" not in ended.stderr
         there = runs.results()
         assert there.items() <= expected.items(), "some result is not whole"
