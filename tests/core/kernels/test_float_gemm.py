@@ -114,7 +114,10 @@ def test_some_outputs() -> None:
 def test_rows_of_the_weight(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     weight, indices = torch.randn(50, 33).to(dtype), torch.tensor([49, 0, 17, 17])
-    assert torch.equal(pack_floats(weight, dtype).rows(indices), weight[indices].float())
+    packed = pack_floats(weight, dtype)
+    assert torch.equal(packed.rows(indices), weight[indices].float())
+    assert torch.equal(packed.rows(indices.to(torch.int32)), weight[indices].float())
+    assert packed.rows(indices[:0]).shape == (0, 33)
 
 
 @pytest.mark.parametrize("index", [-1, 30, 31])

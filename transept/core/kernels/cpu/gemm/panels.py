@@ -77,9 +77,10 @@ class WeightPanels:
 
     def rows(self, indices: Tensor) -> Tensor:
         """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
-        indices = indices.contiguous()
-        rows = torch.empty(len(indices), self.num_inputs)
-        if _weight_rows(self.address, indices.data_ptr(), len(indices), rows.data_ptr()) < len(indices):
+        indices = indices.to(torch.int64).contiguous()
+        count = indices.numel()
+        rows = torch.empty(count, self.num_inputs)
+        if _weight_rows(self.address, indices.data_ptr(), count, rows.data_ptr()) < count:
             lowest, highest = map(int, indices.aminmax())
             raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
         return rows
