@@ -34,7 +34,8 @@ from paged_steps import (
     slots_of,
 )
 
-from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend, slot_runs
+from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend
+from transept.core.attention.backends.torch_plan import slot_runs
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.dispatch import ENCODER_ATTENTION, PagedWork

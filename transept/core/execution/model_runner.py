@@ -321,7 +321,8 @@ class ModelRunner:
                     positions.append(length - 1)
                     query_lens.append(1)
                     length -= self._num_behind(length)
-                    slots.append(self._slot(table, length - 1))
+                    block, place = divmod(length - 1, self.block_size)
+                    slots.append(table[block] * self.block_size + place)
                 metadata.seq_lens.append(length)
                 metadata.block_tables.append(table)
             metadata.cross_query_start_loc.append(len(token_ids))
@@ -338,10 +339,6 @@ class ModelRunner:
     def _num_behind(self, num_tokens: int) -> int:
         """The first tokens of a sequence that decodes whose blocks have been given back."""
         return num_blocks_behind(num_tokens, self.window, self.block_size) * self.block_size
-
-    def _slot(self, table: list[int], place: int) -> int:
-        """Where a token of a sequence lies in the cache. place: among those that the table holds."""
-        return table[place // self.block_size] * self.block_size + place % self.block_size
 
     def _last_rows(self, hidden: Tensor, metadata: AttentionMetadata) -> Tensor:
         """Of [num_tokens, hidden], each sequence's last row."""

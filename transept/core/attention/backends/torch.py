@@ -10,16 +10,14 @@ go to a kernel of ours instead, all in one call. With a soft cap scores are comp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.dispatch import (
@@ -30,106 +28,11 @@ from transept.core.kernels.dispatch import (
     WRITE_SLOTS,
     DecodeStep,
     DistanceBias,
-    PagedWork,
 )
 
 EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
 CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
 PROJECTED_TOKENS = 1024  # of encoders, at least, whose keys and values are computed before they are written
-
-
-class LastCrossWork:
-    """The kernel's work for cross-attention, which stays the same from step to step until a request comes or goes."""
-
-    def __init__(self) -> None:
-        self._of: tuple[int, list[list[int]], list[int], list[int]] | None = None
-        self._work: PagedWork | None = None
-
-    def __call__(self, metadata: AttentionMetadata) -> PagedWork:
-        """The work of a step's requests with few queries."""
-        tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
-        if self._work is None or self._of != (metadata.block_size, tables, lengths, starts):
-            self._of = metadata.block_size, [[*table] for table in tables], [*lengths], [*starts]
-            self._work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
-        return self._work
-
-    def __reduce__(self) -> Any:
-        return LastCrossWork, ()  # a copy begins anew: addresses are this process's
-
-
-@dataclass
-class TorchPlan:
-    """What the layers of a step share, each made when the first of them asks for it.
-
-    masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
-        sequence: in most models the next layer has the same bias. last_rows and distances, by window, and decode_step:
-        the same for the kernels of the decoder and the encoder.
-    """
-
-    metadata: AttentionMetadata
-    last_cross_work: LastCrossWork
-    last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
-    distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
-    decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
-    masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
-        default_factory=dict
-    )
-
-    @cached_property
-    def self_runs(self) -> list[list[slice]]:
-        """Of each decoder sequence, its seq_len slots in order; empty for a whole prefill, whose keys are in hand."""
-        metadata = self.metadata
-        return [
-            [] if stop - start == length else slot_runs(table, length, metadata.block_size)
-            for (start, stop), table, length in zip(
-                pairwise(metadata.query_start_loc), metadata.block_tables, metadata.seq_lens, strict=True
-            )
-        ]
-
-    @cached_property
-    def cross_runs(self) -> list[list[slice]]:
-        """Of each request, the slots of its encoder tokens in order."""
-        metadata = self.metadata
-        return [
-            slot_runs(table, length, metadata.block_size)
-            for table, length in zip(metadata.cross_block_tables, metadata.cross_seq_lens, strict=True)
-        ]
-
-    @cached_property
-    def long_sequences(self) -> Sequence[int]:
-        """Decoder sequences with more than one query, which the kernel does not take."""
-        return [i for i, (start, stop) in enumerate(pairwise(self.metadata.query_start_loc)) if stop - start > 1]
-
-    @cached_property
-    def only_decodes(self) -> bool:
-        """Whether every sequence has one query, and nothing else is asked of the step."""
-        metadata = self.metadata
-        requests = pairwise(metadata.cross_query_start_loc)
-        return (
-            not self.long_sequences
-            and metadata.capture is None
-            and all(stop - start <= MOST_QUERIES for start, stop in requests)
-        )
-
-    @cached_property
-    def self_work(self) -> PagedWork:
-        """The kernel's work for the decoder sequences with a single query."""
-        metadata = self.metadata
-        return _work(metadata.block_size, metadata.block_tables, metadata.seq_lens, metadata.query_start_loc, 1)
-
-    @cached_property
-    def cross_work(self) -> PagedWork:
-        """The kernel's work for the requests with few queries."""
-        return self.last_cross_work(self.metadata)
-
-
-def _work(
-    block_size: int, tables: list[list[int]], lengths: list[int], starts: list[int], most_queries: int
-) -> PagedWork:
-    few = [i for i, (start, stop) in enumerate(pairwise(starts)) if stop - start <= most_queries]
-    return PagedWork(
-        block_size, [tables[i] for i in few], [lengths[i] for i in few], [(starts[i], starts[i + 1]) for i in few]
-    )
 
 
 class TorchBackend(AttentionBackend):
@@ -238,25 +141,6 @@ def _write_cross(key: Tensor, value: Tensor, kv_cache: Tensor, plan: TorchPlan, 
                 else:
                     write(x[row:end], cache[part, run])
             row = end
-
-
-def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:
-    """The slots of a sequence's first num_slots tokens, as maximal runs of consecutive cache slots.
-
-    A table [4, 5, 6, 9] of 16-slot blocks holding 60 tokens gives [64:112, 144:156].
-    """
-    runs: list[slice] = []
-    left, index = num_slots, 0
-    while left > 0:
-        first = block_table[index]
-        length = 1
-        while length * block_size < left and block_table[index + length] == first + length:
-            length += 1
-        count = min(length * block_size, left)
-        runs.append(slice(first * block_size, first * block_size + count))
-        left -= count
-        index += length
-    return runs
 
 
 def _as_in(cache: Tensor, x: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ namespace transept {
 
 constexpr int PREFETCH_WEIGHTS = 8192;  // bytes ahead
 
-// Whether some rows ask for weights ahead. With vectors of 8 numbers one or two rows read float32 faster without it.
+// Whether weights are prefetched for some rows. With vectors of 8 numbers one or two rows read float32 faster without it.
 template <int ROWS, class Number>
-constexpr bool ASKS_AHEAD = ROWS <= ROWS_OF_FEW && (LANES == 16 || ROWS > 2 || sizeof(Number) < sizeof(float));
+constexpr bool PREFETCHES = ROWS <= ROWS_OF_FEW && (LANES == 16 || ROWS > 2 || sizeof(Number) < sizeof(float));
 
 // out = a @ b, or out += a @ b.
 //
@@ -35,7 +35,7 @@ INLINE void float_tile(const float* a, int64_t a_stride, const Number* b, int64_
     Floats parts[VECTORS];
     UNROLL for (int vector = 0; vector < VECTORS; vector++) {
       const Number* from = b + (vector / 2) * b_stride + step * PANEL;
-      if (ASKS_AHEAD<ROWS, Number> && !TRANSPOSED && vector % 2 == 0) {
+      if (PREFETCHES<ROWS, Number> && !TRANSPOSED && vector % 2 == 0) {
         prefetch<PANEL * sizeof(Number), PREFETCH_WEIGHTS>(from);
       }
       parts[vector] = load(from + (vector % 2) * LANES);
