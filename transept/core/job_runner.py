@@ -162,6 +162,19 @@ class JobRunner:
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function between steps, in the thread that drives the engine. Returns, or raises, what it does."""
         self._check_may_wait()
+        try:
+            self._drive_or_queue(None)
+            if self._drives():
+                self._drain()
+                return function()
+        finally:
+            if self._drives():
+                self._driver = None
+            self._leave(None)
+        return self._call_elsewhere(function)
+
+    def _call_elsewhere(self, function: Callable[[], Result]) -> Result:
+        """The same, where another thread drives, or did a moment ago."""
         channel, outcome = Channel(), Future[Result]()
         channel.unfinished.add(0)
 

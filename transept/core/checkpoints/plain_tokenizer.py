@@ -29,6 +29,7 @@ class PlainTokenizer:
     """
 
     clean_up_tokenization_spaces = False
+    is_fast = True  # as transformers calls what decodes with the tokenizers library
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

@@ -9,6 +9,7 @@ import enum
 from typing import NamedTuple
 
 from transept.core.request.inputs import EncoderDecoderInputs
+from transept.core.scheduling.growing_text import GrowingText
 
 
 class SampledToken(NamedTuple):
@@ -50,7 +51,8 @@ class Sequence:
         self.sample_index = 0  # which of the request's samples this is; set by fork
         self.status = SequenceStatus.WAITING
         self.output_token_ids: list[int] = []
-        self.output_text = ""  # set by the engine's detokenizer
+        self.output_text = ""  # set by StopChecker
+        self.growing_text = GrowingText()
         self.cumulative_logprob = 0.0
         self.logprobs: list[dict[int, float]] = []  # one dict a token, when the request asks for them
         self.stop_reason: str | int | None = None  # the stop string or token that ended it
@@ -87,6 +89,7 @@ class Sequence:
         child.status = self.status
         child.output_token_ids = list(self.output_token_ids)
         child.output_text = self.output_text
+        child.growing_text = self.growing_text.copy()
         child.cumulative_logprob = self.cumulative_logprob
         child.logprobs = list(self.logprobs)
         return child

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.growing_text import INCOMPLETE
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
-
-INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # what a tokenizer makes of the first bytes of a character
 
 
 class StopChecker:
@@ -18,6 +17,8 @@ class StopChecker:
 
     def __init__(self, tokenizer: Any | None) -> None:
         self.tokenizer = tokenizer
+        # Others may look far back: Moses' detokenizer counts quotation marks.
+        self._decodes_locally = bool(getattr(tokenizer, "is_fast", False))
 
     def check(self, seq: Sequence, params: SamplingParams) -> None:
         """Set status, stop_reason and, when the sequence ends, output_text after a new token."""
@@ -44,11 +45,16 @@ class StopChecker:
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
-        text = self._decode(seq.output_token_ids, params)
+        if seq.finished or not self._decodes_locally:
+            text = self._decode(seq.output_token_ids, params)
+        else:
+            text = seq.growing_text.of(seq.output_token_ids, lambda token_ids: self._decode(token_ids, params))
         seq.output_text = text if seq.finished else text.rstrip(INCOMPLETE)
 
     def _cut_at_stop_string(self, seq: Sequence, params: SamplingParams) -> None:
         text = seq.output_text
+        if not any(stop in text for stop in params.stop):
+            return
         # a stop string that the first min_tokens tokens complete does not count, now or later
         first = seq.output_token_ids[: params.min_tokens or 0]
         early = len(self._decode(first, params).rstrip(INCOMPLETE))
