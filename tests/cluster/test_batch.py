@@ -117,6 +117,13 @@ def test_documents(local_ray: ClusterSize, bart_dir: Path, t5_dir: Path, tmp_pat
     assert list(results["a.txt"]) == ["file", "text", "error"]
 
 
+def test_replicas_are_as_urgent_as_the_command(local_ray: ClusterSize) -> None:
+    import ray
+
+    niceness = ray.get(ray.remote(lambda: os.getpriority(os.PRIO_PROCESS, 0)).remote())
+    assert niceness == os.getpriority(os.PRIO_PROCESS, 0)
+
+
 @pytest.mark.slow
 def test_images(tmp_path: Path) -> None:
     save_trocr(tmp_path / "trocr")

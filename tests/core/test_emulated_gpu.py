@@ -125,7 +125,7 @@ def test_the_emulated_gpu_refuses_what_a_gpu_would() -> None:
         assert gpu.waits == {"tolist": 1, "copy": 2}
 
         part = Download([there + 4])
-        assert part._flat.tolist() == [-123.0] * 3
+        assert part._parts[0].tolist() == [-123.0] * 3
         assert part.collect()[0].tolist() == [5.0] * 3
 
         with pytest.raises(RuntimeError, match="no arrays"):

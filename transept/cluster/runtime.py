@@ -23,7 +23,12 @@ HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETT
 LONGEST_FOLDER = 30  # characters; of the 107 of a socket's name Ray takes some 75
 OBJECT_STORE_BYTES = 256 << 20  # of the local one, which holds paths and texts, no audio
 EXTRA = {"ray": "ray", "pyarrow": "pyarrow"}  # module: the package that holds it
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # of a local cluster: with 15, Ray's default, a busy machine all but stops replicas
+}
 
 
 class ClusterError(TranseptError):
@@ -43,7 +48,7 @@ class ClusterSize:
 def require_ray() -> ModuleType:
     """Import Ray. Raises MissingPackageError, which names the extra."""
     require_packages("transept.cluster", EXTRA, "ray")
-    for name, value in QUIET.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     import ray
 

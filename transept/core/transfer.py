@@ -27,23 +27,20 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 class Download:
-    """Tensors of one dtype and one device on their way to the host, in one copy that begins here."""
+    """Tensors of one device on their way to the host: from a GPU, where they have one dtype, in one copy."""
 
     def __init__(self, parts: list[Tensor]) -> None:
-        self._shapes = [part.shape for part in parts]
-        flat = torch.cat([part.flatten() for part in parts]) if parts else torch.empty(0)
-        self._copied = None
-        if flat.is_cuda:
+        self._parts, self._copied = parts, None
+        if parts and parts[0].is_cuda:
             self._copied = torch.cuda.Event()
+            flat = torch.cat([part.flatten() for part in parts])
             pinned = torch.empty(flat.shape, dtype=flat.dtype, device="cpu", pin_memory=True)
-            self._flat = pinned.copy_(flat, non_blocking=True)
+            pieces = pinned.copy_(flat, non_blocking=True).split([part.numel() for part in parts])
+            self._parts = [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
             self._copied.record()
-        else:
-            self._flat = flat
 
     def collect(self) -> list[Tensor]:
         """The same tensors on the host, once they are there; what was queued after them is not waited for."""
         if self._copied is not None:
             self._copied.synchronize()
-        pieces = self._flat.split([shape.numel() for shape in self._shapes])
-        return [piece.view(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+        return self._parts

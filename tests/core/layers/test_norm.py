@@ -1,13 +1,15 @@
-"""Norms against PyTorch's, alone and after a sum; where there is no GPU, the kernel runs in Triton's interpreter."""
+"""Norms against PyTorch's, alone and after a sum; where there is no GPU, its kernel runs in Triton's interpreter."""
 
 import functools
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from transept.core.layers.norm import RMSNorm, add_norm, launch, norm_of_sum
+from transept.core.kernels.dispatch import NORM
+from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCES = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of results around 1
@@ -25,6 +27,18 @@ def make(kind: str, size: int, dtype: torch.dtype) -> nn.Module:
     for parameter in norm.parameters():
         torch.nn.init.uniform_(parameter, 0.5, 1.5)
     return norm.requires_grad_(False)
+
+
+def launch(device: str, x: Tensor, y: Tensor | None, norm: nn.Module, **options: Any) -> tuple[Tensor, Tensor]:
+    """By the kernel for a type of device."""
+    kernel = NORM.find(device=device)
+    assert kernel is not None
+    bias, offset = (None, norm.weight_offset) if isinstance(norm, RMSNorm) else (norm.bias, 0.0)
+    given = {"weight_offset": offset, "subtracts_mean": not isinstance(norm, RMSNorm), "keep_total": False}
+    return kernel(x, y, norm.weight, bias, norm.eps, **given | options)
+
+
+on_a_gpu, on_a_cpu = functools.partial(launch, "cuda"), functools.partial(launch, "cpu")
 
 
 def expected(norm: nn.Module, total: Tensor) -> Tensor:
@@ -47,14 +61,14 @@ def _seed() -> None:
 def test_the_kernel_adds_and_normalises(kind: str, size: int, dtype: torch.dtype) -> None:
     norm, near = make(kind, size, dtype), {"rtol": TOLERANCES[dtype], "atol": TOLERANCES[dtype]}
     x, y = (3 * torch.randn(5, 2 * size, device=DEVICE, dtype=dtype) + 1).chunk(2, dim=1)  # rows that lie apart
-    total, normed = launch(x, y, norm, keep_total=True)
+    total, normed = on_a_gpu(x, y, norm, keep_total=True)
     if dtype is torch.bfloat16 and DEVICE == "cpu":  # the interpreter cuts what a GPU rounds
         torch.testing.assert_close(total, x + y, rtol=2**-7, atol=0)
     else:
         assert torch.equal(total, x + y)
     assert normed.dtype is dtype
-    _, alone = launch(x, None, norm)
-    _, without_total = launch(x, y, norm)
+    _, alone = on_a_gpu(x, None, norm)
+    _, without_total = on_a_gpu(x, y, norm)
     assert torch.equal(without_total, normed)
     torch.testing.assert_close(alone.double(), expected(norm, x), **near)
     torch.testing.assert_close(normed.double(), expected(norm, total), **near)
@@ -64,7 +78,7 @@ def test_the_kernel_adds_and_normalises(kind: str, size: int, dtype: torch.dtype
 def test_the_kernel_takes_a_residual_in_float32_beside_half_precision() -> None:
     norm = make("RMSNorm", 96, torch.float16)
     x, y = torch.randn(4, 96, device=DEVICE) * 1e6, torch.randn(4, 96, device=DEVICE, dtype=torch.float16)
-    total, normed = launch(x, y, norm, keep_total=True)
+    total, normed = on_a_gpu(x, y, norm, keep_total=True)
     assert total.dtype is torch.float32
     assert torch.equal(total, x + y)
     assert normed.dtype is torch.float16
@@ -74,9 +88,50 @@ def test_the_kernel_takes_a_residual_in_float32_beside_half_precision() -> None:
 @needs_triton
 def test_the_kernel_takes_no_rows_and_a_row_that_is_constant() -> None:
     norm = make("LayerNorm", 64, torch.float32)
-    assert launch(torch.zeros(0, 64, device=DEVICE), None, norm)[1].shape == (0, 64)
-    _, normed = launch(torch.full((1, 64), 7.0, device=DEVICE), None, norm)
+    assert on_a_gpu(torch.zeros(0, 64, device=DEVICE), None, norm)[1].shape == (0, 64)
+    _, normed = on_a_gpu(torch.full((1, 64), 7.0, device=DEVICE), None, norm)
     torch.testing.assert_close(normed[0], norm.bias)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NORMS if kind != "LayerNorm without bias"])
+@pytest.mark.parametrize("size", [1, 7, 80, 1283])
+@pytest.mark.parametrize("rows", [0, 1, 33])
+def test_the_kernel_of_cpus_adds_and_normalises(kind: str, size: int, rows: int) -> None:
+    norm, near = make(kind, size, torch.float32).cpu(), {"rtol": 2e-5, "atol": 2e-5}
+    x, y = (3 * torch.randn(rows, 2 * size) + 1).chunk(2, dim=1)  # rows that lie apart
+    addend = torch.randn(size)
+    total, normed = on_a_cpu(x, y, norm, keep_total=True)
+    assert torch.equal(total, x + y)
+    assert torch.equal(on_a_cpu(x, y, norm)[1], normed)
+    with_addend = on_a_cpu(x, y, norm, keep_total=True, addend=addend)
+    assert torch.equal(with_addend[0], x + y + addend)
+    assert torch.equal(with_addend[1], normed)
+    kept, alone = on_a_cpu(x, None, norm, keep_total=True, addend=addend)
+    assert torch.equal(kept, x + addend)
+    assert torch.equal(on_a_cpu(x, None, norm, keep_total=True)[0], x)
+    torch.testing.assert_close(alone.double(), expected(norm, x), **near)
+    torch.testing.assert_close(normed.double(), expected(norm, total), **near)
+
+
+def test_the_kernel_of_cpus_gives_a_row_the_same_bits_wherever_it_is() -> None:
+    norm = make("LayerNorm", 96, torch.float32).cpu()
+    x, y = torch.randn(2, 50, 96)
+    total, normed = on_a_cpu(x, y, norm, keep_total=True)
+    for row in range(len(x)):
+        own = on_a_cpu(x[row : row + 1], y[row : row + 1], norm, keep_total=True)
+        assert torch.equal(own[0][0], total[row])
+        assert torch.equal(own[1][0], normed[row])
+
+
+def test_the_kernel_of_cpus_refuses_what_does_not_fit() -> None:
+    norm, x = make("LayerNorm", 8, torch.float32).cpu(), torch.zeros(2, 8)
+    for y, addend in ((torch.zeros(3, 8), None), (torch.zeros(2, 4), None), (x, torch.zeros(4))):
+        with pytest.raises(IndexError, match="do not fit"):
+            on_a_cpu(x, y, norm, keep_total=True, addend=addend)
+    with pytest.raises(IndexError, match="do not fit"):
+        on_a_cpu(torch.zeros(2, 16), None, norm)
+    with pytest.raises(ValueError, match="has a bias"):
+        on_a_cpu(x, None, nn.LayerNorm(8, bias=False).requires_grad_(False))
 
 
 @pytest.mark.parametrize("kind", NORMS)
@@ -87,7 +142,7 @@ def test_sums_and_norms_are_those_of_pytorch(kind: str, dtype: torch.dtype) -> N
     total, normed = add_norm(x, y, norm)
     assert torch.equal(total, x + y)
     assert torch.equal(norm_of_sum(x, y, norm), normed)
-    assert torch.equal(norm(total), normed) or DEVICE == "cuda"
+    assert torch.equal(norm_of(total, norm), normed) or DEVICE == "cuda"
     torch.testing.assert_close(normed.double(), expected(norm, total), **near)
 
 
@@ -95,7 +150,7 @@ def test_sums_and_norms_are_those_of_pytorch(kind: str, dtype: torch.dtype) -> N
 def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(kind: str) -> None:
     norm = make(kind, 96, torch.float32)
     x, y, addend = torch.randn(7, 96, device=DEVICE), torch.randn(7, 96, device=DEVICE), torch.randn(96, device=DEVICE)
-    for add in (add_norm, functools.partial(launch, keep_total=True)):
+    for add in (add_norm, functools.partial(on_a_gpu, keep_total=True)):
         total, normed = add(x, y, norm, addend=addend)
         torch.testing.assert_close(total, x + y + addend)
         torch.testing.assert_close(normed, norm(x + y))

@@ -331,10 +331,9 @@ class ModelRunner:
             if group.runs_encoder:
                 metadata.prefills.append(index)
         metadata.query_start_loc = [0, *accumulate(query_lens)]
-        metadata.slot_mapping = self._tensor(slots)
-        input_ids = self._tensor(token_ids)
+        input_ids, positions_of_all, metadata.slot_mapping = upload((token_ids, positions, slots), self.device).unbind()
         put_pending(input_ids, pending, last)
-        return input_ids, self._tensor(positions), metadata
+        return input_ids, positions_of_all, metadata
 
     def _num_behind(self, num_tokens: int) -> int:
         """The first tokens of a sequence that decodes whose blocks have been given back."""

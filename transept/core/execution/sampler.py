@@ -75,7 +75,8 @@ class Drawn:
         self.seq_ids = [seq_id for part in parts for seq_id in part.seq_ids]
         self.chosen = [each for part in parts for each in part.chosen]
         self._parts = [(each.tokens, each.logprobs, *(each.top or ())) for each in self.chosen]
-        self._download = Download([part.double() for parts in self._parts for part in parts])  # exact in float64
+        flat = [part for parts in self._parts for part in parts]
+        self._download = Download([part.double() if part.is_cuda else part for part in flat])  # which holds token ids
 
     def collect(self) -> dict[int, list[SampledToken]]:
         """By sequence id the drawn tokens, in order, without forbidden ones; waits until they are here."""

@@ -26,7 +26,7 @@ from transept.core.kernels.cpu.attention.paged_attention import MOST_QUERIES as 
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS as NO_BIAS
 from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as DistanceBias
 from transept.core.kernels.cpu.attention.paged_attention import PagedWork as PagedWork
-from transept.core.kernels.cpu.elementwise import argmax, rows, uniform
+from transept.core.kernels.cpu.elementwise import argmax, norm, rows, uniform
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as DecoderLayerKernel
 from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeStep
 from transept.core.kernels.cpu.fused.decoder_layer import Norm as Norm
@@ -229,8 +229,9 @@ PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther o
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
 )
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
-NORM = Operation(
+NORM: Operation[Callable[..., tuple[Tensor, Tensor]]] = Operation(
     "a sum and its norm",
+    Kernel(norm.sum_and_norm, ("transept_sum_and_norm",)),
     Kernel(gpu_norm.sum_and_norm, ("add_and_normalize",), device="cuda", dtypes=FLOATS),
 )
 

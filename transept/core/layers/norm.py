@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from importlib.util import find_spec
-from typing import TypeGuard, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +33,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [tokens, hidden]. Returns the same shape."""
-        if _in_one_kernel(self, x):
-            return launch(x, None, self)[1]
+        computed = _computed(self, x)
+        if computed is not None:
+            return computed[1]
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
         if self.weight_offset:
@@ -44,49 +45,53 @@ class RMSNorm(nn.Module):
 
 def norm_of(x: Tensor, norm: nn.Module) -> Tensor:
     """The norm of x: [tokens, hidden], as is the result."""
-    return launch(x, None, norm)[1] if _in_one_kernel(norm, x) else cast(Tensor, norm(x))
+    computed = _computed(norm, x)
+    return cast(Tensor, norm(x)) if computed is None else computed[1]
 
 
 def add_norm(x: Tensor, y: Tensor, norm: nn.Module, addend: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """``x + y + addend`` and the norm of ``x + y``; x, y: [tokens, hidden], as are both results, addend: [hidden]."""
-    if _in_one_kernel(norm, x):
-        return launch(x, y, norm, keep_total=True, addend=addend)
+    computed = _computed(norm, x, y, keep_total=True, addend=addend)
+    if computed is not None:
+        return computed
     total = x + y
     return total if addend is None else total + addend, norm(total)
 
 
 def norm_of_sum(x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
     """The norm of ``x + y``; x, y: [tokens, hidden], as is the result."""
-    return launch(x, y, norm)[1] if _in_one_kernel(norm, x) else norm(x + y)
+    computed = _computed(norm, x, y)
+    return norm(x + y) if computed is None else computed[1]
 
 
-def launch(
-    x: Tensor,
-    y: Tensor | None,
-    norm: nn.LayerNorm | RMSNorm,
-    *,
-    keep_total: bool = False,
-    addend: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept."""
-    subtracts_mean = isinstance(norm, nn.LayerNorm)
-    bias, offset = (norm.bias, 0.0) if isinstance(norm, nn.LayerNorm) else (None, norm.weight_offset)
-    return NORM.only(
-        *(x, y, norm.weight, bias, norm.eps),
+def _computed(
+    norm: nn.Module, x: Tensor, y: Tensor | None = None, *, keep_total: bool = False, addend: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept.
+
+    None where no kernel serves: they are for norms of rows that have a weight, and for none derived from them, on CPUs
+    in float32.
+    """
+    if type(norm) is nn.LayerNorm:
+        weight, bias, offset = norm.weight, cast("Tensor | None", norm.bias), 0.0
+        if weight is None or len(norm.normalized_shape) != 1 or (bias is None and x.is_cpu):
+            return None
+    elif type(norm) is RMSNorm:
+        weight, bias, offset = norm.weight, None, norm.weight_offset
+    else:
+        return None
+    if not (weight.dtype is x.dtype if x.is_cpu else x.is_cuda and _has_triton()):
+        return None
+    kernel = NORM.serving(x)
+    if kernel is None:
+        return None
+    return kernel(
+        *(x, y, weight, bias, norm.eps),
         weight_offset=offset,
-        subtracts_mean=subtracts_mean,
+        subtracts_mean=type(norm) is nn.LayerNorm,
         keep_total=keep_total,
         addend=addend,
     )
-
-
-def _in_one_kernel(norm: nn.Module, x: Tensor) -> TypeGuard[nn.LayerNorm | RMSNorm]:
-    """Whether `launch` serves: on a GPU, for norms of rows that have a weight, and none derived from them."""
-    if not x.is_cuda or not _has_triton():
-        return False
-    if type(norm) is nn.LayerNorm:
-        return norm.weight is not None and len(norm.normalized_shape) == 1
-    return type(norm) is RMSNorm
 
 
 @cache

@@ -217,7 +217,7 @@ class DecoderLayer(nn.Module):
             if step is not None:
                 if encoder_hidden is not None:
                     self.backend.project_cross(encoder_hidden, self.cross_attn.keys_and_values, kv_cache, metadata)
-                return self._kernel(x, kv_cache.flatten(1, 2), step)
+                return self._kernel(x, kv_cache, step)
         own, cross = (kv_cache, metadata, attention_bias, positions), (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
             attended = _normed(self.self_attn(norm_of(x, self.self_attn_norm), *own), self.self_attn_post_norm)

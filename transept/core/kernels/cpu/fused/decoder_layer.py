@@ -41,14 +41,18 @@ class DecodeStep:
 
     def __init__(self, slots: Tensor, self_keys: PagedWork, cross_keys: PagedWork, bias: DistanceBias) -> None:
         self.slots, self.self_keys, self.cross_keys, self.bias = slots.contiguous(), self_keys, cross_keys, bias
-        lowest, highest = map(int, slots.aminmax())
-        if lowest < 0:
-            raise IndexError(f"a key is to be written to slot {lowest}")
-        self.num_slots = highest + 1
+        numbers = self.slots.tolist()
+        if min(numbers) < 0:
+            raise IndexError(f"a key is to be written to slot {min(numbers)}")
+        self.num_slots = max(numbers) + 1
         self.struct = _StepStruct(self.slots.data_ptr(), self_keys.struct, cross_keys.struct, bias.struct)
+        self._checked = (-1, -1, -1)
 
     def check(self, num_rows: int, cache: KVCacheStruct, num_heads: int) -> None:
         """Raise IndexError where the step reaches beyond the rows, the cache or the heads of a layer."""
+        sizes = (num_rows, cache.slots, num_heads)
+        if sizes == self._checked:  # most layers are alike
+            return
         self.self_keys.check(num_rows, cache.slots, self.bias)
         self.cross_keys.check(num_rows, cache.slots, NO_BIAS)
         self.bias.check(num_heads)
@@ -56,6 +60,7 @@ class DecodeStep:
             raise IndexError(
                 f"{num_rows} rows have {len(self.slots)} slots, up to {self.num_slots} of a cache of {cache.slots}"
             )
+        self._checked = sizes
 
 
 @dataclass(frozen=True)
@@ -144,18 +149,20 @@ class DecoderLayerKernel:
             raise IndexError(f"a norm of a decoder layer is not {hidden} wide")
         parts = (self_norm, qkv, self_out, cross_norm, query, cross_out, ffn_norm, fc1, gate, fc2)
         self._kept = [_contiguous(part) for part in parts]  # what the kernel reads
+        self._cache: Tensor | None = None  # of the last call, and how kernels read it
+        self._keys: KVCacheStruct | None = None
         self._struct = _LayerStruct(
             *(_pair(part) for part in self._kept),
             *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation].number),
         )
 
     def __call__(self, x: Tensor, cache: Tensor, step: DecodeStep) -> Tensor:
-        """x: float32 [rows, hidden]. cache: [2, slots, kv_heads, dim], read, and written at the step's slots.
+        """x: float32 [rows, hidden]. cache: [2, blocks, block_size, kv_heads, dim], whose slots are read and written.
 
         Returns x's shape. Raises IndexError where the step reaches beyond x or the cache, or these are not what the
         weights are for.
         """
-        keys = KVCacheStruct(cache)
+        keys = self._keys_of(cache)
         step.check(len(x), keys, self._attended // keys.dim)
         widths, expected = (x.shape[1], self._qkv), (self._hidden, self._attended + 2 * keys.kv_heads * keys.dim)
         if widths != expected or self._attended % (keys.kv_heads * keys.dim):
@@ -171,6 +178,12 @@ class DecoderLayerKernel:
             ctypes.addressof(self._struct),
         )
         return out
+
+    def _keys_of(self, cache: Tensor) -> KVCacheStruct:
+        """A cache as kernels read it, made once."""
+        if self._keys is None or self._cache is not cache:
+            self._keys, self._cache = KVCacheStruct(cache.flatten(1, 2)), cache
+        return self._keys
 
 
 def _tensors(norm: Norm) -> list[Tensor]:

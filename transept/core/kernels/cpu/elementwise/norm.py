@@ -1,0 +1,50 @@
+"""Two sublayers' sum and its norm on a CPU, each row read and written once. Called by `transept.core.layers.norm`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+
+_sum_and_norm = bind("transept_sum_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
+
+
+def sum_and_norm(
+    x: Tensor,
+    y: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    *,
+    weight_offset: float = 0.0,
+    subtracts_mean: bool,
+    keep_total: bool,
+    addend: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As on a GPU (kernels/gpu/norm.py), in float32; a layer norm has a bias. Raises IndexError for other shapes."""
+    rows, size = x.shape
+    others = (weight, bias, addend)
+    if (y is not None and y.shape != x.shape) or any(part is not None and len(part) != size for part in others):
+        shapes = ", ".join(f"{[*part.shape]}" for part in (x, y, *others) if part is not None)
+        raise IndexError(f"sum and norm of tensors that do not fit: {shapes}")
+    if subtracts_mean is (bias is None):
+        raise ValueError("a layer norm has a bias here, and an RMS norm has none")
+    if weight_offset:
+        weight = weight + weight_offset
+    x, y, weight = x.contiguous(), None if y is None else y.contiguous(), weight.contiguous()
+    bias, addend = None if bias is None else bias.contiguous(), None if addend is None else addend.contiguous()
+    total, normed = torch.empty(rows if keep_total else 0, size), torch.empty(rows, size)
+    _sum_and_norm(
+        x.data_ptr(),
+        None if y is None else y.data_ptr(),
+        None if addend is None else addend.data_ptr(),
+        weight.data_ptr(),
+        None if bias is None else bias.data_ptr(),
+        eps,
+        rows,
+        size,
+        total.data_ptr() if keep_total else None,
+        normed.data_ptr(),
+    )
+    return total, normed
