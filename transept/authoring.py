@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     )
     from transept.core.layers.norm import RMSNorm
     from transept.core.layers.positions import fairseq_sinusoids
-    from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+    from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
     from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration, replayable
     from transept.core.model_shape import ModelShape
@@ -75,6 +75,7 @@ _LAZY_IMPORTS = {
     "ColumnParallelLinear": "transept.core.layers.linear",
     "CrossAttention": "transept.core.layers.attention",
     "DecoderLayer": "transept.core.layers.transformer",
+    "DecoderLayers": "transept.core.layers.transformer",
     "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
     "EncoderLayer": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
@@ -116,6 +117,7 @@ __all__ = [
     "ColumnParallelLinear",
     "CrossAttention",
     "DecoderLayer",
+    "DecoderLayers",
     "EncoderDecoderQKVParallelLinear",
     "EncoderLayer",
     "FeedForward",

@@ -224,12 +224,16 @@ class EngineConfig:
                 f'device="{device}" was asked for, and PyTorch sees {torch.cuda.device_count()}'
             )
         dtype = ("bfloat16" if on_gpu else "float32") if self.dtype == "auto" else self.dtype
-        if not on_gpu and dtype == "float16":
-            logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")
         if not on_gpu and self.quantization == "fp8":
             raise ParameterError('quantization="fp8" is for GPUs; on a CPU quantization="int8" is')
         if not on_gpu and self.quantization and dtype != "float32":
             raise ParameterError(f'quantization="{self.quantization}" on a CPU wants dtype="float32", not "{dtype}"')
+        if not on_gpu and self.kv_cache_dtype == "fp8" and self.attention_backend in ("auto", "torch"):
+            raise ParameterError(
+                'kv_cache_dtype="fp8" is for GPUs; on a CPU keys and values are in float16 beside quantization="int8"'
+            )
+        if not on_gpu and dtype == "float16":
+            logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")
         kv_cache_bytes, memory = self.kv_cache_bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if kv_cache_bytes is None and not on_gpu:
             kv_cache_bytes = min(CPU_CACHE_BYTES, memory // 4)

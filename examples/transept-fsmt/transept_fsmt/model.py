@@ -6,7 +6,6 @@ Where ``tie_word_embeddings`` is set, one matrix is both embeddings and the head
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -42,12 +42,12 @@ class FSMTSide(nn.Module):
 
     positions: Tensor  # [positions, d_model]; not a weight
 
-    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: Iterable[nn.Module]) -> None:
+    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: nn.ModuleList) -> None:
         super().__init__()
         self.embed_tokens = embed_tokens
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
         self.register_buffer("positions", sinusoids(config), persistent=False)
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
 
     def embed(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
@@ -67,11 +67,13 @@ class FSMTForConditionalGeneration(ForConditionalGeneration):
         layer = LayerConfig(
             config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, activation, pre_norm=False
         )
-        self.encoder = FSMTSide(config, source, (EncoderLayer(layer, context) for _ in range(config.encoder_layers)))
+        encoder_layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        self.encoder = FSMTSide(config, source, encoder_layers)
         layer = LayerConfig(
             config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, activation, pre_norm=False
         )
-        self.decoder = FSMTSide(config, target, (DecoderLayer(layer, context) for _ in range(config.decoder_layers)))
+        decoder_layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.decoder = FSMTSide(config, target, decoder_layers)
         tied = target.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(config.tgt_vocab_size, config.d_model, group=context.group, weight=tied)
 
@@ -108,6 +110,5 @@ class FSMTForConditionalGeneration(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
         x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return x
+        hidden: Tensor = self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata)
+        return hidden

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -33,7 +34,7 @@ class LEDDecoder(nn.Module):
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
         sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
         layer = LayerConfig(*sizes, config.activation_function, pre_norm=False)
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -45,9 +46,7 @@ class LEDDecoder(nn.Module):
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x = self.layernorm_embedding(self.embed_tokens(input_ids) + self.embed_positions(positions))
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return x
+        return self.layers(x, encoder_hidden, kv_caches, metadata)
 
 
 class LEDForConditionalGeneration(ForConditionalGeneration):

@@ -5,7 +5,6 @@ The two sides may have a vocabulary each (``share_encoder_decoder_embeddings: fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -45,12 +45,12 @@ class MarianSide(nn.Module):
 
     positions: Tensor  # [positions, d_model]; not a weight
 
-    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: Iterable[nn.Module]) -> None:
+    def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, layers: nn.ModuleList) -> None:
         super().__init__()
         self.embed_tokens = embed_tokens
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
         self.register_buffer("positions", sinusoids(config.max_position_embeddings, config.d_model), persistent=False)
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
 
     def embed(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
@@ -68,8 +68,8 @@ class MarianMTModel(ForConditionalGeneration):
             target = VocabParallelEmbedding(config.decoder_vocab_size, config.d_model, group=context.group)
         encoder_layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
         decoder_layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        encoder_layers = [EncoderLayer(encoder_layer, context) for _ in range(config.encoder_layers)]
-        decoder_layers = [DecoderLayer(decoder_layer, context) for _ in range(config.decoder_layers)]
+        encoder_layers = nn.ModuleList(EncoderLayer(encoder_layer, context) for _ in range(config.encoder_layers))
+        decoder_layers = DecoderLayers(DecoderLayer(decoder_layer, context) for _ in range(config.decoder_layers))
         self.encoder = MarianSide(config, source, encoder_layers)
         self.decoder = MarianSide(config, target, decoder_layers)
         vocab_size = self.shape(config).vocab_size
@@ -111,9 +111,8 @@ class MarianMTModel(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
         x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return x
+        hidden: Tensor = self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata)
+        return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

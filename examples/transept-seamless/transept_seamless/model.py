@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     ForConditionalGeneration,
     LayerConfig,
     LayerContext,
@@ -41,7 +42,7 @@ class Decoder(nn.Module):
         self.register_buffer("positions", table, persistent=False)
         heads, size = config.decoder_attention_heads, config.decoder_ffn_dim
         layer = LayerConfig(config.hidden_size, heads, size, config.activation_function, pre_norm=True)
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
     def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:
@@ -97,6 +98,4 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration."""
         x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return self.decoder.layer_norm(x)
+        return self.decoder.layer_norm(self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata))

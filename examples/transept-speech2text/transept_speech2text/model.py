@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -30,13 +31,13 @@ class Side(nn.Module):
 
     positions: Tensor  # [rows, d_model]; not a weight
 
-    def __init__(self, config: Any, num_positions: int, layers: list[nn.Module]) -> None:
+    def __init__(self, config: Any, num_positions: int, layers: nn.ModuleList) -> None:
         super().__init__()
         self.padding = config.pad_token_id
         self.scale = config.d_model**0.5 if config.scale_embedding else 1.0
         table = fairseq_sinusoids(num_positions, config.d_model, self.padding)
         self.register_buffer("positions", table, persistent=False)
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
         self.layer_norm = nn.LayerNorm(config.d_model)
 
 
@@ -46,7 +47,7 @@ class Encoder(Side):
     def __init__(self, config: Any, context: LayerContext) -> None:
         heads, size = config.encoder_attention_heads, config.encoder_ffn_dim
         layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
-        layers: list[nn.Module] = [EncoderLayer(layer, context) for _ in range(config.encoder_layers)]
+        layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         super().__init__(config, num_tokens(config.max_source_positions, config), layers)
         last = len(config.conv_kernel_sizes) - 1
         self.conv_layers = nn.ModuleList(
@@ -74,7 +75,7 @@ class Decoder(Side):
     def __init__(self, config: Any, context: LayerContext) -> None:
         heads, size = config.decoder_attention_heads, config.decoder_ffn_dim
         layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
-        layers: list[nn.Module] = [DecoderLayer(layer, context) for _ in range(config.decoder_layers)]
+        layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         super().__init__(config, config.max_target_positions, layers)
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
 
@@ -89,9 +90,7 @@ class Decoder(Side):
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
         x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return self.layer_norm(x)
+        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
 
 
 class Speech2TextForConditionalGeneration(ForConditionalGeneration):

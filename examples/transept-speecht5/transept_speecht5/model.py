@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -55,12 +56,12 @@ class Side(nn.Module):
 
     positions: Tensor  # [rows, hidden]; not a weight
 
-    def __init__(self, config: Any, num_positions: int, layers: list[nn.Module]) -> None:
+    def __init__(self, config: Any, num_positions: int, layers: nn.ModuleList) -> None:
         super().__init__()
         self.padding = config.pad_token_id
         table = fairseq_sinusoids(num_positions, config.hidden_size, self.padding)
         self.register_buffer("positions", table, persistent=False)
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
 
 
 class Encoder(Side):
@@ -69,7 +70,7 @@ class Encoder(Side):
     def __init__(self, config: Any, context: LayerContext) -> None:
         size, heads = config.hidden_size, config.encoder_attention_heads
         layer = layer_config(config, heads, config.encoder_ffn_dim)
-        layers: list[nn.Module] = [EncoderLayer(layer, context) for _ in range(config.encoder_layers)]
+        layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
         super().__init__(config, config.max_speech_positions, layers)
         self.convolutions = nn.Sequential(*(Convolution(config, index) for index in range(len(config.conv_dim))))
         width = config.conv_dim[-1]
@@ -101,7 +102,7 @@ class Decoder(Side):
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        layers: list[nn.Module] = [DecoderLayer(layer, context) for _ in range(config.decoder_layers)]
+        layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         super().__init__(config, config.max_text_positions, layers)
         self.scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
@@ -157,6 +158,5 @@ class SpeechT5ForSpeechToText(ForConditionalGeneration):
     ) -> Tensor:
         """See ForConditionalGeneration."""
         x = self.decoder.embed(input_ids, positions)
-        for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata)
-        return x
+        hidden: Tensor = self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata)
+        return hidden

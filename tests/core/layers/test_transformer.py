@@ -22,10 +22,11 @@ from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.activations import ACTIVATIONS
+from transept.core.kernels.dispatch import DecoderLayersKernel, DecodeStep
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
 from transept.core.layers.packing import WeightPacker
-from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
@@ -268,15 +269,75 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
 
     step = metadata([length - 1 for length in LENGTHS], [])
     packed(layer)
-    assert layer._kernel is not None
+    assert layer.kernel is not None
     actual = layer(x, None, cache, step, bias)
     torch.testing.assert_close(actual.double(), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(cache.double(), exact_cache, rtol=1e-4, atol=1e-4)
 
 
+def one_after_the_other(
+    layers: DecoderLayers, x: Tensor, encoded: Tensor | None, caches: list[Tensor], *given
+) -> Tensor:
+    step, biases = given
+    for layer, cache, bias in zip(layers, caches, biases, strict=True):
+        x = layer(x, encoded, cache, step, bias)
+    return x
+
+
+@pytest.mark.parametrize("biases", ["none", "one", "one each"])
+def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(3))))
+    calls = []
+    monkeypatch.setattr(DecoderLayersKernel, "__call__", _counted(DecoderLayersKernel.__call__, calls))
+    tables = [RelativePositionBias(torch.randn(32, HEADS), bidirectional=False) for _ in layers]
+    given = {"none": None, "one": tables[:1] * 3, "one each": tables}[biases]
+    x, encoded = torch.randn(sum(LENGTHS), HIDDEN), torch.randn(sum(ENCODED), HIDDEN)
+    shape = (2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
+    ours = [torch.randn(shape) for _ in layers]
+    theirs = [cache.clone() for cache in ours]
+    last = [length - 1 for length in LENGTHS]
+    for rows, memory, cached, prefills in ((slice(None), encoded, [0, 0], [0, 1]), ([4, 7], None, last, [])):
+        calls.clear()
+        actual = layers(x[rows], memory, ours, metadata(cached, prefills), given)
+        assert calls == ([] if prefills else [3] if biases != "one each" else [1, 1, 1])
+        step = metadata(cached, prefills)
+        expected = one_after_the_other(layers, x[rows], memory, theirs, step, given or [None] * 3)
+        assert torch.equal(actual, expected)
+        assert all(map(torch.equal, ours, theirs))
+    moved = [cache.clone() for cache in ours]  # the kernel reads those that it is given, not the last ones
+    changed = [cache.zero_() for cache in ours]
+    assert torch.equal(layers(x[[4, 7]], None, moved, metadata(last, []), given), actual)
+    assert not torch.equal(layers(x[[4, 7]], None, changed, metadata(last, []), given), actual)
+
+
+def _counted(call, calls: list[int]):
+    def counted(kernel: DecoderLayersKernel, x: Tensor, caches: list[Tensor], step: DecodeStep) -> Tensor:
+        calls.append(len(caches))
+        return call(kernel, x, caches, step)
+
+    return counted
+
+
+def test_layers_of_several_kinds_are_called_one_by_one() -> None:
+    class Doubled(DecoderLayer):
+        def forward(self, *given: object) -> Tensor:
+            return 2 * super().forward(*given)
+
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT), Doubled(config(True), CONTEXT)])))
+    caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
+    x, last = torch.randn(2, HIDDEN), [length - 1 for length in LENGTHS]
+    expected = one_after_the_other(layers, x, None, caches, metadata(last, []), [None, None])
+    assert torch.equal(layers(x, None, caches, metadata(last, [])), expected)
+    with pytest.raises(ValueError, match="argument 3 is shorter"):
+        layers(x, None, caches[:1], metadata(last, []))
+    alike = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
+    with pytest.raises(ValueError, match="shorter"):
+        alike(x, None, caches[:1], metadata(last, []))
+
+
 def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     layer = packed(filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT)))
-    assert layer._kernel is None
+    assert layer.kernel is None
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
     assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()
@@ -284,8 +345,8 @@ def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
 
 @pytest.mark.parametrize("option", [{"softcap": 5.0}, {"window": 4}, {"rotary": 1e4}, {"sandwich_norm": True}], ids=str)
 def test_what_the_kernel_does_not_have_leaves_the_layer_to_its_modules(option: dict[str, object]) -> None:
-    assert packed(filled(DecoderLayer(config(True), CONTEXT)))._kernel is not None
-    assert packed(filled(DecoderLayer(config(True, **option), CONTEXT)))._kernel is None
+    assert packed(filled(DecoderLayer(config(True), CONTEXT))).kernel is not None
+    assert packed(filled(DecoderLayer(config(True, **option), CONTEXT))).kernel is None
 
 
 def test_a_sandwich_norm_is_for_pre_norm() -> None:
@@ -318,7 +379,7 @@ def test_hidden_states_of_another_width_are_refused() -> None:
     layer = packed(filled(DecoderLayer(config(True), CONTEXT)))
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     step = metadata([length - 1 for length in LENGTHS], [])
-    with pytest.raises(IndexError, match=rf"{HIDDEN - 8}, .* wide instead of \({HIDDEN}, "):
+    with pytest.raises(IndexError, match=f"{HIDDEN - 8} wide instead of {HIDDEN}"):
         layer(torch.randn(2, HIDDEN - 8), None, cache, step)
     with pytest.raises(IndexError, match=f"rows of {HIDDEN - 8} numbers"):
         layer.ffn.fc1(torch.randn(2, HIDDEN - 8))

@@ -28,6 +28,7 @@ from transept.core.kernels.cpu.attention.paged_attention import DistanceBias as 
 from transept.core.kernels.cpu.attention.paged_attention import PagedWork as PagedWork
 from transept.core.kernels.cpu.elementwise import argmax, norm, rows, uniform
 from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayerKernel as DecoderLayerKernel
+from transept.core.kernels.cpu.fused.decoder_layer import DecoderLayersKernel as DecoderLayersKernel
 from transept.core.kernels.cpu.fused.decoder_layer import DecodeStep as DecodeStep
 from transept.core.kernels.cpu.fused.decoder_layer import Norm as Norm
 from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projection
@@ -219,7 +220,7 @@ PRODUCT: Operation[Callable[..., Tensor]] = Operation(
 
 DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
     "a decoder layer whose sequences have a token each",
-    Kernel(DecoderLayerKernel, ("transept_decoder_layer",), weights=CPU_WEIGHTS),
+    Kernel(DecoderLayerKernel, ("transept_decoder_layers",), weights=CPU_WEIGHTS),
 )
 FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
     "x += fc2(act(fc1(normed)))",
@@ -231,7 +232,7 @@ PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther o
 ACTIVATE = Operation("an activation of x + bias, in place", Kernel(rows.activate, ("transept_activate",)))
 NORM: Operation[Callable[..., tuple[Tensor, Tensor]]] = Operation(
     "a sum and its norm",
-    Kernel(norm.sum_and_norm, ("transept_sum_and_norm",)),
+    Kernel(norm.add_and_norm, ("transept_add_and_norm",)),
     Kernel(gpu_norm.sum_and_norm, ("add_and_normalize",), device="cuda", dtypes=FLOATS),
 )
 

@@ -1,8 +1,8 @@
 """Staging: a model is left what its pipeline stage computes. Called by the worker before any weight is loaded.
 
-Models call their layers one after the other themselves. In place of another stage's layer stands a module that gives
-back what it is given. The one before this stage's first layer takes over what the stage before has computed, and the
-one after its last hands that on. So no model knows of stages.
+Models call their layers one after the other, or let DecoderLayers do so. In place of another stage's layer stands a
+module that gives back what it is given. The one before this stage's first layer takes over what the stage before has
+computed, and the one after its last hands that on. So no model knows of stages.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
@@ -18,6 +19,7 @@ from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.kernels.dispatch import (
     DECODER_LAYER,
     DecoderLayerKernel,
+    DecoderLayersKernel,
     Norm,
     Projection,
     runs_on,
@@ -164,8 +166,8 @@ class DecoderLayer(nn.Module):
         self._in_one_process = context.group.size == 1
 
     @cached_property
-    def _kernel(self) -> DecoderLayerKernel | None:
-        """The layer as one kernel, for steps of one token a sequence; None where the kernel does not serve it."""
+    def kernel(self) -> DecoderLayerKernel | None:
+        """The layer as a kernel, for steps of one token a sequence; None where the kernel does not serve it."""
         if not self._in_one_process:  # it would have to stop for the sums
             return None
         self_attn, cross_attn = self.self_attn, self.cross_attn
@@ -199,6 +201,10 @@ class DecoderLayer(nn.Module):
             activation=self.ffn.activation_name,
         )
 
+    @cached_property
+    def _alone(self) -> DecoderLayersKernel | None:
+        return None if self.kernel is None else DecoderLayersKernel([self.kernel])
+
     def forward(
         self,
         x: Tensor,
@@ -212,12 +218,12 @@ class DecoderLayer(nn.Module):
 
         positions: see SelfAttention. Returns x's shape.
         """
-        if runs_on(x) and self._kernel is not None:
+        if runs_on(x) and self._alone is not None:
             step = self.backend.decode_step(metadata, attention_bias)
             if step is not None:
                 if encoder_hidden is not None:
                     self.backend.project_cross(encoder_hidden, self.cross_attn.keys_and_values, kv_cache, metadata)
-                return self._kernel(x, kv_cache, step)
+                return self._alone(x, [kv_cache], step)
         own, cross = (kv_cache, metadata, attention_bias, positions), (encoder_hidden, kv_cache, metadata)
         if self.pre_norm:
             attended = _normed(self.self_attn(norm_of(x, self.self_attn_norm), *own), self.self_attn_post_norm)
@@ -232,6 +238,46 @@ class DecoderLayer(nn.Module):
         x = norm_of_sum(x, self.self_attn(x, *own), self.self_attn_norm)
         x = norm_of_sum(x, self.cross_attn(x, *cross), self.cross_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
+
+
+class DecoderLayers(nn.ModuleList):
+    """Layers of a decoder, one after the other; on a CPU a step that decodes computes all in one call."""
+
+    @cached_property
+    def _kernel(self) -> tuple[DecoderLayersKernel, AttentionBackend] | None:
+        """All of them, and their backend; None where one is no DecoderLayer, or no kernel serves it."""
+        layers = [layer for layer in self if type(layer) is DecoderLayer]
+        kernels = [layer.kernel for layer in layers if layer.kernel is not None]
+        if not kernels or len(kernels) != len(self):
+            return None
+        return DecoderLayersKernel(kernels), layers[0].backend
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_hidden: Tensor | None,
+        kv_caches: list[Tensor],
+        metadata: AttentionMetadata,
+        attention_biases: Sequence[AttentionBias | None] | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills.
+
+        attention_biases: one a layer. positions: see SelfAttention. Returns x's shape.
+        """
+        biases = [None] * len(self) if attention_biases is None else attention_biases
+        if encoder_hidden is None and runs_on(x) and self._kernel is not None and _are_one(biases):
+            kernel, backend = self._kernel
+            step = backend.decode_step(metadata, biases[0])
+            if step is not None:
+                return kernel(x, kv_caches, step)
+        for layer, bias, kv_cache in zip(self, biases, kv_caches, strict=True):
+            x = layer(x, encoder_hidden, kv_cache, metadata, bias, positions)
+        return x
+
+
+def _are_one(biases: Sequence[AttentionBias | None]) -> bool:
+    return all(bias is biases[0] for bias in biases)
 
 
 def _normed(x: Tensor, norm: nn.Module | None) -> Tensor:

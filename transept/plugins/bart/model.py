@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -137,7 +138,7 @@ class BartDecoder(nn.Module):
             config.activation_function,
             pre_norm,
         )
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
 
     def forward(
@@ -150,9 +151,7 @@ class BartDecoder(nn.Module):
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x = self.embedding(input_ids, positions)
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return self.layer_norm(x)
+        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
 
 
 class BartForConditionalGeneration(ForConditionalGeneration):

@@ -16,6 +16,7 @@ from transept.authoring import (
     AttentionMetadata,
     CheckpointError,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -54,9 +55,10 @@ class T5Stack(nn.Module):
     num_tables: 1 when the layers share the first one's biases, else as many as there are layers.
     """
 
-    def __init__(self, config: Any, layers: list[Any], num_tables: int, bidirectional: bool) -> None:
+    def __init__(self, config: Any, layers: nn.ModuleList, num_tables: int, bidirectional: bool) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
+        layer: Any
         for layer in layers:
             if layer.ffn.fc2.weight.dtype == torch.float16:
                 layer.ffn.fc2.float()  # its outputs are beyond 65504; the residual is float32 from there
@@ -87,7 +89,7 @@ class T5Encoder(T5Stack):
     """Embedded tokens to hidden states."""
 
     def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
-        layers = [EncoderLayer(layer_config(config), context) for _ in range(config.num_layers)]
+        layers = nn.ModuleList(EncoderLayer(layer_config(config), context) for _ in range(config.num_layers))
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=True)
 
     def forward(self, x: Tensor, metadata: AttentionMetadata) -> Tensor:
@@ -101,16 +103,14 @@ class T5Decoder(T5Stack):
     """Embedded tokens and encoder hidden states to hidden states."""
 
     def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
-        layers = [DecoderLayer(layer_config(config), context) for _ in range(config.num_decoder_layers)]
+        layers = DecoderLayers(DecoderLayer(layer_config(config), context) for _ in range(config.num_decoder_layers))
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=False)
 
     def forward(
         self, x: Tensor, encoder_hidden: Tensor | None, kv_caches: list[Tensor], metadata: AttentionMetadata
     ) -> Tensor:
         """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of prefills. Returns x's shape."""
-        for layer, bias, kv_cache in zip(self.layers, self.biases(), kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata, bias)
-        return self.final_norm(x)
+        return self.final_norm(self.layers(x, encoder_hidden, kv_caches, metadata, self.biases()))
 
 
 class T5ForConditionalGeneration(ForConditionalGeneration):

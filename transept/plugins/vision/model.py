@@ -13,6 +13,7 @@ from transept.authoring import (
     CheckpointError,
     CheckpointView,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -87,7 +88,7 @@ class TrOCRDecoder(nn.Module):
         sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
         cross = config.cross_attention_hidden_size or config.d_model
         layer = LayerConfig(*sizes, config.activation_function, pre_norm=False, encoder_hidden_size=cross)
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -102,9 +103,8 @@ class TrOCRDecoder(nn.Module):
         if self.padding is not None:
             rows = rows.masked_fill(input_ids == self.padding, self.padding)
         x = self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return x
+        hidden: Tensor = self.layers(x, encoder_hidden, kv_caches, metadata)
+        return hidden
 
 
 class TrOCR(ForConditionalGeneration):

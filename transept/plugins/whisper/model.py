@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     GeluConv1d,
@@ -72,7 +73,7 @@ class WhisperDecoder(nn.Module):
             config.activation_function,
             pre_norm=True,
         )
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
         self.layer_norm = nn.LayerNorm(d_model)
 
     def forward(
@@ -85,9 +86,7 @@ class WhisperDecoder(nn.Module):
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x: Tensor = self.embed_tokens(input_ids) + self.embed_positions[positions]
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return self.layer_norm(x)
+        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
 
 
 class WhisperForConditionalGeneration(ForConditionalGeneration):

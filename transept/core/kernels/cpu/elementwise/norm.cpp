@@ -20,7 +20,7 @@ void add(const float* x, const float* y, int64_t size, float* to) {
 
 // normed = norm(x + y), and total = x + y + addend, of [rows, columns]; y, addend and total may each be null. bias: null
 // for an RMS norm.
-EXPORT void transept_sum_and_norm(const float* x, const float* y, const float* addend, const float* weight,
+EXPORT void transept_add_and_norm(const float* x, const float* y, const float* addend, const float* weight,
                                   const float* bias, float epsilon, int64_t rows, int64_t columns, float* total,
                                   float* normed) {
   using namespace transept;

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
-_sum_and_norm = bind("transept_sum_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
+_add_and_norm = bind("transept_add_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
 
 
-def sum_and_norm(
+def add_and_norm(
     x: Tensor,
     y: Tensor | None,
     weight: Tensor,
@@ -35,7 +35,7 @@ def sum_and_norm(
     x, y, weight = x.contiguous(), None if y is None else y.contiguous(), weight.contiguous()
     bias, addend = None if bias is None else bias.contiguous(), None if addend is None else addend.contiguous()
     total, normed = torch.empty(rows if keep_total else 0, size), torch.empty(rows, size)
-    _sum_and_norm(
+    _add_and_norm(
         x.data_ptr(),
         None if y is None else y.data_ptr(),
         None if addend is None else addend.data_ptr(),

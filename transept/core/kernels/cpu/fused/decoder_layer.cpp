@@ -1,4 +1,4 @@
-// A whole decoder layer for a step in which every sequence has one token, in one call. The arithmetic of such a step is
+// Whole decoder layers for a step in which every sequence has one token, in one call. The arithmetic of such a step is
 // over in microseconds; a call from Python for each norm, product and sum costs as much again.
 #include <algorithm>
 
@@ -130,11 +130,15 @@ class Layer {
 }  // namespace
 }  // namespace transept
 
-// x: [rows, hidden], read and written. cache: read, and written at the step's slots.
-EXPORT void transept_decoder_layer(float* x, int64_t rows, const transept::KVCache* cache,
-                                   const transept::DecodeStep* step, const transept::DecoderLayer* layer) {
-  transept::Layer rows_of_layer(x, rows, *layer);
-  rows_of_layer.attend_to_itself(*step, *cache);
-  rows_of_layer.attend_to_encoder(*step, *cache);
-  rows_of_layer.feed_forward();
+// Layers one after the other. x: [rows, hidden], read and written. caches: of each layer, read, and written at the step's
+// slots.
+EXPORT void transept_decoder_layers(float* x, int64_t rows, const transept::DecodeStep* step, int64_t count,
+                                    const transept::DecoderLayer* const* layers,
+                                    const transept::KVCache* const* caches) {
+  for (int64_t i = 0; i < count; i++) {
+    transept::Layer layer(x, rows, *layers[i]);
+    layer.attend_to_itself(*step, *caches[i]);
+    layer.attend_to_encoder(*step, *caches[i]);
+    layer.feed_forward();
+  }
 }

@@ -1,13 +1,16 @@
-"""A whole decoder layer for a step in which every sequence has one token, in one call.
+"""Whole decoder layers for a step in which every sequence has one token, in one call.
 
-Called by `transept.core.layers.transformer.DecoderLayer`. The arithmetic of such a step is over in microseconds; a call
+Called by `transept.core.layers.transformer`. The arithmetic of such a step is over in microseconds; a call
 from Python for each norm, product and sum, with the caches full of weights, costs as much again.
 """
 
 from __future__ import annotations
 
 import ctypes
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 
 import torch
 from torch import Tensor
@@ -18,7 +21,7 @@ from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStr
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
-_decoder_layer = bind("transept_decoder_layer", Pointer, Int, Pointer, Pointer, Pointer)
+_decoder_layers = bind("transept_decoder_layers", Pointer, Int, Pointer, Int, Pointer, Pointer)
 
 
 class _StepStruct(ctypes.Structure):
@@ -46,6 +49,7 @@ class DecodeStep:
             raise IndexError(f"a key is to be written to slot {min(numbers)}")
         self.num_slots = max(numbers) + 1
         self.struct = _StepStruct(self.slots.data_ptr(), self_keys.struct, cross_keys.struct, bias.struct)
+        self.address = ctypes.addressof(self.struct)
         self._checked = (-1, -1, -1)
 
     def check(self, num_rows: int, cache: KVCacheStruct, num_heads: int) -> None:
@@ -149,41 +153,57 @@ class DecoderLayerKernel:
             raise IndexError(f"a norm of a decoder layer is not {hidden} wide")
         parts = (self_norm, qkv, self_out, cross_norm, query, cross_out, ffn_norm, fc1, gate, fc2)
         self._kept = [_contiguous(part) for part in parts]  # what the kernel reads
-        self._cache: Tensor | None = None  # of the last call, and how kernels read it
-        self._keys: KVCacheStruct | None = None
         self._struct = _LayerStruct(
             *(_pair(part) for part in self._kept),
             *(self_scale, cross_scale, epsilon, pre_norm, ACTIVATIONS[activation].number),
         )
+        self.address = ctypes.addressof(self._struct)
 
-    def __call__(self, x: Tensor, cache: Tensor, step: DecodeStep) -> Tensor:
-        """x: float32 [rows, hidden]. cache: [2, blocks, block_size, kv_heads, dim], whose slots are read and written.
+    def check_cache(self, cache: KVCacheStruct) -> None:
+        """Raise IndexError for a cache that is not what the weights are for."""
+        expected = self._attended + 2 * cache.kv_heads * cache.dim
+        if self._qkv != expected or self._attended % (cache.kv_heads * cache.dim):
+            raise IndexError(f"queries, keys and values are {self._qkv} wide instead of {expected}")
 
-        Returns x's shape. Raises IndexError where the step reaches beyond x or the cache, or these are not what the
+    def check_step(self, rows: int, width: int, cache: KVCacheStruct, step: DecodeStep) -> None:
+        """Raise IndexError where a step reaches beyond rows of this width, or the cache."""
+        if width != self._hidden:
+            raise IndexError(f"hidden states are {width} wide instead of {self._hidden}")
+        step.check(rows, cache, self._attended // cache.dim)
+
+
+class DecoderLayersKernel:
+    """Layers that are computed one after the other."""
+
+    def __init__(self, layers: Sequence[DecoderLayerKernel]) -> None:
+        self._layers = layers
+        self._addresses = array("Q", [layer.address for layer in layers])
+        self._caches: list[Tensor] = []  # of the last call, which stay the same from step to step
+        self._keys: list[KVCacheStruct] = []  # how kernels read them
+        self._key_addresses = array("Q")
+
+    def __call__(self, x: Tensor, caches: Sequence[Tensor], step: DecodeStep) -> Tensor:
+        """x: float32 [rows, hidden]. caches: of each layer [2, blocks, block_size, kv_heads, dim], read and written.
+
+        Returns x's shape. Raises IndexError where the step reaches beyond x or a cache, or these are not what the
         weights are for.
         """
-        keys = self._keys_of(cache)
-        step.check(len(x), keys, self._attended // keys.dim)
-        widths, expected = (x.shape[1], self._qkv), (self._hidden, self._attended + 2 * keys.kv_heads * keys.dim)
-        if widths != expected or self._attended % (keys.kv_heads * keys.dim):
-            raise IndexError(
-                f"hidden states and their queries, keys and values are {widths} wide instead of {expected}"
-            )
+        if len(caches) != len(self._caches) or not all(map(is_, caches, self._caches)):
+            self._take(caches)
+        rows, width = x.shape
+        for layer, keys in zip(self._layers, self._keys, strict=True):
+            layer.check_step(rows, width, keys, step)
         out = x.clone(memory_format=torch.contiguous_format)
-        _decoder_layer(
-            out.data_ptr(),
-            len(out),
-            ctypes.addressof(keys),
-            ctypes.addressof(step.struct),
-            ctypes.addressof(self._struct),
-        )
+        (layers, count), (keys_of_all, _) = self._addresses.buffer_info(), self._key_addresses.buffer_info()
+        _decoder_layers(out.data_ptr(), rows, step.address, count, layers, keys_of_all)
         return out
 
-    def _keys_of(self, cache: Tensor) -> KVCacheStruct:
-        """A cache as kernels read it, made once."""
-        if self._keys is None or self._cache is not cache:
-            self._keys, self._cache = KVCacheStruct(cache.flatten(1, 2)), cache
-        return self._keys
+    def _take(self, caches: Sequence[Tensor]) -> None:
+        keys = [KVCacheStruct(cache.flatten(1, 2)) for cache in caches]
+        for layer, each in zip(self._layers, keys, strict=True):
+            layer.check_cache(each)
+        self._caches, self._keys = [*caches], keys
+        self._key_addresses = array("Q", map(ctypes.addressof, keys))
 
 
 def _tensors(norm: Norm) -> list[Tensor]:

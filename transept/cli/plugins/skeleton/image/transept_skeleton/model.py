@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -66,7 +67,7 @@ class Decoder(nn.Module):
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
         self.embed_positions = nn.Embedding(config.max_position_embeddings + POSITION_OFFSET, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
     def forward(
         self,
@@ -79,9 +80,7 @@ class Decoder(nn.Module):
         """input_ids, positions: [tokens], kv_caches: one a layer. Returns [tokens, d_model]."""
         x = self.embed_tokens(input_ids) * self.scale + self.embed_positions(positions + POSITION_OFFSET)
         x = self.layernorm_embedding(x)
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return x
+        return self.layers(x, encoder_hidden, kv_caches, metadata)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):

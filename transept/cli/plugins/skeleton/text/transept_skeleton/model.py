@@ -77,9 +77,7 @@ class Decoder(Stack):
     ) -> Tensor:
         """x: [tokens, d_model], positions: [tokens], kv_caches: one a layer. Returns x's shape."""
         x = self.embed(x, positions)
-        for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata)
-        return x
+        return self.layers(x, encoder_hidden, kv_caches, metadata)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):
