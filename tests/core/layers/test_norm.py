@@ -156,6 +156,14 @@ def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(kind: str) -> None:
         torch.testing.assert_close(normed, norm(x + y))
 
 
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_norm_of_heads_is_that_of_rows(kind: str) -> None:
+    norm = make(kind, 16, torch.float32)
+    x = torch.randn(5, 3, 16, device=DEVICE)  # [tokens, heads, head_dim]
+    torch.testing.assert_close(norm(x).flatten(0, 1), norm_of(x.flatten(0, 1), norm))
+    torch.testing.assert_close(add_norm(x, x, norm)[1], norm_of(2 * x, norm))
+
+
 def test_a_norm_derived_from_pytorchs_computes_what_it_says() -> None:
     class Doubled(nn.LayerNorm):
         def forward(self, x: Tensor) -> Tensor:

@@ -69,9 +69,11 @@ def _computed(
 ) -> tuple[Tensor, Tensor] | None:
     """As `add_norm`, by a kernel that reads and writes each row once; the sum is empty unless it is kept.
 
-    None where no kernel serves: they are for norms of rows that have a weight, and for none derived from them, on CPUs
-    in float32.
+    None where no kernel serves: they are for rows [tokens, hidden] and norms of them that have a weight, and for none
+    derived from those, on CPUs in float32.
     """
+    if x.dim() != 2:
+        return None
     if type(norm) is nn.LayerNorm:
         weight, bias, offset = norm.weight, cast("Tensor | None", norm.bias), 0.0
         if weight is None or len(norm.normalized_shape) != 1 or (bias is None and x.is_cpu):
