@@ -334,6 +334,37 @@ def test_requests_of_the_engines_user_go_on_beside_jobs(engine: Engine, expected
     assert told["mine"].outputs[0].text == expected[WORDS[1]]
 
 
+def test_steps_of_the_engines_user_start_the_jobs_of_a_gather(engine: Engine, expected: dict[str, str]) -> None:
+    channel = engine.runner.submit(_gathers(WORDS))
+    for _ in range(100):
+        engine.step()
+    assert len(channel.events) == 1
+    assert engine.runner.read(channel) == (0, [expected[word] for word in WORDS])
+
+
+def answers(word: str):
+    (output,) = yield Submit([Request(word, GREEDY)])
+    return output.outputs[0].text
+
+
+def _gathers(words: list[str]):
+    return (yield Gather(answers(word) for word in words))
+
+
+def test_a_job_that_is_closed_in_the_middle_of_a_step_is_gone_after_it(engine: Engine) -> None:
+    channel = engine.runner.submit(tells(WORDS[0]))
+    engine.step()
+
+    def closes(logits: object, rows: object) -> None:
+        with ThreadPoolExecutor(1) as pool:  # another thread, since this one is in the middle of its step
+            pool.submit(engine.runner.close, channel).result(60)
+
+    engine.add_request("mine", WORDS[1], SamplingParams(temperature=0.0, max_tokens=1, logits_processors=[closes]))
+    assert [output.request_id for output in engine.step()] == ["mine"]
+    assert not channel.unfinished
+    assert not engine.has_unfinished_requests
+
+
 def test_a_request_may_be_added_in_the_middle_of_a_run(engine: Engine, expected: dict[str, str]) -> None:
     events = engine.runner.run([tells("one"), asks(WORDS, WORDS)], max_jobs=2)
     next(events)

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
+from transept.core.kernels.dispatch import NORM
 from transept.core.kernels.gpu.kv_cache import FP8
 from transept.core.kernels.gpu.rounded_weights import round_in_one_kernel
-from transept.core.layers.norm import RMSNorm, launch
+from transept.core.layers.norm import RMSNorm
 
 SHARED_MEMORY = 227 << 10  # bytes that one program may have, with compute capability 9.0
 HEADS = 12
@@ -77,7 +78,10 @@ def cross(dtype: torch.dtype, head_dim: int, block_size: int) -> None:
 def norm_after_sum(norm: nn.Module, dtype: torch.dtype, *, keep_total: bool = True) -> None:
     """Of rows as the norm has weights."""
     x = torch.zeros(3, *norm.weight.shape, dtype=dtype)
-    launch(x, x.to(norm.weight.dtype), norm, keep_total=keep_total)
+    kernel, subtracts_mean = NORM.find(device="cuda"), isinstance(norm, nn.LayerNorm)
+    bias, offset = (norm.bias, 0.0) if subtracts_mean else (None, norm.weight_offset)
+    given = (x, x.to(norm.weight.dtype), norm.weight, bias, norm.eps)
+    kernel(*given, weight_offset=offset, subtracts_mean=subtracts_mean, keep_total=keep_total)
 
 
 def make_cache(tables: list[list[int]], block_size: int, head_dim: int, dtype: torch.dtype) -> Tensor:

@@ -166,7 +166,11 @@ class JobRunner:
             self._drive_or_queue(None)
             if self._drives():
                 self._drain()
-                return function()
+                self.tasks.start_children()
+                try:
+                    return function()
+                finally:
+                    self._drain()  # what others put there meanwhile, and nobody else might do
         finally:
             if self._drives():
                 self._driver = None

@@ -156,6 +156,29 @@ def test_what_is_added_to_the_sum_leaves_the_norm_as_it_is(kind: str) -> None:
         torch.testing.assert_close(normed, norm(x + y))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_sublayer_in_another_dtype_is_promoted_as_pytorch_does(dtype: torch.dtype) -> None:
+    norm, x = make("LayerNorm", 64, torch.float32), torch.zeros(300, 64, device=DEVICE)
+    y = torch.randn(300, 64, device=DEVICE).to(dtype)
+    if dtype is torch.float64:
+        norm = norm.double()
+    total, normed = add_norm(x, y, norm)
+    torch.testing.assert_close(total, x + y)
+    torch.testing.assert_close(normed, norm(x + y))
+    torch.testing.assert_close(norm_of_sum(x, y[0], norm), norm(x + y[0]))  # of a row that is added to all
+
+
+def test_kernels_write_float32_whatever_is_made_by_default() -> None:
+    norm, x = make("LayerNorm", 64, torch.float32).cpu(), torch.randn(3, 64)
+    wanted = on_a_cpu(x, x, norm, keep_total=True)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = on_a_cpu(x, x, norm, keep_total=True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(map(torch.equal, found, wanted))
+
+
 @pytest.mark.parametrize("kind", NORMS)
 def test_a_norm_of_heads_is_that_of_rows(kind: str) -> None:
     norm = make(kind, 16, torch.float32)

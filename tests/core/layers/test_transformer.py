@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 
 import pytest
 import torch
+from interruptions import interrupted_after
 from torch import Tensor, nn
 from transformers import T5GemmaConfig
 from transformers.masking_utils import sliding_window_bidirectional_overlay, sliding_window_overlay
@@ -308,6 +310,39 @@ def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypat
     changed = [cache.zero_() for cache in ours]
     assert torch.equal(layers(x[[4, 7]], None, moved, metadata(last, []), given), actual)
     assert not torch.equal(layers(x[[4, 7]], None, changed, metadata(last, []), given), actual)
+
+
+def test_an_interruption_between_two_caches_leaves_no_mixture() -> None:
+    layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
+    shape, last = (2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS), [length - 1 for length in LENGTHS]
+    old, x, places = [torch.randn(shape) for _ in layers], torch.randn(2, HIDDEN), set()
+    for num_lines in range(1, 60):
+        new = [torch.randn(shape) for _ in layers]
+        layers(x, None, old, metadata(last, []))
+        with suppress(KeyboardInterrupt), interrupted_after(num_lines, ["decoder_layer"]) as struck:
+            layers(x, None, new, metadata(last, []))
+        places.update(struck)
+        again = [cache.clone() for cache in new]
+        expected = one_after_the_other(layers, x, None, again, metadata(last, []), [None, None])
+        assert torch.equal(layers(x, None, new, metadata(last, [])), expected), struck
+        old = new
+    assert any("_take" in place for place in places)
+
+
+def test_a_cache_with_gaps_is_refused() -> None:
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
+    cache = torch.randn(2, BLOCK_SIZE, 6, HEADS, HIDDEN // HEADS).transpose(1, 2)
+    with pytest.raises(RuntimeError, match="view"):
+        layers(torch.randn(2, HIDDEN), None, [cache], metadata([length - 1 for length in LENGTHS], []))
+
+
+def test_biases_of_other_layers_are_refused() -> None:
+    layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
+    caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
+    step = metadata([length - 1 for length in LENGTHS], [])
+    for count in (0, 1, 3):
+        with pytest.raises(ValueError, match=r"argument 2 is (shorter|longer)"):
+            layers(torch.randn(2, HIDDEN), None, caches, step, [None] * count)
 
 
 def _counted(call, calls: list[int]):

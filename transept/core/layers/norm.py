@@ -82,7 +82,11 @@ def _computed(
         weight, bias, offset = norm.weight, None, norm.weight_offset
     else:
         return None
-    if not (weight.dtype is x.dtype if x.is_cpu else x.is_cuda and _has_triton()):
+    if x.is_cpu:
+        alike = y is None or (y.dtype is x.dtype and y.shape == x.shape)
+        if not alike or any(part is not None and part.dtype is not x.dtype for part in (weight, bias, addend)):
+            return None
+    elif not (x.is_cuda and _has_triton()):
         return None
     kernel = NORM.serving(x)
     if kernel is None:

@@ -266,7 +266,7 @@ class DecoderLayers(nn.ModuleList):
         attention_biases: one a layer. positions: see SelfAttention. Returns x's shape.
         """
         biases = [None] * len(self) if attention_biases is None else attention_biases
-        if encoder_hidden is None and runs_on(x) and self._kernel is not None and _are_one(biases):
+        if encoder_hidden is None and runs_on(x) and self._kernel is not None and self._have_one(biases):
             kernel, backend = self._kernel
             step = backend.decode_step(metadata, biases[0])
             if step is not None:
@@ -275,9 +275,8 @@ class DecoderLayers(nn.ModuleList):
             x = layer(x, encoder_hidden, kv_cache, metadata, bias, positions)
         return x
 
-
-def _are_one(biases: Sequence[AttentionBias | None]) -> bool:
-    return all(bias is biases[0] for bias in biases)
+    def _have_one(self, biases: Sequence[AttentionBias | None]) -> bool:
+        return len(biases) == len(self) and all(bias is biases[0] for bias in biases)
 
 
 def _normed(x: Tensor, norm: nn.Module | None) -> Tensor:

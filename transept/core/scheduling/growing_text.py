@@ -35,7 +35,7 @@ class GrowingText:
         if len(token_ids) - self._begin >= LONGEST:
             begin = len(token_ids) - OVERLAP
             known = decode(token_ids[begin:])
-            if known and not known.endswith(INCOMPLETE):
+            if known and text.endswith(known) and not known.endswith(INCOMPLETE):
                 self._begin, self._text, self._known = begin, text, known
         return text
 

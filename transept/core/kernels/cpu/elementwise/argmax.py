@@ -22,6 +22,7 @@ def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     if not size:
         raise IndexError("rows without logits have no highest one")
     logits = logits.contiguous()
-    tokens, logprobs = torch.empty(num_rows, 1, dtype=torch.int64), torch.empty(num_rows, 1)
+    tokens = torch.empty(num_rows, 1, dtype=torch.int64)
+    logprobs = torch.empty(num_rows, 1, dtype=torch.float32)
     _argmax(logits.data_ptr(), num_rows, size, tokens.data_ptr(), logprobs.data_ptr())
     return tokens, logprobs

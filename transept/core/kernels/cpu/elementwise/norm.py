@@ -25,8 +25,10 @@ def add_and_norm(
     """As on a GPU (kernels/gpu/norm.py), in float32; a layer norm has a bias. Raises IndexError for other shapes."""
     rows, size = x.shape
     others = (weight, bias, addend)
-    if (y is not None and y.shape != x.shape) or any(part is not None and len(part) != size for part in others):
-        shapes = ", ".join(f"{[*part.shape]}" for part in (x, y, *others) if part is not None)
+    given = [part for part in (x, y, *others) if part is not None]
+    fit = all(len(part) == size for part in others if part is not None) and (y is None or y.shape == x.shape)
+    if not fit or any(part.dtype is not torch.float32 for part in given):
+        shapes = ", ".join(f"{[*part.shape]} in {part.dtype}" for part in given)
         raise IndexError(f"sum and norm of tensors that do not fit: {shapes}")
     if subtracts_mean is (bias is None):
         raise ValueError("a layer norm has a bias here, and an RMS norm has none")
@@ -34,7 +36,8 @@ def add_and_norm(
         weight = weight + weight_offset
     x, y, weight = x.contiguous(), None if y is None else y.contiguous(), weight.contiguous()
     bias, addend = None if bias is None else bias.contiguous(), None if addend is None else addend.contiguous()
-    total, normed = torch.empty(rows if keep_total else 0, size), torch.empty(rows, size)
+    total = torch.empty(rows if keep_total else 0, size, dtype=torch.float32)
+    normed = torch.empty(rows, size, dtype=torch.float32)
     _add_and_norm(
         x.data_ptr(),
         None if y is None else y.data_ptr(),

@@ -19,6 +19,6 @@ _uniform = bind("transept_uniform", Pointer, Int, Int, Pointer)
 
 def uniform(keys: _Keys, count: int) -> Tensor:
     """Numbers between 0 and 1, float32 [keys, count]: of each key, those of the places from 1 on."""
-    keys, out = np.ascontiguousarray(keys, np.uint64), torch.empty(len(keys), count)
+    keys, out = np.ascontiguousarray(keys, np.uint64), torch.empty(len(keys), count, dtype=torch.float32)
     _uniform(keys.ctypes.data, len(keys), count, out.data_ptr())
     return out

@@ -199,11 +199,12 @@ class DecoderLayersKernel:
         return out
 
     def _take(self, caches: Sequence[Tensor]) -> None:
-        keys = [KVCacheStruct(cache.flatten(1, 2)) for cache in caches]
+        keys = [KVCacheStruct(cache.view(2, -1, *cache.shape[3:])) for cache in caches]
         for layer, each in zip(self._layers, keys, strict=True):
             layer.check_cache(each)
-        self._caches, self._keys = [*caches], keys
-        self._key_addresses = array("Q", map(ctypes.addressof, keys))
+        self._caches = []  # until all is there, wherever an interruption strikes
+        self._keys, self._key_addresses = keys, array("Q", map(ctypes.addressof, keys))
+        self._caches = [*caches]
 
 
 def _tensors(norm: Norm) -> list[Tensor]:

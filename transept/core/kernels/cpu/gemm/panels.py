@@ -79,7 +79,7 @@ class WeightPanels:
         """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
         indices = indices.to(torch.int64).contiguous()
         count = indices.numel()
-        rows = torch.empty(count, self.num_inputs)
+        rows = torch.empty(count, self.num_inputs, dtype=torch.float32)
         if _weight_rows(self.address, indices.data_ptr(), count, rows.data_ptr()) < count:
             lowest, highest = map(int, indices.aminmax())
             raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
@@ -127,7 +127,7 @@ def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPa
     num_out, num_in = weight.shape
     panels = -(-num_out // PANEL)
     values = empty_in_large_pages(panels, -(-num_in // group), PANEL, group, dtype=dtype)
-    scales = torch.empty(panels * PANEL)
+    scales = torch.empty(panels * PANEL, dtype=torch.float32)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())
     return WeightPanels(values, scales, num_out, num_in)

@@ -37,7 +37,7 @@ def _run(
         raise IndexError(f"rows of {x.shape[-1]} numbers cannot be multiplied with a weight of {shape}")
     if bias is not None and bias.shape != (shape[0],):
         raise IndexError(f"a bias of {[*bias.shape]} cannot be added to the products with a weight of {shape}")
-    x, out = x.contiguous(), torch.empty(x.shape[0], weight.num_outputs)
+    x, out = x.contiguous(), torch.empty(x.shape[0], weight.num_outputs, dtype=torch.float32)
     biases = None if bias is None else bias.contiguous()
     address = None if biases is None else biases.data_ptr()
     number = NO_ACTIVATION if activation is None else ACTIVATIONS[activation].number

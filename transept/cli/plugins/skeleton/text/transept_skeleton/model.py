@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transept.authoring import (
     AttentionMetadata,
     DecoderLayer,
+    DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
     LayerConfig,
@@ -34,11 +35,11 @@ def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
 class Stack(nn.Module):
     """What both sides have: a table of learned positions, and layers."""
 
-    def __init__(self, config: Any, layers: list[nn.Module]) -> None:
+    def __init__(self, config: Any, layers: nn.ModuleList) -> None:
         super().__init__()
         self.embed_positions = nn.Embedding(config.max_position_embeddings + POSITION_OFFSET, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(layers)
+        self.layers = layers
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """x: token vectors [tokens, d_model], positions: [tokens]. Returns what the first layer takes, in x's shape."""
@@ -50,7 +51,7 @@ class Encoder(Stack):
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
-        super().__init__(config, [EncoderLayer(layer, context) for _ in range(config.encoder_layers)])
+        super().__init__(config, nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers)))
 
     def forward(self, x: Tensor, positions: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model], positions: [encoder_tokens]. Returns x's shape."""
@@ -65,7 +66,7 @@ class Decoder(Stack):
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        super().__init__(config, [DecoderLayer(layer, context) for _ in range(config.decoder_layers)])
+        super().__init__(config, DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers)))
 
     def forward(
         self,
