@@ -81,6 +81,8 @@ def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:
     [
         ([], "a folder of them with transcripts.json"),
         (["nowhere.flac"], "nowhere.flac"),
+        (["--language", "en", "nowhere.flac"], '"nowhere.flac" cannot be opened'),
+        (["--show", "nowhere.flac"], "--show measures nothing"),
         (["broken"], "must hold a list"),
         (["empty"], "no"),
     ],

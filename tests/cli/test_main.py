@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from transept.cli import _parser, main
-from transept.cli.parser import in_flags
+from transept.cli.parser import Parser, in_flags
 from transept.core.offload import OffloadPool
 
 
@@ -28,6 +28,19 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert done.value.code == 0
     assert "plugins" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("many", ["*", "+"])
+def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str) -> None:
+    parser = Parser("transept")
+    parser.add_argument("first")
+    parser.add_argument("numbers", nargs=many, type=int)
+    parser.add_argument("--model")
+    for line in ("one 1 2 3 --model m", "one --model m 1 2 3", "one 1 --model m 2 3", "--model m one 1 2 3"):
+        parsed = parser.parse_args(line.split())
+        assert (parsed.first, parsed.numbers, parsed.model) == ("one", [1, 2, 3], "m")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["one", "1", "--model", "m", "two"])
 
 
 @pytest.mark.parametrize(

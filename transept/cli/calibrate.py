@@ -75,6 +75,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def calibrate(arguments: argparse.Namespace) -> int:
     """``transept calibrate``."""
     if arguments.show:
+        if arguments.recordings:
+            arguments.parser.error("--show measures nothing, and so takes no recordings; leave one of them out")
         return _show(arguments)
     if not arguments.recordings:
         arguments.parser.error(
@@ -120,7 +122,7 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
         if transcripts.is_file():
             samples += _with_transcripts(transcripts)
             continue
-        found, missing = find_recordings([argument], recursive=False, allow_urls=False)
+        found, missing = find_recordings([argument], recursive=True, allow_urls=False)
         if missing:
             raise ParameterError(missing[0].reason)
         samples += [Sample(Path(each.file), None) for each in found]

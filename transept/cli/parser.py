@@ -68,9 +68,23 @@ class Parser(argparse.ArgumentParser):
         if not has_commands:
             self._refuse_of_one_dash(args)
         known, others = super().parse_known_args(args, namespace)
+        if not has_commands and "--" not in others:
+            others = self._put_with_its_like(known, others)
         if others and not has_commands:
             self.error(f"this has no meaning here: {' '.join(others)}. See {self.prog} --help.")
         return known, others
+
+    def _put_with_its_like(self, known: Any, others: list[str]) -> list[str]:
+        """Add what comes after an option to the list before it, as in ``one.wav --model tiny two.wav``."""
+        last = next(reversed(self._get_positional_actions()), None)
+        if not others or last is None or last.nargs not in ("*", "+"):
+            return others
+        try:
+            more = [self._get_value(last, each) for each in others]
+        except argparse.ArgumentError as error:
+            self.error(str(error))
+        setattr(known, last.dest, [*(getattr(known, last.dest) or ()), *more])
+        return []
 
     def _refuse_of_one_dash(self, args: Sequence[str]) -> None:
         """Tell of other programs' options such as -m and -osrt, and of files whose names begin with a dash."""

@@ -230,7 +230,7 @@ class EngineConfig:
             raise ParameterError(f'quantization="{self.quantization}" on a CPU wants dtype="float32", not "{dtype}"')
         if not on_gpu and self.kv_cache_dtype == "fp8" and self.attention_backend in ("auto", "torch"):
             raise ParameterError(
-                'kv_cache_dtype="fp8" is for GPUs; on a CPU keys and values are in float16 beside quantization="int8"'
+                'kv_cache_dtype="fp8" is for GPUs; on a CPU keys and values are in float16 beside int8 and bfloat16'
             )
         if not on_gpu and dtype == "float16":
             logger.warning("float16 is slow on a CPU; float32, bfloat16 and, as quantization, int8 are faster there")

@@ -22,7 +22,7 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
-from transept.core.kernels.dispatch import reads_float16, share_num_threads
+from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.staging import keep_stage
 from transept.core.model import ForConditionalGeneration
@@ -146,6 +146,8 @@ def _load(
         long_inputs=long_inputs,
     )
     chosen = (backend.name, device, config.dtype, config.quantization or "none")
+    if device.type == "cpu" and config.weight_rounding == "bfloat16" and not multiplies_bfloat16():
+        logger.warning("bfloat16 is slower than float32 on this processor, which does not multiply it by itself")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.

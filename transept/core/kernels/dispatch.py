@@ -36,6 +36,7 @@ from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as Fe
 from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
 from transept.core.kernels.cpu.library import LEVELS, WITH_AMX, WITH_BFLOAT16, WITH_VNNI, level
+from transept.core.kernels.cpu.library import multiplies_bfloat16 as multiplies_bfloat16
 from transept.core.kernels.cpu.library import reads_float16 as reads_float16
 from transept.core.kernels.cpu.library import runs_on as runs_on
 from transept.core.kernels.cpu.library import share_num_threads as share_num_threads

@@ -73,6 +73,11 @@ def reads_float16() -> bool:
     return level() != LEVELS[0]
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether the processor does; elsewhere kernels multiply what was rounded to it in float32."""
+    return level() in WITH_BFLOAT16
+
+
 def runs_on(tensor: Tensor) -> bool:
     """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be, and wants no gradient."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and not tensor.requires_grad
