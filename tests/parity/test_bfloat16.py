@@ -12,7 +12,7 @@ from whisper.normalizers import EnglishTextNormalizer
 from whisper_reference import reference_model, windows
 
 from transept import Engine, SamplingParams
-from transept.core.kernels.dispatch import reads_float16
+from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16
 from transept.testing import Parity
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=48, ignore_eos=True)
@@ -49,9 +49,13 @@ def test_whisper_beside_transformers(tiny_en_dir: Path, speech_dir: Path, tmp_pa
     Parity(model, tmp_path, inputs=inputs, draw_constants=False).check_low_precision(("bfloat16",))
 
 
-def test_weights_are_packed_in_bfloat16_and_the_cache_is_float16(tmp_path: Path) -> None:
+def test_weights_are_packed_in_bfloat16_and_the_cache_is_float16(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ROWS["bart-large-cnn"].parity(tmp_path)
     worker = Engine(tmp_path, dtype="bfloat16").executor.worker
+    warned = any("bfloat16 is slower than float32" in message for message in caplog.messages)
+    assert warned is not multiplies_bfloat16()
     layer = worker.runner.model.decoder.layers[0]
     assert layer.ffn.fc1.packed.panels.dtype is torch.bfloat16
     assert worker.cache.layers[0].dtype is (torch.float16 if reads_float16() else torch.float32)
