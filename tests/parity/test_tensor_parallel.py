@@ -43,8 +43,8 @@ SAMPLES = SamplingParams(temperature=0.8, seed=3, n=2, max_tokens=30, ignore_eos
 SLOW = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _example_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def example_plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Installed by pip where this process, and so its workers, find them."""
     site = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
@@ -88,6 +88,8 @@ IMAGE_ROWS = TROCR_ROWS | FLORENCE_ROWS | PIX2STRUCT_ROWS
 
 def text_case(name: str) -> Callable[[Any], Case]:
     def make(request: pytest.FixtureRequest) -> Case:
+        if name.startswith("opus-mt"):
+            request.getfixturevalue("example_plugins")
         directory = request.getfixturevalue("tmp_path_factory").mktemp("checkpoint")
         parity = ROWS[name].parity(directory)
         prompts = [{"prompt_tokens": tokens} for tokens in parity.prompts[:4]]
@@ -117,6 +119,7 @@ def speech_case(model: str, every: bool = False) -> Callable[[Any], Case]:
 
 
 def moonshine_case(request: pytest.FixtureRequest) -> Case:
+    request.getfixturevalue("example_plugins")
     torch.manual_seed(0)
     config = MoonshineConfig(
         vocab_size=321,
@@ -140,6 +143,7 @@ def moonshine_case(request: pytest.FixtureRequest) -> Case:
 
 def t5gemma_case(request: pytest.FixtureRequest) -> Case:
     """Sides of different widths, keys that are shared, a window in one layer of two."""
+    request.getfixturevalue("example_plugins")
     side = {
         "vocab_size": 320,
         "hidden_size": 64,

@@ -221,7 +221,8 @@ def sounds(count: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("together", [2, 1])
 def test_encoders_of_one_shape_are_recorded(together: int, whisper: Path, calls: Counter[str]) -> None:
     prompts = sounds(6)
     expected = fresh(whisper, prompts, GREEDY)
