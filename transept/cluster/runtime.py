@@ -27,7 +27,7 @@ SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_worker_niceness": "0",  # of a local cluster: with 15, Ray's default, a busy machine all but stops replicas
+    "RAY_worker_niceness": "0",  # of a local cluster: Ray's default of 15 makes replicas wait on a busy machine
 }
 
 
