@@ -103,9 +103,9 @@ def t5_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def triton_looks_once() -> None:
     """Triton's interpreter without two things that take half of its time.
 
-    It looks through its language for builtins at every call of a function: once is enough. Which names are builtins never
-    changes; whether one is patched now is still asked. And it computes each sum and product of integers a second time, in
-    64 bits, to see whether it overflows; that no GPU does either.
+    It looks through its language for builtins at every call of a function: once is enough. Which names are builtins
+    never changes; whether one is patched now is still asked. And it computes each sum and product of integers a second
+    time, in 64 bits, to see whether it overflows, which no GPU does either.
     """
     if os.environ.get("TRITON_INTERPRET") != "1":
         return
