@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -101,11 +102,9 @@ def t5_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def triton_looks_once() -> None:
-    """Triton's interpreter without two things that take half of its time.
+    """Triton's interpreter looks through its language for builtins at every call of a function: once is enough.
 
-    It looks through its language for builtins at every call of a function: once is enough. Which names are builtins
-    never changes; whether one is patched now is still asked. And it computes each sum and product of integers a second
-    time, in 64 bits, to see whether it overflows, which no GPU does either.
+    A third of its time goes there. Which names are builtins never changes; whether one is patched now is still asked.
     """
     if os.environ.get("TRITON_INTERPRET") != "1":
         return
@@ -122,4 +121,20 @@ def triton_looks_once() -> None:
                 interpreter._patch_attr(package, name, member, builder, scope)
 
     interpreter._patch_builtin = patch_builtin
-    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
+
+
+@pytest.fixture(scope="module")
+def triton_checks_no_overflow(triton_looks_once: None) -> Iterator[None]:
+    """Sums and products of integers are not checked, for which the interpreter computes each again in 64 bits.
+
+    For tests of whole models; in those of the kernels they are.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        yield
+        return
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    checked, builder.options = builder.options, interpreter.InterpreterOptions(sanitize_overflow=False)
+    yield
+    builder.options = checked

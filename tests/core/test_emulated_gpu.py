@@ -31,7 +31,7 @@ SEE_TOKENS = [
 pytestmark = [
     pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-    pytest.mark.usefixtures("triton_looks_once"),
+    pytest.mark.usefixtures("triton_checks_no_overflow"),
 ]
 
 

@@ -16,7 +16,7 @@ pytestmark = [
         bool(TritonBackend.reasons_against(torch.device(DEVICE), torch.float32, 64, 16)),
         reason="Triton is not installed",
     ),
-    pytest.mark.usefixtures("triton_looks_once"),
+    pytest.mark.usefixtures("triton_checks_no_overflow"),
 ]
 
 
