@@ -97,5 +97,5 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration."""
-        x = self.decoder.embed(input_ids, positions)
-        return self.decoder.layer_norm(self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata))
+        decoder, x = self.decoder, self.decoder.embed(input_ids, positions)
+        return decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata, last_norm=decoder.layer_norm)

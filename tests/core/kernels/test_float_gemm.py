@@ -118,6 +118,22 @@ def test_rows_of_the_weight(dtype: torch.dtype) -> None:
     assert torch.equal(packed.rows(indices), weight[indices].float())
     assert torch.equal(packed.rows(indices.to(torch.int32)), weight[indices].float())
     assert packed.rows(indices[:0]).shape == (0, 33)
+    table, places = torch.randn(7, 33), torch.tensor([6, 0, 3, 3])
+    for added in (table, table.T.contiguous().T, table.half(), table.bfloat16(), table.double()):
+        assert torch.equal(packed.rows(indices, added, places), weight[indices].float() + added[places])
+    assert torch.equal(packed.rows(indices, table, places.to(torch.int32)), weight[indices].float() + table[places])
+
+
+@pytest.mark.parametrize("place", [-1, 7])
+def test_a_row_that_the_table_has_not_is_refused(place: int) -> None:
+    packed, table = pack_floats(torch.randn(30, 8), torch.float32), torch.randn(7, 8)
+    with pytest.raises(IndexError, match=f"rows {min(place, 3)} to {max(place, 3)} are asked for of a table with 7"):
+        packed.rows(torch.tensor([1, 2]), table, torch.tensor([3, place]))
+    for others in (torch.randn(7, 9), torch.randn(7), torch.randn(7, 8, 1)):
+        with pytest.raises(IndexError, match="2 rows of "):
+            packed.rows(torch.tensor([1, 2]), others, torch.tensor([3, 0]))
+    with pytest.raises(IndexError, match=r"3 rows of \[7, 8\] are to be added to \[2, 8\]"):
+        packed.rows(torch.tensor([1, 2]), table, torch.tensor([3, 0, 0]))
 
 
 @pytest.mark.parametrize("index", [-1, 30, 31])

@@ -4,8 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from transept.core.kernels.cpu.gemm.panels import pack_floats
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
+from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel_group import ParallelGroup
+from transept.errors import PluginError
 
 GROUP = ParallelGroup()
 
@@ -16,6 +19,25 @@ def test_embedding_looks_up_rows() -> None:
     torch.nn.init.normal_(embedding.weight)
     token_ids = torch.tensor([0, 29, 3, 3])
     assert torch.equal(embedding(token_ids), torch.stack([embedding.weight[i] for i in (0, 29, 3, 3)]))
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_vectors_of_a_table_are_added(shape: tuple[int, ...], is_packed: bool, elsewhere: bool) -> None:
+    torch.manual_seed(0)
+    embedding, table = VocabParallelEmbedding(30, 8, group=GROUP), torch.randn(5, 8)
+    torch.nn.init.normal_(embedding.weight)
+    weight, embedding.elsewhere = embedding.weight.clone(), elsewhere
+    if is_packed:
+        embedding.packed = PackedWeight(pack_floats(weight, torch.float32), weight.shape)
+    token_ids, positions = torch.tensor([0, 29, 3, 3]).view(shape), torch.tensor([4, 0, 1, 2]).view(shape)
+    vectors = torch.zeros(*shape, 8) if elsewhere else weight[token_ids]
+    assert torch.equal(embedding(token_ids), vectors)
+    assert torch.equal(embedding(token_ids, table, positions), vectors + table[positions])
+    for given in ((table, None), (None, positions)):
+        with pytest.raises(PluginError, match="both a table and positions in it, or with neither"):
+            embedding(token_ids, *given)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 40])

@@ -286,6 +286,51 @@ def one_after_the_other(
     return x
 
 
+class DoubledNorm(nn.LayerNorm):
+    """No kernel knows it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+NORMS = {
+    "layer norm": partial(nn.LayerNorm, eps=0.1),
+    "layer norm without bias": partial(nn.LayerNorm, bias=False),
+    "layer norm of no parameters": partial(nn.LayerNorm, elementwise_affine=False),
+    "rms norm": RMSNorm,
+    "gemma's rms norm": partial(RMSNorm, eps=0.1, weight_offset=1.0),
+    "of another kind": DoubledNorm,
+    "in float64": partial(nn.LayerNorm, dtype=torch.float64),
+    "none": nn.Identity,
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_norm_after_the_last_layer(name: str) -> None:
+    layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
+    norm = filled(NORMS[name](HIDDEN))
+    x, encoded = torch.randn(sum(LENGTHS), HIDDEN), torch.randn(sum(ENCODED), HIDDEN)
+    caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
+    last = [length - 1 for length in LENGTHS]
+    for rows, memory, cached, prefills in ((slice(None), encoded, [0, 0], [0, 1]), ([4, 7], None, last, [])):
+        if "float64" in name:
+            with pytest.raises(RuntimeError, match="dtype"):
+                layers(x[rows], memory, caches, metadata(cached, prefills), last_norm=norm)
+            continue
+        without = layers(x[rows], memory, caches, metadata(cached, prefills))
+        actual = layers(x[rows], memory, caches, metadata(cached, prefills), last_norm=norm)
+        torch.testing.assert_close(actual, norm(without), rtol=1e-5, atol=1e-5)
+        assert not torch.equal(actual, without) or name == "none"
+
+
+def test_a_norm_of_another_width_is_refused() -> None:
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
+    caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)]
+    step = metadata([length - 1 for length in LENGTHS], [])
+    with pytest.raises(IndexError, match=f"last norm is {HIDDEN + 8} wide instead of {HIDDEN}"):
+        layers(torch.randn(2, HIDDEN), None, caches, step, last_norm=nn.LayerNorm(HIDDEN + 8))
+
+
 @pytest.mark.parametrize("biases", ["none", "one", "one each"])
 def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(3))))
@@ -297,10 +342,11 @@ def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypat
     shape = (2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     ours = [torch.randn(shape) for _ in layers]
     theirs = [cache.clone() for cache in ours]
-    last = [length - 1 for length in LENGTHS]
+    last, unchanged = [length - 1 for length in LENGTHS], x.clone()
     for rows, memory, cached, prefills in ((slice(None), encoded, [0, 0], [0, 1]), ([4, 7], None, last, [])):
         calls.clear()
         actual = layers(x[rows], memory, ours, metadata(cached, prefills), given)
+        assert torch.equal(x, unchanged)
         assert calls == ([] if prefills else [3] if biases != "one each" else [1, 1, 1])
         step = metadata(cached, prefills)
         expected = one_after_the_other(layers, x[rows], memory, theirs, step, given or [None] * 3)
@@ -392,7 +438,7 @@ def test_a_sandwich_norm_is_for_pre_norm() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("slot_mapping", [4, 96], "up to 97 of a cache of 96"),
+        ("slot_mapping", [4, 96], "slot 96 of a cache of 96"),
         ("slot_mapping", [4, -3], "slot -3"),
         ("slot_mapping", [4], "2 rows have 1 slots"),
         ("block_tables", [[0], [6]], "112 slots"),

@@ -147,8 +147,8 @@ class Panels(Protocol):
     def outputs(self, first: int, stop: int) -> Any:
         """Some of the outputs, the first of which is a multiple of `alignment`."""
 
-    def rows(self, indices: Tensor) -> Tensor:
-        """Some rows of the weight, [indices, in] in the dtype of activations."""
+    def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """Some rows of the weight and of a table [size, in], [indices, in] in the dtype of activations."""
 
 
 # Weights. A weight is packed once, as it is loaded; without a kernel it stays a parameter.

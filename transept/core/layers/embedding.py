@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transept.core.layers.linear import WHOLE, StackedParameter, matmul
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.parallel_group import ParallelGroup
+from transept.errors import PluginError
 
 
 class VocabParallelEmbedding(nn.Module):
@@ -28,22 +29,36 @@ class VocabParallelEmbedding(nn.Module):
         self._group, self._shard = group, group.shard(num_embeddings, dim=0)
         self._embedding_dim, self._dtype = embedding_dim, self.weight.dtype
 
-    def forward(self, token_ids: Tensor) -> Tensor:
-        """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank."""
-        if self.elsewhere:
-            return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
-        if self._group.size == 1:
-            return self._rows(token_ids)
+    def forward(self, token_ids: Tensor, table: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
+        """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank.
+
+        table: of vectors that are added, [size, hidden]. positions: which of them, of token_ids' shape. Raises
+        PluginError where one of the two is missing.
+        """
+        if (table is None) is not (positions is None):
+            raise PluginError("an embedding is called with both a table and positions in it, or with neither")
+        if self._group.size == 1 and not self.elsewhere:
+            return self._rows(token_ids, table, positions)
+        vectors = self._zeros(token_ids) if self.elsewhere else self._rows_of_all_ranks(token_ids)
+        return vectors if table is None else vectors + table[positions]
+
+    def _zeros(self, token_ids: Tensor) -> Tensor:
+        return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
+
+    def _rows_of_all_ranks(self, token_ids: Tensor) -> Tensor:
+        """Of each token one rank has the vector, and the others zeros."""
         own = token_ids - self._shard.first
         of_others = (own < 0) | (token_ids >= self._shard.stop)
-        rows = self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[..., None], 0)
-        return self._group.all_reduce(rows)  # of each token one rank has the vector, and the others zeros
+        return self._group.all_reduce(self._rows(own.masked_fill_(of_others, 0)).masked_fill_(of_others[..., None], 0))
 
-    def _rows(self, indices: Tensor) -> Tensor:
+    def _rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        if self.packed is not None and indices.dim() == 1:
+            return self.packed.rows(indices, table, places)
         if self.packed is not None:
-            rows = self.packed.rows(indices.flatten())
-            return rows if indices.dim() == 1 else rows.view(*indices.shape, -1)
-        return F.embedding(indices, self.weight)
+            rows = self.packed.rows(indices.flatten()).view(*indices.shape, -1)
+        else:
+            rows = F.embedding(indices, self.weight)
+        return rows if table is None else rows + table[places]
 
 
 class VocabParallelHead(nn.Module):

@@ -53,6 +53,9 @@ class PackedWeight:
         out = product(x, self.panels.outputs(start, stop), None if bias is None else bias[start:stop])
         return out[:, before:].contiguous() if before else out
 
-    def rows(self, indices: Tensor) -> Tensor:
-        """Some rows of the weight, as an embedding reads them: [indices, in] in the dtype of activations."""
-        return self.panels.rows(indices)
+    def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """Some rows of the weight, as an embedding reads them: [indices, in] in the dtype of activations.
+
+        table: [size, in], whose rows `places`, as many as indices, are added.
+        """
+        return self.panels.rows(indices, table, places)

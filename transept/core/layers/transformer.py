@@ -179,9 +179,7 @@ class DecoderLayer(nn.Module):
         linears = [module for module in self.modules() if isinstance(module, Linear)]
         if any(module.projection() is None for module in linears):
             return None
-        if any(type(norm) not in (nn.LayerNorm, RMSNorm) for norm in norms):  # what is derived may compute otherwise
-            return None
-        if any(parameter.dtype is not torch.float32 for norm in norms for parameter in norm.parameters()):
+        if not all(map(_is_served, norms)):
             return None
         return DECODER_LAYER.only(
             self_norm=_norm(norms[0]),
@@ -244,13 +242,26 @@ class DecoderLayers(nn.ModuleList):
     """Layers of a decoder, one after the other; on a CPU a step that decodes computes all in one call."""
 
     @cached_property
-    def _kernel(self) -> tuple[DecoderLayersKernel, AttentionBackend] | None:
-        """All of them, and their backend; None where one is no DecoderLayer, or no kernel serves it."""
+    def _served(self) -> tuple[list[DecoderLayerKernel], AttentionBackend] | None:
+        """The kernels of all, and their backend; None where one is no DecoderLayer, or no kernel serves it."""
         layers = [layer for layer in self if type(layer) is DecoderLayer]
         kernels = [layer.kernel for layer in layers if layer.kernel is not None]
-        if not kernels or len(kernels) != len(self):
-            return None
-        return DecoderLayersKernel(kernels), layers[0].backend
+        return (kernels, layers[0].backend) if kernels and len(kernels) == len(self) else None
+
+    @cached_property
+    def _kernels(self) -> dict[nn.Module | None, tuple[DecoderLayersKernel, nn.Module | None]]:
+        """What `_kernel` returned, by the norm that follows, as a rule the same at every step."""
+        return {}
+
+    def _kernel(
+        self, kernels: list[DecoderLayerKernel], last_norm: Any
+    ) -> tuple[DecoderLayersKernel, nn.Module | None]:
+        """All layers and the norm; or, where no kernel serves the norm, without it, and the norm."""
+        if last_norm not in self._kernels:
+            served = last_norm is not None and _is_served(last_norm)
+            norm = (_norm(last_norm), last_norm.eps) if served else ()
+            self._kernels[last_norm] = DecoderLayersKernel(kernels, *norm), None if served else last_norm
+        return self._kernels[last_norm]
 
     def forward(
         self,
@@ -260,20 +271,23 @@ class DecoderLayers(nn.ModuleList):
         metadata: AttentionMetadata,
         attention_biases: Sequence[AttentionBias | None] | None = None,
         positions: Tensor | None = None,
+        last_norm: nn.Module | None = None,
     ) -> Tensor:
         """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills.
 
-        attention_biases: one a layer. positions: see SelfAttention. Returns x's shape.
+        attention_biases: one a layer. positions: see SelfAttention. last_norm: of what the last layer returns. Returns
+        x's shape.
         """
         biases = [None] * len(self) if attention_biases is None else attention_biases
-        if encoder_hidden is None and runs_on(x) and self._kernel is not None and self._have_one(biases):
-            kernel, backend = self._kernel
+        if encoder_hidden is None and runs_on(x) and self._served is not None and self._have_one(biases):
+            kernels, backend = self._served
             step = backend.decode_step(metadata, biases[0])
             if step is not None:
-                return kernel(x, kv_caches, step)
+                kernel, norm = self._kernel(kernels, last_norm)
+                return _normed(kernel(x, kv_caches, step), norm)
         for layer, bias, kv_cache in zip(self, biases, kv_caches, strict=True):
             x = layer(x, encoder_hidden, kv_cache, metadata, bias, positions)
-        return x
+        return _normed(x, last_norm)
 
     def _have_one(self, biases: Sequence[AttentionBias | None]) -> bool:
         return len(biases) == len(self) and all(bias is biases[0] for bias in biases)
@@ -299,6 +313,11 @@ def _projection(linear: Linear, outputs: int | None = None) -> Projection:
     projection = linear.projection(outputs)
     assert projection is not None
     return projection
+
+
+def _is_served(norm: nn.Module) -> bool:
+    """Whether a kernel computes the norm; what is derived from these may compute otherwise."""
+    return type(norm) in (nn.LayerNorm, RMSNorm) and all(part.dtype is torch.float32 for part in norm.parameters())
 
 
 def _norm(norm: Any) -> Norm:

@@ -139,7 +139,7 @@ class BartDecoder(nn.Module):
             pre_norm,
         )
         self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
-        self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
+        self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else None
 
     def forward(
         self,
@@ -151,7 +151,7 @@ class BartDecoder(nn.Module):
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x = self.embedding(input_ids, positions)
-        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
+        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class BartForConditionalGeneration(ForConditionalGeneration):

@@ -110,7 +110,7 @@ class T5Decoder(T5Stack):
         self, x: Tensor, encoder_hidden: Tensor | None, kv_caches: list[Tensor], metadata: AttentionMetadata
     ) -> Tensor:
         """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of prefills. Returns x's shape."""
-        return self.final_norm(self.layers(x, encoder_hidden, kv_caches, metadata, self.biases()))
+        return self.layers(x, encoder_hidden, kv_caches, metadata, self.biases(), last_norm=self.final_norm)
 
 
 class T5ForConditionalGeneration(ForConditionalGeneration):

@@ -85,8 +85,8 @@ class WhisperDecoder(nn.Module):
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
-        x: Tensor = self.embed_tokens(input_ids) + self.embed_positions[positions]
-        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
+        x: Tensor = self.embed_tokens(input_ids, self.embed_positions, positions)
+        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class WhisperForConditionalGeneration(ForConditionalGeneration):

@@ -42,10 +42,11 @@ class RoundedRows:
         chosen = slice(first, -(-stop // ALIGNED) * ALIGNED)
         return RoundedRows(self.values[chosen], self.scales[chosen], stop - first, self.x_dtype)
 
-    def rows(self, indices: Tensor) -> Tensor:
-        """Some rows of the weight, [indices, in] in the dtype of activations."""
+    def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """Some rows of the weight, [indices, in] in the dtype of activations, with rows of a table [size, in] added."""
         values = self.values.view(torch.uint8)[indices].view(self.dtype)  # not every PyTorch copies fp8 by index
-        return (values.float() * self.scales[indices][:, None]).to(self.x_dtype)
+        rows = (values.float() * self.scales[indices][:, None]).to(self.x_dtype)
+        return rows if table is None or places is None else rows + table[places]
 
 
 def round_to_int8(weight: Tensor) -> RoundedRows:

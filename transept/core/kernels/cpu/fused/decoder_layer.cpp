@@ -34,6 +34,12 @@ struct DecoderLayer {
   int64_t activation;
 };
 
+// Of what the last layer computes.
+struct LastNorm {
+  Norm norm;
+  float epsilon;
+};
+
 // What the layers of a step share.
 struct DecodeStep {
   const int64_t* slots;  // where each row's key and value go
@@ -127,18 +133,35 @@ class Layer {
   float *normed_, *out_, *query_, *attended_, *wide_;
 };
 
+// The first row of a step whose slot one of the caches has not, or -1.
+int64_t row_without_slot(const int64_t* slots, int64_t rows, int64_t count, const KVCache* const* caches) {
+  int64_t fewest = count ? caches[0]->slots : 0;
+  for (int64_t i = 0; i < count; i++) fewest = std::min(fewest, caches[i]->slots);
+  for (int64_t row = 0; row < rows; row++) {
+    if (slots[row] < 0 || slots[row] >= fewest) return row;
+  }
+  return -1;
+}
+
 }  // namespace
 }  // namespace transept
 
-// Layers one after the other. x: [rows, hidden], read and written. caches: of each layer, read, and written at the step's
-// slots.
-EXPORT void transept_decoder_layers(float* x, int64_t rows, const transept::DecodeStep* step, int64_t count,
-                                    const transept::DecoderLayer* const* layers,
-                                    const transept::KVCache* const* caches) {
+// Layers one after the other, from x to out, [rows, hidden], and a norm of that, or null. caches: of each layer, read, and
+// written at the step's slots. Returns -1, or a row whose slot a cache has not; then nothing is written.
+EXPORT int64_t transept_decoder_layers(const float* x, int64_t rows, int64_t hidden, const transept::DecodeStep* step,
+                                       int64_t count, const transept::DecoderLayer* const* layers,
+                                       const transept::KVCache* const* caches, const transept::LastNorm* last,
+                                       float* out) {
+  using namespace transept;
+  const int64_t row = row_without_slot(step->slots, rows, count, caches);
+  if (row >= 0) return row;
+  std::copy(x, x + rows * hidden, out);
   for (int64_t i = 0; i < count; i++) {
-    transept::Layer layer(x, rows, *layers[i]);
+    Layer layer(out, rows, *layers[i]);
     layer.attend_to_itself(*step, *caches[i]);
     layer.attend_to_encoder(*step, *caches[i]);
     layer.feed_forward();
   }
+  if (last) normalize(out, rows, hidden, last->norm.weight, last->norm.bias, last->epsilon, out);
+  return -1;
 }

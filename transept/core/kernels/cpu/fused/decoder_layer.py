@@ -21,7 +21,7 @@ from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStr
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
 
-_decoder_layers = bind("transept_decoder_layers", Pointer, Int, Pointer, Int, Pointer, Pointer)
+_decoder_layers = bind("transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4, returns=Int)
 
 
 class _StepStruct(ctypes.Structure):
@@ -39,15 +39,11 @@ class DecodeStep:
     """What the layers of a step share.
 
     slots: int64 [rows], where each row's key and value go. self_keys, cross_keys: what the rows attend to. bias: of
-    self-attention. Raises IndexError for a negative slot.
+    self-attention.
     """
 
     def __init__(self, slots: Tensor, self_keys: PagedWork, cross_keys: PagedWork, bias: DistanceBias) -> None:
         self.slots, self.self_keys, self.cross_keys, self.bias = slots.contiguous(), self_keys, cross_keys, bias
-        numbers = self.slots.tolist()
-        if min(numbers) < 0:
-            raise IndexError(f"a key is to be written to slot {min(numbers)}")
-        self.num_slots = max(numbers) + 1
         self.struct = _StepStruct(self.slots.data_ptr(), self_keys.struct, cross_keys.struct, bias.struct)
         self.address = ctypes.addressof(self.struct)
         self._checked = (-1, -1, -1)
@@ -60,10 +56,8 @@ class DecodeStep:
         self.self_keys.check(num_rows, cache.slots, self.bias)
         self.cross_keys.check(num_rows, cache.slots, NO_BIAS)
         self.bias.check(num_heads)
-        if self.num_slots > cache.slots or len(self.slots) != num_rows:
-            raise IndexError(
-                f"{num_rows} rows have {len(self.slots)} slots, up to {self.num_slots} of a cache of {cache.slots}"
-            )
+        if len(self.slots) != num_rows:
+            raise IndexError(f"{num_rows} rows have {len(self.slots)} slots")
         self._checked = sizes
 
 
@@ -94,6 +88,12 @@ _PARTS = (
     *("cross_norm", "query", "cross_out"),
     *("ffn_norm", "fc1", "gate", "fc2"),
 )
+
+
+class _LastNormStruct(ctypes.Structure):
+    """LastNorm of fused/decoder_layer.cpp."""
+
+    _fields_ = (("norm", _Pair), ("epsilon", Float))
 
 
 class _LayerStruct(ctypes.Structure):
@@ -137,7 +137,7 @@ class DecoderLayerKernel:
         activation: str,
     ) -> None:
         hidden, attended, inner = len(self_norm.weight), query.weight.num_outputs, fc1.weight.num_outputs
-        self._hidden, self._attended, self._qkv = hidden, attended, qkv.weight.num_outputs
+        self.hidden, self._attended, self._qkv = hidden, attended, qkv.weight.num_outputs
         expected = (
             *((qkv, self._qkv, hidden), (self_out, hidden, attended), (query, attended, hidden)),
             *((cross_out, hidden, attended), (fc1, inner, hidden), (fc2, hidden, inner)),
@@ -167,16 +167,25 @@ class DecoderLayerKernel:
 
     def check_step(self, rows: int, width: int, cache: KVCacheStruct, step: DecodeStep) -> None:
         """Raise IndexError where a step reaches beyond rows of this width, or the cache."""
-        if width != self._hidden:
-            raise IndexError(f"hidden states are {width} wide instead of {self._hidden}")
+        if width != self.hidden:
+            raise IndexError(f"hidden states are {width} wide instead of {self.hidden}")
         step.check(rows, cache, self._attended // cache.dim)
 
 
 class DecoderLayersKernel:
-    """Layers that are computed one after the other."""
+    """Layers that are computed one after the other, then a norm, if one is given, with its epsilon.
 
-    def __init__(self, layers: Sequence[DecoderLayerKernel]) -> None:
+    Raises IndexError for a norm of another width than a layer's.
+    """
+
+    def __init__(self, layers: Sequence[DecoderLayerKernel], norm: Norm | None = None, epsilon: float = 0.0) -> None:
         self._layers = layers
+        self._norm, self._norm_address = _contiguous(norm), None  # what the kernel reads
+        if norm is not None:
+            if any(len(part) != layers[-1].hidden for part in _tensors(norm)):
+                raise IndexError(f"the last norm is {len(norm.weight)} wide instead of {layers[-1].hidden}")
+            self._norm_struct = _LastNormStruct(_pair(self._norm), epsilon)
+            self._norm_address = ctypes.addressof(self._norm_struct)
         self._addresses = array("Q", [layer.address for layer in layers])
         self._caches: list[Tensor] = []  # of the last call, which stay the same from step to step
         self._keys: list[KVCacheStruct] = []  # how kernels read them
@@ -193,9 +202,14 @@ class DecoderLayersKernel:
         rows, width = x.shape
         for layer, keys in zip(self._layers, self._keys, strict=True):
             layer.check_step(rows, width, keys, step)
-        out = x.clone(memory_format=torch.contiguous_format)
+        x, out = x.contiguous(), torch.empty(rows, width)
         (layers, count), (keys_of_all, _) = self._addresses.buffer_info(), self._key_addresses.buffer_info()
-        _decoder_layers(out.data_ptr(), rows, step.address, count, layers, keys_of_all)
+        unwritten = _decoder_layers(
+            *(x.data_ptr(), rows, width, step.address, count, layers, keys_of_all, self._norm_address, out.data_ptr())
+        )
+        if unwritten >= 0:
+            slots, most = step.slots.tolist(), min(keys.slots for keys in self._keys)
+            raise IndexError(f"a key is to be written to slot {slots[unwritten]} of a cache of {most}")
         return out
 
     def _take(self, caches: Sequence[Tensor]) -> None:

@@ -19,7 +19,7 @@ _pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Po
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
 _whole_pairs = bind("transept_whole_pairs", Int, returns=Int)
 _pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
-_weight_rows = bind("transept_weight_rows", Pointer, Pointer, Int, Pointer, returns=Int)
+_weight_rows = bind("transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer, returns=Int)
 
 
 class _Weight(ctypes.Structure):
@@ -75,14 +75,29 @@ class WeightPanels:
             self._parts[first, stop] = WeightPanels(self.values[panels], scales, stop - first, self.num_inputs)
         return self._parts[first, stop]
 
-    def rows(self, indices: Tensor) -> Tensor:
-        """Some rows of the weight, float32 [indices, in]. Raises IndexError for one that it has not."""
+    def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
+        """Some rows of the weight, float32 [indices, in], with rows of a table [size, in] added.
+
+        places: of the table, as many as indices. Raises IndexError for a row that is not there, and for other shapes.
+        """
+        if table is not None and places is not None and table.dtype is not torch.float32:
+            return self.rows(indices) + table[places]
         indices = indices.to(torch.int64).contiguous()
-        count = indices.numel()
-        rows = torch.empty(count, self.num_inputs, dtype=torch.float32)
-        if _weight_rows(self.address, indices.data_ptr(), count, rows.data_ptr()) < count:
-            lowest, highest = map(int, indices.aminmax())
-            raise IndexError(f"rows {lowest} to {highest} are asked for of a weight with {self.num_outputs}")
+        count, width = indices.numel(), self.num_inputs
+        rows = torch.empty(count, width, dtype=torch.float32)
+        asked = [("weight", self.num_outputs, indices)]
+        added: tuple[int | None, ...] = (None, 0, None)
+        if table is not None and places is not None:
+            if table.shape[1:] != (width,) or places.numel() != count:
+                raise IndexError(f"{places.numel()} rows of {[*table.shape]} are to be added to {[count, width]}")
+            table, places = table.contiguous(), places.to(torch.int64).contiguous()
+            asked.append(("table", len(table), places))
+            added = (table.data_ptr(), len(table), places.data_ptr())
+        if _weight_rows(self.address, indices.data_ptr(), count, *added, rows.data_ptr()) < count:
+            for name, size, each in asked:
+                lowest, highest = map(int, each.aminmax())
+                if lowest < 0 or highest >= size:
+                    raise IndexError(f"rows {lowest} to {highest} are asked for of a {name} with {size}")
         return rows
 
     def __reduce__(self) -> Any:

@@ -98,7 +98,7 @@ class Decoder(Stack):
         """input_ids, positions: [tokens], kv_caches: one a layer. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
         x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
-        return self.layer_norm(self.layers(x, encoder_hidden, kv_caches, metadata))
+        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):
