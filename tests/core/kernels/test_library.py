@@ -87,6 +87,21 @@ with ThreadPoolExecutor(2) as pool:
 assert one == other
 print(one[0])
 """
+ANY_NUMBER_OF_THREADS = """
+from transept.core.kernels.cpu.gemm.panels import pack_floats
+from transept.core.kernels.cpu.gemm.product import product
+from transept.core.kernels.cpu.library import share_num_threads
+for outputs, rows in ((1, 1), (1000, 1), (9000, 3), (200, 1000)):
+    x, weight = torch.randn(rows, 40), pack_floats(torch.randn(outputs, 40))
+    expected = None
+    for threads in (1, 2, 3, 7, 64, 65, 100):
+        torch.set_num_threads(threads)
+        share_num_threads()
+        products = product(x, weight, None)
+        expected = products if expected is None else expected
+        assert torch.equal(products, expected), (outputs, rows, threads)
+print("equal")
+"""
 OWN_POOL = """
 import transept.core.kernels.cpu.library as library
 library.openmp_library = lambda: None  # as where PyTorch has another OpenMP
@@ -124,6 +139,12 @@ def test_importing_kernels_starts_no_threads() -> None:
 def test_kernels_run_on_pytorch_s_own_threads() -> None:
     before, after = map(int, printed(ONE_POOL)[0].split())
     assert before == after >= 3
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("pool", ["", OWN_POOL], ids=["OpenMP", "a pool of ours"])
+def test_products_are_the_same_by_any_number_of_threads(pool: str) -> None:
+    assert printed(pool + ANY_NUMBER_OF_THREADS) == ["equal"]
 
 
 @pytest.mark.sampled(2)
