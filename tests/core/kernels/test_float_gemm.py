@@ -120,7 +120,7 @@ def test_rows_of_the_weight(dtype: torch.dtype) -> None:
     assert packed.rows(indices[:0]).shape == (0, 33)
     table, places = torch.randn(7, 33), torch.tensor([6, 0, 3, 3])
     for added in (table, table.T.contiguous().T, table.half(), table.bfloat16(), table.double()):
-        assert torch.equal(packed.rows(indices, added, places), weight[indices].float() + added[places])
+        assert torch.equal(packed.rows(indices, added, places), (weight[indices].float() + added[places]).float())
     assert torch.equal(packed.rows(indices, table, places.to(torch.int32)), weight[indices].float() + table[places])
 
 
@@ -130,17 +130,29 @@ def test_a_row_that_the_table_has_not_is_refused(place: int) -> None:
     with pytest.raises(IndexError, match=f"rows {min(place, 3)} to {max(place, 3)} are asked for of a table with 7"):
         packed.rows(torch.tensor([1, 2]), table, torch.tensor([3, place]))
     for others in (torch.randn(7, 9), torch.randn(7), torch.randn(7, 8, 1)):
-        with pytest.raises(IndexError, match="2 rows of "):
+        with pytest.raises(IndexError, match=r"of a table .* instead of \[\.\., 8\], \[2\] of them"):
             packed.rows(torch.tensor([1, 2]), others, torch.tensor([3, 0]))
-    with pytest.raises(IndexError, match=r"3 rows of \[7, 8\] are to be added to \[2, 8\]"):
-        packed.rows(torch.tensor([1, 2]), table, torch.tensor([3, 0, 0]))
+    for places in (torch.tensor([3, 0, 0]), torch.tensor([[3], [0]]), torch.tensor(3)):
+        with pytest.raises(IndexError, match=r"are to be added instead of"):
+            packed.rows(torch.tensor([1, 2]), table, places)
+    with pytest.raises(IndexError, match="rows 0 to 3 are asked for of a table with 0"):
+        packed.rows(torch.tensor([1, 2]), torch.empty(0, 8), torch.tensor([3, 0]))
 
 
-@pytest.mark.parametrize("index", [-1, 30, 31])
-def test_a_row_that_the_weight_has_not_is_refused(index: int) -> None:
-    packed = pack_floats(torch.randn(30, 8), torch.float32)  # the last panel is filled up
-    with pytest.raises(IndexError, match=f"rows {min(index, 3)} to {max(index, 3)} are asked for of a weight with 30"):
-        packed.rows(torch.tensor([index, 3]))
+def test_what_is_not_in_memory_is_not_read() -> None:
+    packed, table, rows = pack_floats(torch.randn(30, 8), torch.float32), torch.randn(7, 8), torch.tensor([3, 0])
+    with pytest.raises(TypeError, match="a table on meta holds nothing to add"):
+        packed.rows(rows, table.to("meta"), rows)
+    for wrong in (rows.to("meta"), rows.float(), rows.bool()):
+        for asked in ((wrong,), (rows, table, wrong)):
+            with pytest.raises(TypeError, match="rows are named by integers on the CPU, not"):
+                packed.rows(*asked)
+    x, bias = torch.randn(2, 8), torch.randn(30)
+    for convert in (Tensor.half, Tensor.bfloat16, Tensor.double, Tensor.int, lambda tensor: tensor.to("meta")):
+        with pytest.raises(TypeError, match="a packed weight takes rows in float32 on the CPU, not in"):
+            product(convert(x), packed, None)
+        with pytest.raises(TypeError, match="a packed weight takes a bias in float32 on the CPU, not in"):
+            product(x, packed, convert(bias))
 
 
 @pytest.mark.parametrize("given", DTYPES, ids=str)

@@ -35,6 +35,7 @@ def test_vectors_of_a_table_are_added(shape: tuple[int, ...], is_packed: bool, e
     vectors = torch.zeros(*shape, 8) if elsewhere else weight[token_ids]
     assert torch.equal(embedding(token_ids), vectors)
     assert torch.equal(embedding(token_ids, table, positions), vectors + table[positions])
+    assert embedding(token_ids, table.double(), positions).dtype is torch.float32
     for given in ((table, None), (None, positions)):
         with pytest.raises(PluginError, match="both a table and positions in it, or with neither"):
             embedding(token_ids, *given)

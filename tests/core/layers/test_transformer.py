@@ -331,6 +331,17 @@ def test_a_norm_of_another_width_is_refused() -> None:
         layers(torch.randn(2, HIDDEN), None, caches, step, last_norm=nn.LayerNorm(HIDDEN + 8))
 
 
+def test_a_norm_whose_result_is_narrow_is_not_read_as_float32() -> None:
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
+    caches, norm = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)], filled(RMSNorm(HIDDEN)).half()
+    step = metadata([length - 1 for length in LENGTHS], [])
+    hidden = layers(torch.randn(2, HIDDEN), None, caches, step, last_norm=norm)
+    assert hidden.dtype is torch.float16
+    for given in (hidden, hidden.to("meta", torch.float32)):
+        with pytest.raises(TypeError, match="a packed weight takes rows in float32 on the CPU"):
+            layers[0].ffn.fc1(given)
+
+
 @pytest.mark.parametrize("biases", ["none", "one", "one each"])
 def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(3))))

@@ -32,15 +32,15 @@ class VocabParallelEmbedding(nn.Module):
     def forward(self, token_ids: Tensor, table: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank.
 
-        table: of vectors that are added, [size, hidden]. positions: which of them, of token_ids' shape. Raises
-        PluginError where one of the two is missing.
+        table: of vectors that are added, [size, hidden], on every rank all of them. positions: which of them, int64 of
+        token_ids' shape, from 0 up. Raises PluginError where one of the two is missing.
         """
         if (table is None) is not (positions is None):
             raise PluginError("an embedding is called with both a table and positions in it, or with neither")
         if self._group.size == 1 and not self.elsewhere:
             return self._rows(token_ids, table, positions)
         vectors = self._zeros(token_ids) if self.elsewhere else self._rows_of_all_ranks(token_ids)
-        return vectors if table is None else vectors + table[positions]
+        return vectors if table is None else (vectors + table[positions]).to(vectors.dtype)
 
     def _zeros(self, token_ids: Tensor) -> Tensor:
         return torch.zeros(*token_ids.shape, self._embedding_dim, dtype=self._dtype, device=token_ids.device)
@@ -58,7 +58,7 @@ class VocabParallelEmbedding(nn.Module):
             rows = self.packed.rows(indices.flatten()).view(*indices.shape, -1)
         else:
             rows = F.embedding(indices, self.weight)
-        return rows if table is None else rows + table[places]
+        return rows if table is None else (rows + table[places]).to(rows.dtype)
 
 
 class VocabParallelHead(nn.Module):

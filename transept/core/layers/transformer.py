@@ -317,7 +317,8 @@ def _projection(linear: Linear, outputs: int | None = None) -> Projection:
 
 def _is_served(norm: nn.Module) -> bool:
     """Whether a kernel computes the norm; what is derived from these may compute otherwise."""
-    return type(norm) in (nn.LayerNorm, RMSNorm) and all(part.dtype is torch.float32 for part in norm.parameters())
+    known = type(norm) in (nn.LayerNorm, RMSNorm)
+    return known and all(part.dtype is torch.float32 and part.is_cpu for part in norm.parameters())
 
 
 def _norm(norm: Any) -> Norm:

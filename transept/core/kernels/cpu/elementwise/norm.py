@@ -27,8 +27,8 @@ def add_and_norm(
     others = (weight, bias, addend)
     given = [part for part in (x, y, *others) if part is not None]
     fit = all(len(part) == size for part in others if part is not None) and (y is None or y.shape == x.shape)
-    if not fit or any(part.dtype is not torch.float32 for part in given):
-        shapes = ", ".join(f"{[*part.shape]} in {part.dtype}" for part in given)
+    if not fit or any(part.dtype is not torch.float32 or not part.is_cpu for part in given):
+        shapes = ", ".join(f"{[*part.shape]} in {part.dtype} on {part.device}" for part in given)
         raise IndexError(f"sum and norm of tensors that do not fit: {shapes}")
     if subtracts_mean is (bias is None):
         raise ValueError("a layer norm has a bias here, and an RMS norm has none")

@@ -78,18 +78,18 @@ class WeightPanels:
     def rows(self, indices: Tensor, table: Tensor | None = None, places: Tensor | None = None) -> Tensor:
         """Some rows of the weight, float32 [indices, in], with rows of a table [size, in] added.
 
-        places: of the table, as many as indices. Raises IndexError for a row that is not there, and for other shapes.
+        places: of the table, as many as indices. Raises IndexError for a row that is not there and for other shapes,
+        and TypeError for what are no integers, or not on the CPU.
         """
+        self._check_rows(indices, table, places)
         if table is not None and places is not None and table.dtype is not torch.float32:
-            return self.rows(indices) + table[places]
+            return (self.rows(indices) + table[places]).float()
         indices = indices.to(torch.int64).contiguous()
         count, width = indices.numel(), self.num_inputs
         rows = torch.empty(count, width, dtype=torch.float32)
         asked = [("weight", self.num_outputs, indices)]
         added: tuple[int | None, ...] = (None, 0, None)
         if table is not None and places is not None:
-            if table.shape[1:] != (width,) or places.numel() != count:
-                raise IndexError(f"{places.numel()} rows of {[*table.shape]} are to be added to {[count, width]}")
             table, places = table.contiguous(), places.to(torch.int64).contiguous()
             asked.append(("table", len(table), places))
             added = (table.data_ptr(), len(table), places.data_ptr())
@@ -99,6 +99,20 @@ class WeightPanels:
                 if lowest < 0 or highest >= size:
                     raise IndexError(f"rows {lowest} to {highest} are asked for of a {name} with {size}")
         return rows
+
+    def _check_rows(self, indices: Tensor, table: Tensor | None, places: Tensor | None) -> None:
+        for numbers in (indices, places):
+            if numbers is not None and (numbers.dtype not in (torch.int64, torch.int32) or not numbers.is_cpu):
+                raise TypeError(f"rows are named by integers on the CPU, not {numbers.dtype} on {numbers.device}")
+        if table is None or places is None:
+            return
+        if not table.is_cpu:
+            raise TypeError(f"a table on {table.device} holds nothing to add: a packed weight's numbers are elsewhere")
+        if table.shape[1:] != (self.num_inputs,) or places.shape != indices.shape:
+            expected = f"[.., {self.num_inputs}], [{len(indices)}] of them"
+            raise IndexError(
+                f"rows {[*places.shape]} of a table {[*table.shape]} are to be added instead of {expected}"
+            )
 
     def __reduce__(self) -> Any:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")

@@ -19,7 +19,7 @@ NO_ACTIVATION = -1
 def product(x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None = None) -> Tensor:
     """x: float32 [rows, in] on the CPU. bias: float32 [out]. activation: one of ACTIVATIONS. Returns [rows, out].
 
-    Raises IndexError for other shapes.
+    Raises IndexError for other shapes, and TypeError for other dtypes and devices.
     """
     return _run(_product, x, weight, bias, activation)
 
@@ -37,6 +37,9 @@ def _run(
         raise IndexError(f"rows of {x.shape[-1]} numbers cannot be multiplied with a weight of {shape}")
     if bias is not None and bias.shape != (shape[0],):
         raise IndexError(f"a bias of {[*bias.shape]} cannot be added to the products with a weight of {shape}")
+    for name, part in (("rows", x), ("a bias", bias)):
+        if part is not None and (part.dtype is not torch.float32 or not part.is_cpu):
+            raise TypeError(f"a packed weight takes {name} in float32 on the CPU, not in {part.dtype} on {part.device}")
     x, out = x.contiguous(), torch.empty(x.shape[0], weight.num_outputs, dtype=torch.float32)
     biases = None if bias is None else bias.contiguous()
     address = None if biases is None else biases.data_ptr()
