@@ -51,6 +51,10 @@ def test_links_pipes_and_long_names_are_written_to(tmp_path: Path) -> None:
     write_whole(tmp_path / "link.txt", lambda place: place.write_text("text"))
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "target.txt").read_text() == "text"
+    for target in ("other.srt", "blob"):
+        (tmp_path / f"{target}.json").symlink_to(target)
+        write_whole(tmp_path / f"{target}.json", lambda place: place.write_text(place.suffix))
+        assert (tmp_path / target).read_text() == ".json"
     long = tmp_path / ("ü" * 125 + ".txt")  # as long as a name may be: 254 bytes
     write_whole(long, lambda place: place.write_text("text"))
     assert long.read_text() == "text"

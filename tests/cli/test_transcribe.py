@@ -354,6 +354,9 @@ def test_inputs_that_would_overwrite_each_other_are_refused_at_once(
     done = command("transcribe", first, clips[0], second, "-f", "srt", "-o", tmp_path / "out")
     assert done.returncode == 2
     assert f"{first} and {second} would both be written to {tmp_path}/out/monday.srt" in done.stderr
+    done = command("transcribe", second, "-f", "txt", "-o", tmp_path, "--manifest", tmp_path / "monday.txt")
+    assert done.returncode == 2
+    assert f"would take the place of --manifest {tmp_path}/monday.txt" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -392,3 +395,11 @@ def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path:
         pipe.write_bytes(clips[3].read_bytes())
         assert process.wait(120) == 0
     assert len(list(out.iterdir())) == 3
+
+
+def test_closed_standard_input_is_told(tiny_en_dir: Path) -> None:
+    for options in (["transcribe", "-"], ["align", "talk.wav", "-"]):
+        command = [sys.executable, "-m", "transept", *options, "--model", str(tiny_en_dir)]
+        done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *command], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "standard input is closed" in done.stderr.splitlines()[-1]

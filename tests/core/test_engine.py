@@ -337,3 +337,9 @@ def test_parameters_that_are_none_are_refused(engine: Engine) -> None:
 def test_one_parameter_set_a_prompt_or_one_for_all(engine: Engine) -> None:
     with pytest.raises(ParameterError, match="2 sampling_params for 1 prompts"):
         engine.generate([prompt(0)], [GREEDY, GREEDY])
+
+
+def test_no_prompts_give_no_outputs(engine: Engine) -> None:
+    assert engine.generate([]) == []
+    with pytest.raises(ParameterError, match="1 sampling_params for 0 prompts"):
+        engine.generate([], [SamplingParams()])

@@ -82,6 +82,7 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         ("n", None),
         ("seed", 2**64),
         *((name, value) for name in ("temperature", "repetition_penalty") for value in (-0.1, math.inf, 10**400)),
+        ("temperature", 1.1e38),
         *((name, value) for name in ("top_p", "min_p") for value in (-0.1, 1.1)),
         *((name, value) for name in ("presence_penalty", "frequency_penalty") for value in (-2.1, 2.1)),
         *(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import sys
 import time
@@ -194,6 +195,8 @@ def read_text(file: str) -> str:
 
     Raises OSError, UnicodeDecodeError, and PromptError for more than MAX_FILE_BYTES, which may have no end.
     """
+    if file == STDIN and sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
     with contextlib.nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as opened:
         data = opened.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:

@@ -137,9 +137,10 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     if path.exists() and not path.is_file():  # a pipe, a device
         write(path)
         return
+    suffix = path.suffix  # which tells the format, whatever a link's target is called
     path = Path(os.path.realpath(path))  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.stem[:LONGEST_STEM]}.{os.getpid()}.part{path.suffix}")
+    unfinished = path.with_name(f".{path.stem[:LONGEST_STEM]}.{os.getpid()}.part{suffix}")
     try:
         write(unfinished)
         with unfinished.open("rb") as written:

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -184,6 +185,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
             error(f"--{name.replace('_', '-')} is about files; write some with -f, -o or --beside")
     if arguments.pcm is not None and STDIN not in arguments.files:
         error("--pcm says what comes by standard input; name it, as -")
+    if STDIN in arguments.files and sys.stdin is None:
+        error("standard input is closed; name a file instead of -")
 
 
 def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[TranscriptionTask]:
@@ -194,6 +197,10 @@ def _tasks(arguments: argparse.Namespace, found: Sequence[Recording]) -> list[Tr
     paths = result_files(
         found, arguments.output_format, folder=folder, template=arguments.output_name, model=arguments.model
     )
+    if arguments.manifest is not None:
+        manifest = os.path.realpath(arguments.manifest)
+        if any(os.path.realpath(path) == manifest for each in paths for path in each):
+            raise ParameterError(f"what comes of a recording would take the place of --manifest {arguments.manifest}")
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

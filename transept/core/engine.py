@@ -120,6 +120,8 @@ class Engine(Closable):
             raise PromptError(f"prompts are strings or dicts, one or a list, not {type(prompts).__name__}")
         prompt_list = cast("list[Prompt]", [prompts] if isinstance(prompts, (str, Mapping)) else list(prompts))
         params_list = _one_each(sampling_params, len(prompt_list))
+        if not prompt_list:
+            return []
         show = len(prompt_list) > 1 if progress is None else progress
         disable = None if show and progress is None else not show  # None: tqdm looks whether stderr is a terminal
         outputs: dict[int, RequestOutput] = {}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from transept.core.request.limits import LONE_SURROGATE
+from transept.core.request.limits import LONE_SURROGATE, MAX_TEMPERATURE
 from transept.errors import ParameterError, shown
 from transept.multimodal.channels import CHANNELS, EACH, MIX
 from transept.option_names import finite, made_of, refuses_unknown
@@ -290,9 +290,10 @@ class TranscriptionOptions:
 
     def _check_temperatures(self) -> None:
         given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
-        numbers_only = not isinstance(self.temperature, bool) and all(0.0 <= finite(each) < math.inf for each in given)
-        if not given or not numbers_only:
-            raise ParameterError(f"temperature must be numbers of at least 0, one or several, not {self.temperature!r}")
+        in_range = all(0.0 <= finite(each) <= MAX_TEMPERATURE for each in given)
+        if not given or isinstance(self.temperature, bool) or not in_range:
+            most = f"{MAX_TEMPERATURE:g}"
+            raise ParameterError(f"temperature must be numbers of at least 0, at most {most}, not {self.temperature!r}")
         if len(given) > MOST_TEMPERATURES:
             raise ParameterError(
                 f"temperature holds {len(given)} numbers; a window is decoded at one after the other, and "

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transept.multimodal.waveforms import Waveform
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
+MAX_TEMPERATURE = 1e38  # a float32, as logits are
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
-from transept.core.request.limits import LONE_SURROGATE
+from transept.core.request.limits import LONE_SURROGATE, MAX_TEMPERATURE
 from transept.core.request.prompt_probe import PromptProbe
 from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
@@ -206,7 +206,7 @@ class SamplingParams:
             if int(value) > MAX_INTEGER and name != "seed":
                 raise ParameterError(f"{name} must be at most {MAX_INTEGER}, not {shown(value)}")
         ranges = {
-            "temperature": (0.0, math.inf),
+            "temperature": (0.0, MAX_TEMPERATURE),
             "top_p": (0.0, 1.0),
             "min_p": (0.0, 1.0),
             "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
