@@ -292,8 +292,8 @@ class TranscriptionOptions:
         given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
         in_range = all(0.0 <= finite(each) <= MAX_TEMPERATURE for each in given)
         if not given or isinstance(self.temperature, bool) or not in_range:
-            most = f"{MAX_TEMPERATURE:g}"
-            raise ParameterError(f"temperature must be numbers of at least 0, at most {most}, not {self.temperature!r}")
+            bounds = f"of at least 0 and at most {MAX_TEMPERATURE:g}, one or several"
+            raise ParameterError(f"temperature must be numbers {bounds}, not {self.temperature!r}")
         if len(given) > MOST_TEMPERATURES:
             raise ParameterError(
                 f"temperature holds {len(given)} numbers; a window is decoded at one after the other, and "

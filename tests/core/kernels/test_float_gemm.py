@@ -124,6 +124,13 @@ def test_rows_of_the_weight(dtype: torch.dtype) -> None:
     assert torch.equal(packed.rows(indices, table, places.to(torch.int32)), weight[indices].float() + table[places])
 
 
+@pytest.mark.parametrize("index", [-1, 30, 31])
+def test_a_row_that_the_weight_has_not_is_refused(index: int) -> None:
+    packed = pack_floats(torch.randn(30, 8), torch.float32)  # the last panel is filled up
+    with pytest.raises(IndexError, match=f"rows {min(index, 3)} to {max(index, 3)} are asked for of a weight with 30"):
+        packed.rows(torch.tensor([index, 3]))
+
+
 @pytest.mark.parametrize("place", [-1, 7])
 def test_a_row_that_the_table_has_not_is_refused(place: int) -> None:
     packed, table = pack_floats(torch.randn(30, 8), torch.float32), torch.randn(7, 8)

@@ -204,12 +204,12 @@ class DecoderLayersKernel:
             layer.check_step(rows, width, keys, step)
         x, out = x.contiguous(), torch.empty(rows, width)
         (layers, count), (keys_of_all, _) = self._addresses.buffer_info(), self._key_addresses.buffer_info()
-        unwritten = _decoder_layers(
+        row = _decoder_layers(
             *(x.data_ptr(), rows, width, step.address, count, layers, keys_of_all, self._norm_address, out.data_ptr())
         )
-        if unwritten >= 0:
+        if row >= 0:
             slots, most = step.slots.tolist(), min(keys.slots for keys in self._keys)
-            raise IndexError(f"a key is to be written to slot {slots[unwritten]} of a cache of {most}")
+            raise IndexError(f"a key is to be written to slot {slots[row]} of a cache of {most}")
         return out
 
     def _take(self, caches: Sequence[Tensor]) -> None:
