@@ -193,7 +193,7 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"best_of": 2, "stream": True}, "best_of", "has no stream"),
         ({"n": 128, "prompt": ["a", "b"]}, "prompt", "more than 128"),
         ({"logprobs": 21}, "logprobs", "from 0 to 20"),
-        ({"temperature": -1}, "temperature", r"\[0, inf\)"),
+        ({"temperature": -1}, "temperature", r"\[0, 1e\+38\]"),
         ({"max_tokens": 0}, "max_tokens", "at least 1"),
         ({"stop": [1]}, "stop", "non-empty string"),
         ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not go"),
