@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import signal
 import sys
 import threading
 from typing import NoReturn
-
-from transept.cli import INTERRUPTED, main
 
 GARBAGE_THRESHOLD = 50_000  # objects between two collections: importing makes many of them, and no garbage
 
@@ -24,7 +23,12 @@ def run() -> NoReturn:
     with the exit code that it has by then.
     """
     gc.set_threshold(GARBAGE_THRESHOLD)
-    code = main()
+    try:
+        from transept.cli import INTERRUPTED, main
+
+        code = main()
+    except KeyboardInterrupt:  # before the command began
+        os._exit(128 + signal.SIGINT)
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     offload = sys.modules.get("transept.core.offload")
     if code == INTERRUPTED and offload is not None and offload.has_threads():
@@ -37,7 +41,8 @@ def run() -> NoReturn:
 
 def _end(code: int) -> NoReturn:
     sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -56,7 +56,7 @@ class UnsupportedTaskError(ParameterError):
 
 
 class CapacityError(TranseptError):
-    """A request could never fit into the memory or the budgets of this engine, or the engine into a GPU's memory."""
+    """A request could never fit into the memory or the budgets of this engine, or the engine into this machine."""
 
 
 class QueueFullError(TranseptError):

@@ -17,6 +17,8 @@ import soundfile
 from command_line import Command
 from many_files import OPTIONS, make_model, make_tree
 
+LAYOUT = ("line-width", "line-count", "words-per-line")
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, tiny_en_dir: Path) -> Path:
@@ -96,6 +98,14 @@ def test_names_by_a_template_and_on_standard_output(command: Command, model: Pat
         (["-", "--pcm", "8k"], "must be a rate of 1000 to 768000 Hz, not '8k'"),
         (["http://127.0.0.1:9/a.wav"], "http://127.0.0.1:9/a.wav is a URL; add --allow-urls"),
         (["a.wav", "--manifest", "nowhere/x"], 'the manifest "nowhere/x" cannot be written'),
+        (["a.wav", "--manifest", "-"], "--manifest takes the name of a file"),
+        (["a.wav", "--seed", str(2**64)], f"--seed must be at most {2**64 - 1}, not {2**64}"),
+        (["a.wav", "--patience", "1e7"], "--patience must be at most 1e+06, not 10000000.0"),
+        (["a.wav", "--beam-size", str(2**31)], f"--beam-size must be at most {2**31 - 1}"),
+        (
+            ["a.wav", "-f", "srt", "--word-timestamps", *(f"--max-{name}=9" for name in LAYOUT)],
+            "--max-line-count fills subtitles up with words; leave --max-words-per-line out",
+        ),
     ],
 )
 def test_bad_usage(

@@ -21,6 +21,11 @@ from transept.__main__ import run
 run()
 """
 INTERRUPTED = "import os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+EARLY = """
+import os, signal
+is_parser = lambda event, given: event == "import" and given[0] == "transept.cli.parser"
+sys.addaudithook(lambda *told: is_parser(*told) and os.kill(os.getpid(), signal.SIGINT))
+"""
 THREAD = "threading.Thread(target=lambda: (threading.main_thread().join(), print('waited for'))).start()"
 
 
@@ -68,3 +73,8 @@ def test_an_interruption_after_the_command_changes_nothing(command: str) -> None
     ran = ended(command.split(), INTERRUPTED)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.count("\n") > 3
+
+
+def test_an_interruption_before_the_command_ends_it_quietly() -> None:
+    ran = ended(["env"], EARLY)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

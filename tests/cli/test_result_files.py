@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from transept.cli.manifest import Manifest, ManifestError
-from transept.cli.result_files import remove_unfinished, write_whole
+from transept.cli.recordings import Recording
+from transept.cli.result_files import remove_unfinished, result_files, write_whole
 from transept.errors import ParameterError
 
 
@@ -128,3 +129,15 @@ def test_a_manifest_that_cannot_be_written(tmp_path: Path) -> None:
     if Path("/dev/full").exists():
         with Manifest("/dev/full") as manifest, pytest.raises(ManifestError, match="No space left on device"):
             manifest.add("a.mp3", "done")
+
+
+def test_other_names_are_advised_where_they_tell_recordings_apart() -> None:
+    for files, advised in (
+        (("talks/a.mp3", "other/a.mp3"), True),
+        (("one/talks/a.mp3", "two/talks/a.mp3"), False),
+        (("one/talks/a.mp3", "two/talks/a.wav"), True),
+    ):
+        recordings = [Recording(file) for file in files]
+        with pytest.raises(ParameterError, match="take them one by one, with -o for each") as refused:
+            result_files(recordings, ["srt"], folder=Path("out"), template=None, model="base")
+        assert ("{parent}/{name}" in str(refused.value)) is advised

@@ -1,6 +1,8 @@
 """The engine's step loop over a small random Whisper: arrivals, aborts, preemption, samples, failures."""
 
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -343,3 +345,37 @@ def test_no_prompts_give_no_outputs(engine: Engine) -> None:
     assert engine.generate([]) == []
     with pytest.raises(ParameterError, match="1 sampling_params for 0 prompts"):
         engine.generate([], [SamplingParams()])
+
+
+def test_a_cache_too_small_for_a_whole_request_is_said_at_the_start(directory: Path, caplog) -> None:
+    Engine(directory, block_size=16, kv_cache_bytes=10 * 16 * SLOT_BYTES)
+    assert "the cache has 10 blocks, and a request of the model's full length takes 32" in caplog.text
+    assert "raise kv_cache_bytes (3.20 times as much)" in caplog.text
+    caplog.clear()
+    Engine(directory, block_size=16, kv_cache_bytes=32 * 16 * SLOT_BYTES)
+    assert not caplog.text
+
+
+LITTLE_MEMORY = """
+import resource, sys
+import torch
+from transept import CapacityError, Engine
+torch.ones(100, 100) @ torch.ones(100, 100)  # whose threads have their stacks now
+Engine(sys.argv[1], kv_cache_bytes=10_000_000)
+for more in map(int, sys.argv[3:]):
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+    try:
+        Engine(sys.argv[2], kv_cache_bytes=1_000_000_000)
+    except CapacityError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="how much memory is in use is not known")
+def test_too_little_memory_is_an_error_that_says_for_what(directory: Path, tiny_en_dir: Path) -> None:
+    command = [sys.executable, "-c", LITTLE_MEMORY, str(directory), str(tiny_en_dir), str(180 << 20), str(900 << 20)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = [line.partition(": ")[0] for line in done.stdout.splitlines()]
+    assert told == [f"there is too little memory for {what}" for what in ("the weights", "the cache")], done.stderr

@@ -355,6 +355,20 @@ def test_data_that_is_no_audio(data, message):
         load_audio(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        sound_file(noise(16_000) * 60, SAMPLE_RATE, "OGG", "VORBIS"),
+        media_file("mp4", "aac", noise(16_000, 1) * 60, SAMPLE_RATE, "mono"),
+    ],
+    ids=["vorbis", "aac"],
+)
+def test_samples_of_a_codec_far_over_full_scale_are_clipped(data, caplog):
+    loaded = load_audio(data)
+    assert 0.5 < np.abs(loaded).max() <= 1.0
+    assert re.search(r"audio data of \d+ bytes is damaged: \d+ samples far over full scale were clipped", caplog.text)
+
+
 def test_a_codec_that_nobody_knows():
     encoded = media_file("matroska", "aac", noise(16_000, 1), SAMPLE_RATE, "mono")
     with pytest.raises(MediaError, match="no audio stream that FFmpeg decodes"):

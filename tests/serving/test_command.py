@@ -147,6 +147,17 @@ def test_a_request_id_comes_back_and_stands_in_the_log(server: ServeProcess) -> 
     assert httpx.get(f"{server.url}/health", headers={"x-request-id": "a\tb"}).headers["x-request-id"] != "a\tb"
 
 
+def test_every_line_of_a_log_of_json_is_json_and_tells_nothing_of_bodies(server: ServeProcess) -> None:
+    body = b'--cut\r\nContent-Disposition: form-data; name="model"\r\n\r\ntiny.en\r\n--cut--\r\nsecret'
+    for damaged in (body, body.replace(b"\r\n--cut", b"\r\n-secret")):
+        kind = {"Content-Type": "multipart/form-data; boundary=cut"}
+        answer = httpx.post(f"{server.url}/v1/audio/transcriptions", content=damaged, headers=kind, timeout=PATIENCE)
+        assert answer.status_code == 400
+    for line in server.log.read_text().splitlines():
+        assert isinstance(json.loads(line), dict)
+        assert "multipart" not in line
+
+
 def test_a_port_in_use_is_told(server: ServeProcess) -> None:
     port = server.url.rpartition(":")[2]
     done = run("x", "--port", port)

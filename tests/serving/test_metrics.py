@@ -1,5 +1,7 @@
 """Metrics: what was asked of a server is what they count, in Prometheus's own format."""
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,8 @@ HISTOGRAMS = ("request_queue_seconds", "request_first_event_seconds", "request_d
 @pytest.fixture(scope="module")
 def counted(tiny_en_dir: Path, bart_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """A server whose requests are those of this module."""
-    server = ServeProcess(tmp_path_factory.mktemp("counted"), f"tiny.en={tiny_en_dir}", f"bart={bart_dir}")
+    models = (f"tiny.en={tiny_en_dir}", f"bart={bart_dir}")
+    server = ServeProcess(tmp_path_factory.mktemp("counted"), *models, "--log-json")
     yield server.wait_until_ready()
     server.stop()
 
@@ -89,3 +92,24 @@ def test_every_name_has_our_prefix_and_says_what_it_is(counted: ServeProcess) ->
 def test_at_rest_nothing_is_held(counted: ServeProcess) -> None:
     counted.wait_until_idle()
     assert counted.metrics()["transept_model_ready", "tiny.en"] == 1
+
+
+def test_a_client_that_leaves_a_stream_is_counted_and_logged(counted: ServeProcess, speech_dir: Path) -> None:
+    clip = speech_dir / "librivox" / "austen-0870.flac"
+    gone = ("transept_requests_refused_total", "client_gone")
+    before = counted.metrics().get(gone, 0)
+    asked = {"stream": "true", "progress": "true", "beam_size": "60"}
+    with clip.open("rb") as file, httpx.Client(timeout=PATIENCE) as client:
+        url, headers = f"{counted.url}/v1/audio/transcriptions", {"X-Request-Id": "leaves"}
+        with client.stream("POST", url, files={"file": file}, data=asked, headers=headers) as answer:
+            next(answer.iter_lines())
+    give_up = time.monotonic() + PATIENCE
+    while counted.metrics().get(gone, 0) == before:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    while not (lines := [line for line in counted.log.read_text().splitlines() if "leaves" in line]):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    (line,) = map(json.loads, lines)
+    assert (line["status"], line["model"]) == (499, "tiny.en")
+    assert counted.metrics()[gone] == before + 1

@@ -162,3 +162,19 @@ def test_none_is_no_threshold() -> None:
         max_initial_timestamp=None,
     )
     assert options.logprob_threshold is None
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = TranscriptionOptions(temperature=np.float32(0.5), beam_size=np.int64(3), patience=np.float64(2))
+    assert options == TranscriptionOptions(temperature=0.5, beam_size=3, patience=2.0)
+    assert TranscriptionOptions(temperature=np.array([0.0, 0.5])).temperatures == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("option", "most"),
+    [("seed", 2**64 - 1), ("patience", 1e6), ("beam_size", 2**31 - 1), ("best_of", 2**31 - 1)],
+)
+def test_numbers_that_no_request_may_have_are_refused_at_once(option: str, most: float) -> None:
+    TranscriptionOptions(**{option: most})
+    with pytest.raises(ParameterError, match=f"{option} must be at most"):
+        TranscriptionOptions(**{option: most * 2})

@@ -162,6 +162,9 @@ def test_an_open_file_without_a_name_needs_a_format(tmp_path: Path) -> None:
             one_segment().write(file)
     with pytest.raises(ParameterError, match=r"there is no format 'str'\. Did you mean 'srt'"):
         one_segment().write(io.StringIO(), format="str")
+    for no_file in (5, None):
+        with pytest.raises(ParameterError, match=f"cannot write to {no_file}: give a path, or an open file"):
+            one_segment().write(no_file, format="srt")
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,7 @@ def test_a_layout_of_words_needs_words(tmp_path: Path, layout: dict[str, Any]) -
         ({"max_line_widht": 40}, "no option 'max_line_widht'. Did you mean 'max_line_width'"),
         ({"max_line_width": 0}, "max_line_width is 0; it must be a whole number from 1"),
         ({"max_words_per_line": 2.5}, "max_words_per_line is 2.5"),
+        ({"highlight_words": "yes"}, "highlight_words must be True or False, not 'yes'"),
     ],
 )
 def test_a_bad_layout_is_an_error(tmp_path: Path, layout: dict[str, Any], message: str) -> None:

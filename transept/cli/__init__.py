@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import TextIO
 
 from transept.cli import (
     align,
@@ -60,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     usage, a ParameterError included, exits with 2.
     """
     begin = time.perf_counter()
+    if sys.stderr is None:
+        sys.stderr = _nowhere(2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
@@ -92,6 +95,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return code
+
+
+def _nowhere(number: int) -> TextIO:
+    """A stream that drops what is written, in place of the closed one with this number: no file may get that."""
+    opened = os.open(os.devnull, os.O_WRONLY)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+    return open(number, "w", closefd=False)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,6 +7,7 @@ text, so a program reads it exactly; files written with ``-o`` hold it exactly, 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -27,9 +28,13 @@ def printable_name(name: object) -> str:
 
 
 def tell(text: object) -> None:
-    """Write a line to standard error, printable and in one piece: other threads write there, too."""
-    sys.stderr.write(f"{printable(text)}\n")
-    sys.stderr.flush()
+    """Write a line to standard error, printable and in one piece: other threads write there, too.
+
+    Where it cannot be written nothing is: no work ends because nobody can be told of it.
+    """
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{printable(text)}\n")
+        sys.stderr.flush()
 
 
 class PrintableFormatter(logging.Formatter):

@@ -57,19 +57,26 @@ def result_files(
     for recording, stem in zip(recordings, stems, strict=True):
         if stem in seen:
             both = f"{seen[stem].shown} and {recording.shown} would both be written to {stem}.{formats[0]}"
-            raise ParameterError(f"{both}; {_told_apart(seen[stem], recording, template)}")
+            raise ParameterError(f"{both}; {_told_apart(seen[stem], recording)}")
         seen[stem] = recording
     paths = [[stem.with_name(f"{stem.name}.{name}") for name in formats] for stem in stems]
     _keep_inputs(recordings, paths)
     return paths
 
 
-def _told_apart(one: Recording, other: Recording, template: str | None) -> str:
+def _told_apart(one: Recording, other: Recording) -> str:
     """What would work for two recordings that would be written to one file."""
     if one.file == other.file:
         return "name it once"
     apart = "take them one by one, with -o for each"
-    return apart if template == BY_PARENT else f"{apart}, or tell them apart with --output-name, such as '{BY_PARENT}'"
+    if (_parent(one), one.name) == (_parent(other), other.name):
+        return apart
+    return f"{apart}, or tell them apart with --output-name, such as '{BY_PARENT}'"
+
+
+def _parent(recording: Recording) -> str:
+    """The name of the folder that it lies in; empty for standard input and a URL."""
+    return "" if recording.directory is None else Path(os.path.abspath(recording.directory)).name
 
 
 def _keep_inputs(recordings: Sequence[Recording], paths: Sequence[Sequence[Path]]) -> None:
@@ -108,10 +115,9 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     if several_trees and folder is not None and recording.tree is not None:
         within = Path(Path(os.path.abspath(recording.tree)).name) / within
     name = Path(recording.name)
-    parent = "" if recording.directory is None else Path(os.path.abspath(recording.directory)).name
     fields = (
         str(within) if within.parts else "",
-        parent,
+        _parent(recording),
         name.stem,
         name.name,
         name.suffix.removeprefix("."),

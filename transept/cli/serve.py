@@ -120,7 +120,7 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
 
 
 def _set_up_log(as_json: bool) -> None:
-    """Everything of ours on stderr, and what uvicorn cannot help."""
+    """Everything of ours on stderr, what uvicorn cannot help, and other libraries' warnings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if as_json else PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     for name, level in (("transept", logging.INFO), ("uvicorn", logging.ERROR)):
@@ -128,6 +128,8 @@ def _set_up_log(as_json: bool) -> None:
         logger.setLevel(level)
         logger.addHandler(handler)
         logger.propagate = False
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it tells of bytes that clients sent
 
 
 class _JsonFormatter(PrintableFormatter):

@@ -183,6 +183,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
     for name in ("skip_existing", "output_name"):
         if getattr(arguments, name) not in (None, False) and arguments.output_format is None:
             error(f"--{name.replace('_', '-')} is about files; write some with -f, -o or --beside")
+    if arguments.manifest == STDIN:
+        error("--manifest takes the name of a file, which is added to; ./- is one of that name")
     if arguments.pcm is not None and STDIN not in arguments.files:
         error("--pcm says what comes by standard input; name it, as -")
     if STDIN in arguments.files and sys.stdin is None:

@@ -270,6 +270,8 @@ def check_layout(parser: argparse.ArgumentParser, arguments: argparse.Namespace)
             parser.error(f"{option} must be at least 1")
     if "max_line_count" in layout and "max_line_width" not in layout:
         parser.error("--max-line-count counts lines of a width; add --max-line-width")
+    if "max_line_count" in layout and "max_words_per_line" in layout:
+        parser.error("--max-line-count fills subtitles up with words; leave --max-words-per-line out")
 
 
 def subtitle_layout(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from transept.core.execution.in_process import InProcessExecutor
 from transept.core.input_processor import NOT_PARAMS, InputProcessor, Request
 from transept.core.job_runner import JobRunner
 from transept.core.jobs import Job, Submit
+from transept.core.model_shape import ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.request.generation_defaults import warn_of_unsupported
 from transept.core.request.preprocess import InputPreprocessor
@@ -37,6 +39,8 @@ from transept.option_names import shows_options
 from transept.registry.plugin_calls import tokenizers_of
 from transept.registry.special_tokens import config_token
 
+logger = logging.getLogger(__name__)
+
 _IMPORTING = threading.Lock()  # two threads that import transformers at once may see half of it
 
 
@@ -44,7 +48,7 @@ class Engine(Closable):
     """Runs one encoder/decoder model for many requests at once.
 
     model and options: see EngineConfig, which documents and checks them.
-    Raises CheckpointError, UnsupportedModelError, ParameterError; CapacityError where a GPU has too little memory.
+    Raises CheckpointError, UnsupportedModelError, ParameterError; CapacityError where there is too little memory.
 
     An engine belongs to one thread: from its first call, and until no call runs and no request of add_request is
     unfinished, every other thread gets a ParameterError. Transcriber and TextGenerator may be called from several
@@ -81,6 +85,7 @@ class Engine(Closable):
             self.shape.window,
             in_host_memory=config.device == "cpu",
         )
+        _warn_of_small_cache(self.block_manager, shape)
         self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(
             self.spec,
@@ -256,6 +261,22 @@ def _executor(config: WorkerConfig) -> Executor:
     from transept.core.execution.multi_process import MultiProcessExecutor
 
     return MultiProcessExecutor(config)
+
+
+def _warn_of_small_cache(manager: BlockSpaceManager, shape: ModelShape) -> None:
+    """Say so where a request as long as the model takes would be refused, as every one of a model of speech may be."""
+    source, target, there_are = shape.max_source_positions, shape.max_target_positions, manager.num_device_blocks
+    if source is None or target is None:
+        return
+    needed = manager.num_blocks_for(source) + manager.num_blocks_for(target)
+    if needed > there_are:
+        logger.warning(
+            "the cache has %d blocks, and a request of the model's full length takes %d: longer ones will be refused; "
+            "raise kv_cache_bytes%s",
+            there_are,
+            needed,
+            f" ({needed / there_are:.2f} times as much)" if there_are else "",
+        )
 
 
 def _output_of(request: Request) -> Job:

@@ -30,6 +30,7 @@ from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_ar
 SAMPLE_RATE = 16_000  # Hz; what speech encoders are trained on
 
 HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a little, unscaled integers by far more
+FLOAT_PCM = ("FLOAT", "DOUBLE")  # libsndfile's names for samples as they were written
 BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float32
 
 READABLE = (
@@ -211,7 +212,10 @@ def _decode(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list
 
 def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list[Waveform]:
     with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
-        return joined(_sound_blocks(sound), sound.samplerate, sample_rate, name, limits, swresample_blocks)
+        blocks = _sound_blocks(sound)
+        if sound.subtype not in FLOAT_PCM:
+            blocks = _without_bursts(blocks, name)
+        return joined(blocks, sound.samplerate, sample_rate, name, limits, swresample_blocks)
 
 
 class _ForLibsndfile:
@@ -265,7 +269,10 @@ def _samples(container: Any, name: str, sample_rate: int, limits: Intake, reason
         raise MediaError(f"{name} holds no audio that can be decoded (libsndfile: {reason}). {READABLE}")
     frames = itertools.chain([first], decoded)
     rate = first.sample_rate
-    return joined(_frame_blocks(frames, rate, name), rate, sample_rate, name, limits, swresample_blocks)
+    blocks = _frame_blocks(frames, rate, name)
+    if not stream.codec_context.name.startswith("pcm"):
+        blocks = _without_bursts(blocks, name)
+    return joined(blocks, rate, sample_rate, name, limits, swresample_blocks)
 
 
 def _decoded_frames(container: Any, stream: Any, name: str) -> Iterator[Any]:
@@ -306,6 +313,18 @@ def _frame_blocks(frames: Iterable[Any], rate: int, name: str) -> Iterator[npt.N
             while block := queue.read(BLOCK_SAMPLES // 8, partial=frame is None):
                 for packed in packer.resample(block):
                     yield packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T
+
+
+def _without_bursts(blocks: Iterable[npt.NDArray[np.float32]], name: str) -> Iterator[npt.NDArray[np.float32]]:
+    """What a codec decoded, where damage blew samples up beyond HIGHEST_PEAK clipped as if it were 16 bits."""
+    num_clipped = 0
+    for block in blocks:
+        if not -HIGHEST_PEAK <= block.min(initial=0) <= block.max(initial=0) <= HIGHEST_PEAK:  # nor where one is NaN
+            num_clipped += int((~(np.abs(block) <= HIGHEST_PEAK)).sum())
+            block = np.clip(np.nan_to_num(block), -1.0, 1.0)
+        yield block
+    if num_clipped:
+        logger.warning("%s is damaged: %d samples far over full scale were clipped", name, num_clipped)
 
 
 def _checked(waveforms: list[Waveform], name: str) -> list[Waveform]:

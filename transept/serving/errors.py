@@ -104,7 +104,7 @@ def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_fiel
         return ApiError(400, str(error), param=blamed(str(error), sent), code="invalid_value")
     if isinstance(error, CapacityError):
         message = re.sub(r"^request '[^']*'", "the request", str(error))  # an id that is none of the client's
-        return ApiError(400, message, param=blamed(message, sent), code="too_large")
+        return ApiError(413, message, param=blamed(message, sent), code="too_large")
     if isinstance(error, UnsupportedModelError):
         return ApiError(400, str(error), param="model", code="unsupported_model")
     what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"

@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
-from transept.core.request.limits import LONE_SURROGATE, MAX_TEMPERATURE
+from transept.core.request.limits import LONE_SURROGATE, MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 from transept.errors import ParameterError, shown
 from transept.multimodal.channels import CHANNELS, EACH, MIX
 from transept.option_names import finite, made_of, refuses_unknown
@@ -222,8 +223,10 @@ class TranscriptionOptions:
         freeze = object.__setattr__
         freeze(self, "language", language_or_none(self.language))
         freeze(self, "target_language", language_or_none(self.target_language))
-        if not isinstance(self.temperature, int | float):
-            freeze(self, "temperature", numbers("temperature", self.temperature))
+        temperature: Any = self.temperature  # one of NumPy's numbers, too
+        if not isinstance(temperature, bool):
+            is_one = isinstance(temperature, Real)
+            freeze(self, "temperature", finite(temperature) if is_one else numbers("temperature", temperature))
         freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
         freeze(self, "encoder_context", encoder_context(self.encoder_context))
         freeze(self, "suppress_tokens", token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
@@ -278,8 +281,12 @@ class TranscriptionOptions:
                 raise ParameterError(
                     f"{name} must be {'an integer' if whole else 'a number'} of at least {low:g}, not {value!r}"
                 )
-        if (self.length_penalty or 0.0) > MOST_LENGTH_PENALTY:
-            raise ParameterError(f"length_penalty must be at most {MOST_LENGTH_PENALTY:g}, not {self.length_penalty!r}")
+        highest: dict[str, float] = dict.fromkeys((*_COUNTS, "no_repeat_ngram_size"), MAX_INTEGER)
+        highest |= {"length_penalty": MOST_LENGTH_PENALTY, "patience": MAX_PATIENCE, "seed": MAX_SEED}
+        for name, high in highest.items():
+            if (getattr(self, name) or 0) > high:
+                most = high if isinstance(high, int) else f"{high:g}"
+                raise ParameterError(f"{name} must be at most {most}, not {getattr(self, name)!r}")
         for name in ("patience", "repetition_penalty"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")

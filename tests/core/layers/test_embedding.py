@@ -41,6 +41,13 @@ def test_vectors_of_a_table_are_added(shape: tuple[int, ...], is_packed: bool, e
             embedding(token_ids, *given)
 
 
+def test_a_table_that_is_split_over_ranks_is_refused() -> None:
+    embedding = VocabParallelEmbedding(30, 8, group=GROUP)
+    split = VocabParallelEmbedding(30, 8, group=ParallelGroup(0, 2)).weight
+    with pytest.raises(PluginError, match="split over the ranks"):
+        embedding(torch.tensor([0]), split, torch.tensor([0]))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5, 40])
 def test_tied_head_shares_the_parameter(rows: int) -> None:
     torch.manual_seed(0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,6 +33,7 @@ from transept.core.parallel_group import ParallelGroup
 from transept.core.pipeline_stage import PipelineStage
 from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
+from transept.errors import CapacityError, TranseptError
 from transept.registry.plugin_calls import plugin_named
 
 ALONE = ParallelGroup()
@@ -45,7 +48,7 @@ class Worker:
     the same steps. stage: which of the model's layers they have. On a CPU all processes share kv_cache_bytes and
     swap_bytes, too; a cache has as many blocks in each stage.
 
-    Raises CheckpointError, PluginError, ParameterError; CapacityError where a GPU has too little memory.
+    Raises CheckpointError, PluginError, ParameterError; CapacityError where there is too little memory.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Worker:
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
-        with large_blocks_given_back(), plugin_named(described.spec):
+        with large_blocks_given_back(), plugin_named(described.spec), _memory_for("the weights"):
             model = _load(described, config, device, self._cache_dtype, group, stage)
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
@@ -79,7 +82,8 @@ class Worker:
         size = bytes_of_all if device.type == "cpu" else own
         self.num_device_blocks = min(group.all_agree(kv_cache_bytes // size))
         self.num_host_blocks = config.swap_bytes // bytes_of_all
-        self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
+        with _memory_for("the cache"):
+            self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         graphs = None
         if (
             device.type == "cuda"
@@ -103,6 +107,27 @@ class Worker:
             self.cache.swap_in(step.blocks_to_swap_in)
             self.cache.copy(step.blocks_to_copy)
             return self.runner.issue(step.metadata, last)
+
+
+@contextmanager
+def _memory_for(what: str) -> Iterator[None]:
+    """Raise CapacityError where PyTorch or the system refuse memory."""
+    try:
+        yield
+    except Exception as error:
+        refusal = error.__cause__ if isinstance(error, TranseptError) else error
+        if not _is_of_memory(refusal):
+            raise
+        remedy = "lower kv_cache_bytes or swap_bytes" if what == "the cache" else 'try quantization="int8"'
+        reason = str(refusal).partition("\n")[0].rpartition("] ")[2] or type(refusal).__name__
+        raise CapacityError(
+            f"there is too little memory for {what}: give the process more, or {remedy} ({reason})"
+        ) from error
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    refused = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return refused or getattr(error, "errno", None) == errno.ENOMEM
 
 
 def _own_heads(shape: ModelShape, group: ParallelGroup) -> ModelShape:

@@ -33,10 +33,12 @@ class VocabParallelEmbedding(nn.Module):
         """token_ids: int64 of any shape, as a rule [tokens]. Returns [..., hidden], the same on every rank.
 
         table: of vectors that are added, [size, hidden], on every rank all of them. positions: which of them, int64 of
-        token_ids' shape, from 0 up. Raises PluginError where one of the two is missing.
+        token_ids' shape, from 0 up. Raises PluginError where one of the two is missing, or the table is split.
         """
         if (table is None) is not (positions is None):
             raise PluginError("an embedding is called with both a table and positions in it, or with neither")
+        if isinstance(table, StackedParameter) and table.shards:
+            raise PluginError("a table of positions is split over the ranks; make it an nn.Embedding, whole on each")
         if self._group.size == 1 and not self.elsewhere:
             return self._rows(token_ids, table, positions)
         vectors = self._zeros(token_ids) if self.elsewhere else self._rows_of_all_ranks(token_ids)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
 MAX_TEMPERATURE = 1e38  # a float32, as logits are
+MAX_PATIENCE = 1e6  # so that num_beams times it is a number
+MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
+MAX_SEED = 2**64 - 1
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
-from transept.core.request.limits import LONE_SURROGATE, MAX_TEMPERATURE
+from transept.core.request.limits import LONE_SURROGATE, MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 from transept.core.request.prompt_probe import PromptProbe
 from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
@@ -24,8 +24,6 @@ from transept.option_names import refuses_unknown
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
-MAX_PATIENCE = 1e6  # so that num_beams times it is a number
-MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
 MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
@@ -229,7 +227,7 @@ class SamplingParams:
         for name in ("top_p", "repetition_penalty", "patience"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
-        if self.seed is not None and self.seed >= 2**64:
+        if self.seed is not None and self.seed > MAX_SEED:
             raise ParameterError(f"seed must be below 2**64, not {self.seed}")
 
     def _check_contradictions(self) -> None:

@@ -46,8 +46,9 @@ async def _gone(receive: Receive) -> None:
 class EventStream(Response):
     """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
-    events: plain dicts. owned: what is given back after them. Both are closed when the client goes away. What is raised
-    before the first event is the answer, with its status; later it is sent as ``{"error": ...}``, the last event.
+    events: plain dicts. owned: what is given back after them. Both are closed when the client goes away, which is
+    counted and logged as of any answer. What is raised before the first event is the answer, with its status; later it
+    is sent as ``{"error": ...}``, the last event.
     """
 
     media_type = "text/event-stream"
@@ -70,6 +71,9 @@ class EventStream(Response):
             await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
+            else:
+                told = answer_to(scope, client_gone())
+                scope["state"].setdefault("log", {})["status"] = told.status  # not that with which it began
         finally:
             for each in (sending, gone):
                 each.cancel()

@@ -173,11 +173,12 @@ def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
             message = "this server takes one language, or detects it; send language, or leave languages out"
             raise ApiError(400, message, param="languages", code="unsupported")
         found["language"] = languages[0]
-    if "temperature" in options:
-        texts = str(options["temperature"])
+    increment = "temperature_increment_on_fallback"
+    never = increment in options and options[increment] is None  # as on the command line
+    if never or "temperature" in options:
         with contextlib.suppress(ValueError):
-            temperature = float(texts)  # of several, a list, the options themselves say what is wrong
-            found["temperature"] = temperature if temperature else FALLBACK_TEMPERATURES
+            temperature = float(str(options.get("temperature", 0)))  # of several, the options say what is wrong
+            found["temperature"] = temperature if temperature or never else FALLBACK_TEMPERATURES
     if options.get("language") == "":
         found["language"] = None
     strategy = forms.text(form, "chunking_strategy") or forms.parts(form, "chunking_strategy")

@@ -26,7 +26,7 @@ class SubtitleLayout:
         max_line_width, and then subtitles are filled up across segments.
     max_words_per_line: words of a subtitle at most; has no effect where subtitles are filled up.
 
-    Raises ParameterError for a number below 1.
+    Raises ParameterError for a number below 1, and for a highlight_words that is not True or False.
     """
 
     highlight_words: bool = False
@@ -44,6 +44,8 @@ class SubtitleLayout:
         return cls(**layout)  # type: ignore[arg-type]  # each field checks its own
 
     def __post_init__(self) -> None:
+        if not isinstance(self.highlight_words, bool):
+            raise ParameterError(f"highlight_words must be True or False, not {self.highlight_words!r}")
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

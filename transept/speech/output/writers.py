@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError, shown, suggest
 from transept.speech.output.advanced_substation import karaoke
 from transept.speech.output.subtitles import Cue, SubtitleLayout, make_cues
 from transept.speech.segments import Segment, has_speakers
@@ -32,9 +32,11 @@ def write_transcript(
 
     name: of the format; None: as the suffix of the path or of the open file's name says. layout: of subtitles; other
     formats do not look at it.
-    Raises ParameterError for an unknown format, and for a layout that needs the times of words where there are none;
-    OSError when the file cannot be written.
+    Raises ParameterError for an unknown format, for a layout that needs the times of words where there are none, and
+    for what is no file; OSError when the file cannot be written.
     """
+    if not isinstance(file, str | os.PathLike) and not hasattr(file, "write"):
+        raise ParameterError(f"cannot write to {shown(file)}: give a path, or an open file")
     text = FORMATS[_format_of(file) if name is None else _known(name)](segments, language, layout)
     if isinstance(file, str | os.PathLike):
         Path(file).write_text(text, encoding="utf-8", newline="\n")
