@@ -10,7 +10,7 @@ END_OF_TEXT = 400  # text tokens come before it, 107 control tokens and 1501 tim
 START, NO_TIMESTAMPS = END_OF_TEXT + 1, END_OF_TEXT + 106
 
 
-def save_random_whisper(directory: Path, seed: int = 0) -> Path:
+def save_random_whisper(directory: Path, seed: int = 0, heads: int = 4) -> Path:
     """One-second windows, few text tokens, weights wide enough to avoid near ties. It never ends by itself."""
     torch.manual_seed(seed)
     config = WhisperConfig(
@@ -18,8 +18,8 @@ def save_random_whisper(directory: Path, seed: int = 0) -> Path:
         d_model=64,
         encoder_layers=2,
         decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
         encoder_ffn_dim=128,
         decoder_ffn_dim=128,
         max_source_positions=50,

@@ -70,3 +70,26 @@ def test_files_that_are_not_there(command: Command, clip: Path, tmp_path: Path) 
     silent = command("align", tmp_path / "absent.flac", tmp_path / "text.txt", "--model", MODEL)
     assert (silent.returncode, silent.stdout) == (1, "")
     assert "absent.flac" in silent.stderr
+
+
+@pytest.mark.parametrize("formats", [[], ["-f", "txt,srt"]])
+def test_the_text_is_never_written_over(
+    command: Command, clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, formats: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = Path(f"{clip.stem}.txt")
+    text.write_text(f"{SENTENCE}\n\n")
+    done = command("align", clip, text, "--model", MODEL, "-o", tmp_path, *formats)
+    assert done.returncode == 2
+    assert f"{clip.stem}.txt would be overwritten with what comes of it; give another folder" in done.stderr
+    assert text.read_text() == f"{SENTENCE}\n\n"
+    done = command("align", clip, text, "--model", MODEL, "-o", tmp_path, "-f", "srt")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{clip.stem}.srt", text.name]
+
+
+def test_what_cannot_be_written_is_one_message(command: Command, clip: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(SENTENCE)
+    done = command("align", clip, tmp_path / "text.txt", "--model", MODEL, "-o", tmp_path / "text.txt", "-f", "srt")
+    assert done.returncode == 1
+    assert "text.txt/austen-0930.srt: File exists" in done.stderr.splitlines()[-1]

@@ -23,6 +23,7 @@ run()
 INTERRUPTED = "import os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
 EARLY = """
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background takes away
 is_parser = lambda event, given: event == "import" and given[0] == "transept.cli.parser"
 sys.addaudithook(lambda *told: is_parser(*told) and os.kill(os.getpid(), signal.SIGINT))
 """

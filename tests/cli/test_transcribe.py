@@ -398,7 +398,7 @@ def test_files_are_written_as_soon_as_they_are_done(clips: list[Path], tmp_path:
 
 
 def test_closed_standard_input_is_told(tiny_en_dir: Path) -> None:
-    for options in (["transcribe", "-"], ["align", "talk.wav", "-"]):
+    for options in (["transcribe", "-"], ["align", "talk.wav", "-"], ["read", "-"]):
         command = [sys.executable, "-m", "transept", *options, "--model", str(tiny_en_dir)]
         done = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *command], capture_output=True, text=True)
         assert done.returncode == 2

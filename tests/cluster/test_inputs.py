@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from transept import ParameterError
+from transept.cluster.files import open_uri
 from transept.cluster.inputs import Input, Missing, find_inputs
 
 SUFFIXES = {".wav", ".mp3"}
@@ -97,3 +100,47 @@ def test_a_parquet_file_without_the_columns(tree: Path) -> None:
     (tree / "no.parquet").write_text("no")
     with pytest.raises(ParameterError, match="cannot be read"):
         find_inputs(["no.parquet"], SUFFIXES)
+
+
+def test_names_of_any_characters_are_found_and_opened_by_uri(tree: Path) -> None:
+    names = ["My Meeting #2?.wav", "100%.wav", "naïve [a].wav", "plain.wav"]
+    for name in names:
+        (tree / "odd" / "in it").mkdir(parents=True, exist_ok=True)
+        (tree / "odd" / "in it" / name).write_text(name)
+    folder = f"file://{tree}/odd/in it"
+    for argument in (folder, folder.replace(" ", "%20"), f"file://{tree}/odd", f"{folder}/*.wav"):
+        rows, missing = find_inputs([argument], SUFFIXES)
+        assert not missing
+        assert {row.file.rpartition("/")[2] for row in rows} == set(names)
+        for row in rows:
+            assert row.path is not None
+            assert open_uri(row.path).read().decode() == row.file.rpartition("/")[2]
+    assert found(f"{folder}/plain.wav") == [f"{folder}/plain.wav"]
+    assert open_uri(f"{folder}/naïve [a].wav").read().decode() == "naïve [a].wav"
+
+
+def test_folders_that_cannot_be_read_stop_nothing() -> None:
+    with tempfile.TemporaryDirectory() as given:
+        folder = Path(given)
+        folder.chmod(0o755)
+        (folder / "closed" / "deep").mkdir(parents=True)
+        for name in ("a.wav", "open/b.wav", "closed/deep/c.wav"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).touch()
+        (folder / "closed").chmod(0)
+        user = os.geteuid()
+        if not user:
+            os.seteuid(65534)  # since root may read all
+        try:
+            rows, missing = find_inputs([given, f"file://{given}/nowhere/*.wav", f"file://{given}/**/*.wav"], SUFFIXES)
+        finally:
+            os.seteuid(user)
+            (folder / "closed").chmod(0o755)
+    names = [f"{given}/a.wav", f"{given}/open/b.wav"]
+    assert [row.file for row in rows] == [*names, *(f"file://{name}" for name in names)]
+    closed = (f"{given}/closed", "Permission denied")
+    assert [(each.argument, each.reason) for each in missing] == [
+        closed,
+        (f"file://{given}/nowhere/*.wav", "No such file or directory"),
+        closed,
+    ]

@@ -47,6 +47,10 @@ def test_more_memory_than_the_machine_has(name):
         config.on_this_machine()
 
 
+def test_a_numbered_cpu_is_the_cpu():
+    assert EngineConfig(model="org/name", device="cpu:0").on_this_machine().device == "cpu"
+
+
 @pytest.mark.parametrize("device", ["cpu:x", "cuda:", "cuda:-1", "cpu:0:0", "cuda:99999999999999999999"])
 def test_malformed_device(device):
     with pytest.raises(ParameterError, match="device"):

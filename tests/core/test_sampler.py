@@ -461,3 +461,15 @@ def test_what_chooses_a_token_parts_rows(other):
     assert (later.sampling_key == two.sampling_key) == ("forced_eos_token_id" not in other)
     ends = dataclasses.replace(two, stop_token_ids=(5,))
     assert (ends.sampling_key == two.sampling_key) == ("min_tokens" not in other)
+
+
+def test_tokens_that_the_decoder_has_not_are_not_looked_for(sampler):
+    """Of an encoder with a larger vocabulary, or a tokenizer with more words."""
+    params = SamplingParams(temperature=0.0, encoder_no_repeat_ngram_size=1, bad_words_ids=[[5], [VOCAB_SIZE]])
+    data = SequenceData(PROMPT, [], 0, [VOCAB_SIZE + 3, 7])
+    logits = random_logits(1)
+    expected = logits.clone()
+    logits[0, [5, 7]] = 100.0
+    expected[0, [5, 7]] = float("-inf")
+    ((token,),) = sampler(logits, [row(params)._replace(data=data)]).values()
+    assert token.token_id == expected.argmax()

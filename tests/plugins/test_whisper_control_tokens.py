@@ -1,11 +1,13 @@
 """Whisper's control tokens against openai-whisper's own tokenizers, for every vocabulary that was released."""
 
+from types import SimpleNamespace
+
 import pytest
 from transformers import WhisperConfig
 from views import view_of
 from whisper.tokenizer import get_tokenizer
 
-from transept.errors import ParameterError
+from transept.errors import CheckpointError, ParameterError
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.control_tokens import ControlTokens
 
@@ -107,3 +109,15 @@ def test_languages_and_tasks_that_a_checkpoint_lacks(vocab_size, start, options,
 )
 def test_a_users_decoder_prompt_starts_a_transcript(given, expected):
     assert control_tokens.prepare_decoder_prompt(given, view_of(config_of(51865, 50258))) == expected
+
+
+@pytest.mark.parametrize(("vocab_size", "multilingual", "num_languages", "start"), VOCABULARIES)
+def test_tokens_added_to_a_vocabulary_move_no_others(vocab_size, multilingual, num_languages, start):
+    settings = SimpleNamespace(no_timestamps_token_id=vocab_size - 1502, is_multilingual=multilingual)
+    expected = vars(ControlTokens(config_of(vocab_size, start)))
+    assert vars(ControlTokens(config_of(vocab_size + 39, start), settings)) == expected
+    view = view_of(config_of(vocab_size + 39, start), generation_config=settings)
+    assert control_tokens.decoder_prompt(view) == control_tokens.decoder_prompt(view_of(config_of(vocab_size, start)))
+    for wrong in (start, vocab_size + 39):
+        with pytest.raises(CheckpointError, match=f"no_timestamps_token_id of the generation config is {wrong}; it"):
+            ControlTokens(config_of(vocab_size + 39, start), SimpleNamespace(no_timestamps_token_id=wrong))

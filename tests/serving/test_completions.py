@@ -103,6 +103,15 @@ def test_beams_are_hypotheses_best_first(openai_client: openai.OpenAI, bart: Eng
         assert [choice.text for choice in answer.choices] == [each.text for each in expected.outputs]
 
 
+def test_hypotheses_are_those_of_the_checkpoint_s_search(openai_client: openai.OpenAI, bart: Engine) -> None:
+    asked = {"prompt": PROMPTS[0], "max_tokens": 10, "extra_body": {"num_return_sequences": 2}}
+    (expected,) = bart.generate(PROMPTS[0], SamplingParams(num_return_sequences=2, max_tokens=10))
+    answer = openai_client.completions.create(model="bart", **asked)
+    assert [choice.text for choice in answer.choices] == [each.text for each in expected.outputs]
+    with pytest.raises(openai.BadRequestError, match="num_return_sequences=2 needs a beam search"):
+        openai_client.completions.create(model="t5", **asked)
+
+
 @pytest.mark.parametrize(
     ("model", "options"),
     [

@@ -7,6 +7,8 @@ import pytest
 
 from transept.errors import ParameterError
 from transept.serving.configuration import ENGINE_SETTINGS, SETTINGS, read_settings
+from transept.serving.errors import ApiError
+from transept.serving.models import ServedModels
 from transept.serving.settings import ModelSource, ServerSettings
 
 MODELS = {"models": ["a"]}
@@ -199,3 +201,16 @@ def test_the_example_for_a_deployment_is_right() -> None:
     file = Path(__file__).parents[2] / "deploy" / "transept.toml"
     found = read_settings({"config": str(file)}, {})
     assert [model.name for model in found.models] == ["whisper", "bart"]
+
+
+def test_only_so_many_requests_are_read_without_a_place() -> None:
+    models = ServedModels(
+        ServerSettings(models=(ModelSource("a", "a"), ModelSource("b", "b")), max_running=1, max_queue=1)
+    )
+    with models.without_place():
+        with models.without_place(), pytest.raises(ApiError, match="2 requests are being read already") as refused:
+            models.without_place().__enter__()
+        assert (refused.value.status, refused.value.code) == (429, "queue_full")
+        with models.without_place():
+            pass
+    assert not models.num_without_place

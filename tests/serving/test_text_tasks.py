@@ -90,7 +90,10 @@ def test_a_stream_tells_document_after_document(
 
 def test_in_a_stream_one_bad_document_fails_alone(server: ServeProcess, t5: TextGenerator) -> None:
     first, last = t5.translate([TEXTS[0], TEXTS[1]], **TO_GERMAN)
+    refused = ("transept_requests_refused_total", "invalid_prompt")
+    before = server.metrics().get(refused, 0)
     events = events_of(post(server, "translate", model="t5", input=[TEXTS[0], "", TEXTS[1]], stream=True, **TO_GERMAN))
+    assert server.metrics()[refused] == before + 1
     done = [event for event in events if event.get("type") == "text.done"]
     assert [event["text"] for event in done] == [first.text, last.text]
     (failed,) = [event for event in events if "error" in event]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from small_checkpoints import T5_TASKS, TEXTS, m2m100_tokenizer, mbart_tokenizer, nllb_tokenizer, t5_tokenizer
-from transformers import MBart50Tokenizer, MBartTokenizer
+from transformers import MBart50Tokenizer, MBartConfig, MBartTokenizer
 from views import view_of
 
 from transept.authoring import ModelSpec, TextTask
@@ -153,6 +153,12 @@ def test_mbart_target_is_the_one_that_the_checkpoint_is_bound_to(kind: type) -> 
     )
     translate = SPECS["mbart"].text.translate
     assert translate(view_of(config, tokenizer), "en", None) == translate(view_of(config, tokenizer), "en_XX", "ro_RO")
+    if not first:  # transformers' configs leave generation settings to the generation config
+        saved = MBartConfig(decoder_start_token_id=2, forced_bos_token_id=romanian)
+        settings = SimpleNamespace(forced_bos_token_id=romanian)
+        view = view_of(saved, tokenizer, settings)
+        assert translate(view, "en", None) == translate(view, "en_XX", "ro_RO")
+        assert SPECS["mbart"].default_decoder_prompt(view) == [2, romanian]
     free = SimpleNamespace(decoder_start_token_id=2, forced_bos_token_id=None)
     with pytest.raises(ParameterError, match=r"target is missing.*ro_RO"):
         translate(view_of(free, tokenizer), "en", None)

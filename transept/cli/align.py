@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.printable import printable, printable_name, tell
+from transept.cli.result_files import write_whole
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
 from transept.errors import PromptError
@@ -52,6 +54,7 @@ def align(arguments: argparse.Namespace) -> int:
     if arguments.output_dir is not None and arguments.output_format is None:
         arguments.output_format = formats("all")
     check_layout(arguments.parser, arguments)
+    paths = _paths(arguments)
     try:
         text = read_text(arguments.text)
     except (OSError, UnicodeDecodeError, PromptError) as error:
@@ -65,23 +68,38 @@ def align(arguments: argparse.Namespace) -> int:
     transcript = transcriber.align(arguments.audio, text, progress=None, **options)
     if arguments.json:
         print(printable(json.dumps({"file": arguments.audio, **transcript.to_dict()}, ensure_ascii=False)))
-    if arguments.output_format is not None:
-        _write(arguments, transcript)
-    elif not arguments.json:
+    if paths:
+        return _write(arguments, transcript, paths)
+    if not arguments.json:
         _print(transcript)
     return 0
 
 
-def _write(arguments: argparse.Namespace, transcript: Transcript) -> None:
-    folder = Path(arguments.output_dir or ".")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in arguments.output_format:
-            path = folder / f"{Path(arguments.audio).stem}.{name}"
-            transcript.write(path, **subtitle_layout(arguments))
-            tell(f"wrote {printable_name(path)}")
-    except OSError as error:
-        arguments.parser.error(f"cannot write into {printable_name(folder)}: {error.strerror}")
+def _paths(arguments: argparse.Namespace) -> list[Path]:
+    """The files to write. Leaves with a usage error where one is the text or the recording."""
+    folder, stem = Path(arguments.output_dir or "."), Path(arguments.audio).stem
+    paths = [folder / f"{stem}.{name}" for name in arguments.output_format or ()]
+    given = {os.path.realpath(each) for each in (arguments.audio, arguments.text)}
+    for path in paths:
+        if os.path.realpath(path) in given:
+            name = printable_name(path)
+            arguments.parser.error(
+                f"{name} would be overwritten with what comes of it; give another folder with -o, or formats with -f"
+            )
+    return paths
+
+
+def _write(arguments: argparse.Namespace, transcript: Transcript, paths: list[Path]) -> int:
+    """Write the files, each whole or not at all. Returns the exit code."""
+    layout = subtitle_layout(arguments)
+    for path in paths:
+        try:
+            write_whole(path, lambda place: transcript.write(place, **layout))
+        except OSError as error:
+            tell(f"transept: cannot write {printable_name(path)}: {error.strerror or error}")
+            return 1
+        tell(f"wrote {printable_name(path)}")
+    return 0
 
 
 def _print(transcript: Transcript) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transept.cli.documents import DECODING
+from transept.cli.documents import DECODING, STDIN
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable, printable_name, tell
@@ -136,6 +136,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         for name in ("skip_existing", "output_name"):
             if getattr(arguments, name) not in (None, False):
                 arguments.parser.error(f"--{name.replace('_', '-')} is about files; write some with -f or -o")
+    if STDIN in arguments.files and sys.stdin is None:
+        arguments.parser.error("standard input is closed; name a file instead of -")
     if arguments.output_name is not None:
         check_template(arguments.output_name)
     EngineConfig(arguments.model, **engine_options(arguments))

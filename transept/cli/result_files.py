@@ -5,6 +5,7 @@ Called by those commands with what `recordings` found.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import string
@@ -161,10 +162,12 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what processes that were killed had begun to write in a folder; what still runs keeps its own."""
     if os.name != "posix" or not folder.is_dir():
         return
-    for entry in folder.iterdir():
-        match = UNFINISHED.fullmatch(entry.name)
-        if match is not None and not _runs(int(match[1])):
-            entry.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a folder that may be written, but not listed
+        for entry in folder.iterdir():
+            match = UNFINISHED.fullmatch(entry.name)
+            if match is not None and not _runs(int(match[1])):
+                with contextlib.suppress(OSError):  # another user's
+                    entry.unlink()
 
 
 def _runs(process: int) -> bool:

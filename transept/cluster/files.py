@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs
 
 from transept.errors import MediaError, PromptError
 
+URI_CHARACTERS = "/?#@!$&'()*+,;=:%"  # beside letters, digits and -._~
 MAX_TEXT_BYTES = 1 << 30  # 1 GiB; a document is bounded by Limits, long before that
 
 
@@ -33,10 +35,18 @@ def open_binary(value: Any) -> Any:
     return open_uri(value)
 
 
+def filesystem_of(uri: str) -> tuple[Any, str]:
+    """The filesystem of a URI, and the path in it. What a URI may not hold, such as blanks, is taken as it stands."""
+    scheme, _, rest = uri.partition("://")
+    authority, slash, path = rest.partition("/")
+    filesystem, path = pa.fs.FileSystem.from_uri(f"{scheme}://{authority}{slash}{quote(path, safe=URI_CHARACTERS)}")
+    return filesystem, path
+
+
 def open_uri(uri: str) -> Any:
     """An open file of bytes. Raises MediaError."""
     try:
-        filesystem, path = pa.fs.FileSystem.from_uri(uri)
+        filesystem, path = filesystem_of(uri)
         return filesystem.open_input_file(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise MediaError(f'"{uri}" cannot be opened: {reason_of(error)}') from None

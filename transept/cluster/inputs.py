@@ -13,12 +13,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet
 
-from transept.cluster.files import is_uri, reason_of
+from transept.cluster.files import filesystem_of, is_uri, reason_of
 from transept.errors import ParameterError
 
 MANIFESTS = (".jsonl", ".parquet")
@@ -89,14 +90,16 @@ def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | M
 
 def _filesystem(argument: str) -> tuple[Any, str]:
     """The filesystem of a path or a URI, and the path in it."""
-    if is_uri(argument):
-        filesystem, path = pa.fs.FileSystem.from_uri(argument)
-        return filesystem, path
-    return pa.fs.LocalFileSystem(), os.path.abspath(argument)
+    return filesystem_of(argument) if is_uri(argument) else (pa.fs.LocalFileSystem(), os.path.abspath(argument))
 
 
 def _input(file: str) -> Input:
     return Input(file, file if is_uri(file) else os.path.abspath(file))
+
+
+def _below(root: str, path: str) -> Input:
+    """A file that was found below a folder or URI. path: from there; its characters are the name's, in a URI, too."""
+    return Input(root + path, root + quote(path) if is_uri(root) else os.path.abspath(root + path))
 
 
 def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
@@ -116,29 +119,47 @@ def _of_uri_pattern(pattern: str, filesystem: Any, path: str) -> Iterator[Input 
     steps = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
     parts = re.split(r"(\*\*/|\*\*|\*)", path)
     expression = re.compile("".join(steps.get(part, re.escape(part)) for part in parts))
-    files = [each for each in _files(filesystem, fixed) if not HIDDEN.search(each[len(fixed) :])]
-    matches = [each for each in files if expression.fullmatch(each)]
-    if not matches:
+    files, missing = _files(filesystem, fixed, pattern)
+    yield from missing
+    matches = [each for each in files if expression.fullmatch(each) and not HIDDEN.search(each[len(fixed) :])]
+    if not matches and not missing:
         yield Missing(pattern, "nothing there matches this pattern")
-    root = pattern[: pattern.index(path)]
-    yield from (_input(root + match) for match in matches)
+    root = unquote(pattern).partition(path)[0]
+    yield from (_below(root, match) for match in matches)
 
 
 def _of_folder(folder: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
     filesystem, path = _filesystem(folder)
+    files, missing = _files(filesystem, path, folder)
+    yield from missing
     found = False
-    for each in _files(filesystem, path):
+    for each in files:
         relative = os.path.relpath(each, path)
         if os.path.splitext(each)[1].lower() in suffixes and not HIDDEN.search(relative):
             found = True
-            yield _input(f"{folder.rstrip('/')}/{relative}")
-    if not found:
+            yield _below(f"{folder.rstrip('/')}/", relative)
+    if not found and not missing:
         yield Missing(folder, "no file of this task is in this folder, nor below it")
 
 
-def _files(filesystem: Any, folder: str) -> list[str]:
-    selector = pa.fs.FileSelector(folder, recursive=True)
-    return sorted(info.path for info in filesystem.get_file_info(selector) if info.type == pa.fs.FileType.File)
+def _files(filesystem: Any, folder: str, argument: str) -> tuple[list[str], list[Missing]]:
+    """All files below a folder, and the folders that cannot be read. argument: that names it."""
+    try:
+        listed = filesystem.get_file_info(pa.fs.FileSelector(folder, recursive=True))
+    except (OSError, ValueError, pa.ArrowException):  # of any folder in it
+        listed = None
+    if listed is not None:
+        return sorted(info.path for info in listed if info.type == pa.fs.FileType.File), []
+    files, missing, folders = [], [], [folder]
+    for each in folders:
+        try:
+            listed = filesystem.get_file_info(pa.fs.FileSelector(each))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            missing.append(Missing(argument if each == folder else each, reason_of(error)))
+            continue
+        files += [info.path for info in listed if info.type == pa.fs.FileType.File]
+        folders += [info.path for info in listed if info.type == pa.fs.FileType.Directory]
+    return sorted(files), missing
 
 
 def _of_manifest(manifest: str, filesystem: Any, path: str) -> Iterator[Input]:

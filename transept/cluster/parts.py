@@ -20,7 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from transept.cluster.columns import OPTIONAL_FIELDS
-from transept.cluster.files import is_uri, reason_of
+from transept.cluster.files import filesystem_of, is_uri, reason_of
 from transept.errors import ParameterError, TranseptError, shown
 from transept.lifetime import Closable
 
@@ -51,7 +51,7 @@ class OutputFolder(Closable):
         self._lock: int | None = None
         try:
             if is_uri(place):
-                self._files, self._path = pa.fs.FileSystem.from_uri(place)
+                self._files, self._path = filesystem_of(place)
             else:
                 self._files, self._path = pa.fs.LocalFileSystem(), os.path.abspath(place)
             self._path = self._path.rstrip("/")

@@ -212,6 +212,7 @@ class EngineConfig:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if not re.fullmatch(r"(cpu|cuda)(:\d{1,3})?", device, re.ASCII):
             raise ParameterError(f"no device {device!r}; known: auto, cpu, cuda, cuda:0, ...")
+        device = "cpu" if device.startswith("cpu:") else device  # PyTorch's only one
         on_gpu = device.startswith("cuda")
         sees_gpus = self.launcher is None or self.launcher.is_local  # else the ranks' own machines do
         if on_gpu and sees_gpus and not torch.cuda.is_available():

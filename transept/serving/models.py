@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 OPENAI_SPEECH = "whisper-1"  # OpenAI's name: answers for the first speech model
 LOADING_RETRY = 2.0  # seconds after which to ask again for a model that is loading
+DRAINING_PATIENCE = 5.0  # seconds without a byte after which an upload is given up while the server drains
 
 Kind = Literal["speech", "text", "vision"]
 WANTED: dict[Kind, str] = {"speech": "speech", "text": "text", "vision": "images"}  # what a model of a kind is for
@@ -102,6 +103,7 @@ class ServedModels:
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
         self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
+        self.num_without_place = 0  # requests that are read before it is known which model they are for
         self._loading: asyncio.Task[None] | None = None
 
     def start_loading(self) -> None:
@@ -163,6 +165,19 @@ class ServedModels:
         except EngineClosedError as error:
             raise ApiError(503, str(error), code="unavailable", retry_after=LOADING_RETRY) from None
 
+    @contextlib.contextmanager
+    def without_place(self) -> Iterator[None]:
+        """While a request is read of which it is not known which model it is for. Raises ApiError: 429 for too many."""
+        most = self.settings.max_running + self.settings.max_queue
+        if self.num_without_place >= most:
+            message = f"{most} requests are being read already: try again in {LOADING_RETRY:.0f} s"
+            raise ApiError(429, message, code="queue_full", retry_after=LOADING_RETRY)
+        self.num_without_place += 1
+        try:
+            yield
+        finally:
+            self.num_without_place -= 1
+
     def engines(self) -> list[AsyncEngine]:
         """Of all models that are loaded."""
         return [model.engine for model in self.models.values() if model.engine is not None]
@@ -175,13 +190,19 @@ class ServedModels:
             return "draining"
         return next((state for state in ("loading", "failed") if state in states), "ready")
 
+    def wait_for_uploads(self, seconds: float = DRAINING_PATIENCE) -> None:
+        """Give up what is being read, with a 503, where nothing comes for so many seconds."""
+        latest = asyncio.get_running_loop().time() + seconds
+        for timeout in self.reading:
+            if (when := timeout.when()) is not None and when > latest:
+                timeout.reschedule(latest)
+
     def abort(self) -> None:
         """End all that is under way with a 503, at once: what is computed, and what is still being read."""
         self.is_draining = True
         for engine in self.engines():
             engine.abort()
-        for timeout in self.reading:
-            timeout.reschedule(asyncio.get_running_loop().time())
+        self.wait_for_uploads(0.0)
 
     async def drain(self, timeout: float) -> None:
         """Take no new work, wait for what was admitted, and close all engines."""
@@ -216,15 +237,15 @@ class ServedModels:
 
         if isinstance(loaded, Transcriber):
             speech = AsyncTranscriber(loaded, **options)
-            await speech.engine.warm_up()
+            await _warmed_up(speech)
             model.speech = speech
         elif isinstance(loaded, VisionReader):
             vision = AsyncVisionReader(loaded, **options)
-            await vision.engine.warm_up()
+            await _warmed_up(vision)
             model.vision = vision
         else:
             text = AsyncTextGenerator(loaded, **options)
-            await text.engine.warm_up()
+            await _warmed_up(text)
             try:
                 model.languages = loaded.languages
             except Exception:  # of a plugin; then nobody is offered a choice
@@ -248,6 +269,15 @@ def _check_ready(model: ServedModel) -> None:
         raise ApiError(503, f'"{model.name}" is loading', code="loading", retry_after=LOADING_RETRY)
     if model.state == "failed":
         raise ApiError(503, f'"{model.name}" could not be loaded or has stopped; see the server\'s log', code="failed")
+
+
+async def _warmed_up(tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader) -> None:
+    """Let a model's engine compute once. One that cannot gives its memory back."""
+    try:
+        await tasks.engine.warm_up()
+    except Exception:
+        await tasks.engine.close()
+        raise
 
 
 async def _in_daemon_thread(function: Callable[[], Any]) -> Any:

@@ -108,6 +108,7 @@ class Server(uvicorn.Server):
             return self._nothing_is_served()
         if not (unfinished := self._num_unfinished()):
             return True
+        self.models.wait_for_uploads()
         if time.monotonic() < self._deadline and not self._is_forced:
             return False
         logger.warning("%d requests were cut off", unfinished)
@@ -132,8 +133,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that are bound to all addresses of a host, for port 0 to the first. Raises AddressError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise AddressError(f"this machine has no address {host}: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: of what is no host name at all
+        reason = getattr(error, "strerror", None) or error
+        raise AddressError(f"this machine has no address {host}: {reason}") from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     sockets: list[socket.socket] = []
     try:

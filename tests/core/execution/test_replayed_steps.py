@@ -60,7 +60,7 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_random_whisper(tmp_path_factory.mktemp("whisper"))
+    return save_random_whisper(tmp_path_factory.mktemp("whisper"), heads=1)  # programs are slow in the interpreter
 
 
 @pytest.fixture

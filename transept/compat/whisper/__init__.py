@@ -6,6 +6,7 @@ It has `load_model` and its `transcribe`, and what works on one window of 30 s: 
 insides of timing are not here.
 """
 
+from transept.compat.whisper import audio, decoding, utils
 from transept.compat.whisper.audio import load_audio, log_mel_spectrogram, pad_or_trim
 from transept.compat.whisper.decoding import DecodingOptions, DecodingResult, decode, detect_language
 from transept.compat.whisper.model import ModelDimensions, Whisper, available_models, load_model, transcribe
@@ -15,12 +16,15 @@ __all__ = [
     "DecodingResult",
     "ModelDimensions",
     "Whisper",
+    "audio",
     "available_models",
     "decode",
+    "decoding",
     "detect_language",
     "load_audio",
     "load_model",
     "log_mel_spectrogram",
     "pad_or_trim",
     "transcribe",
+    "utils",
 ]

@@ -350,9 +350,8 @@ class ModelRunner:
 
 def _interruption(error: Exception) -> BaseException | None:
     """The interruption of a logits processor's that stands behind an error."""
-    if isinstance(error, ProcessorInterruptedError) and is_interruption(error.interruption):
-        return error.interruption
-    return None
+    interruption = error.interruption if isinstance(error, ProcessorInterruptedError) else None
+    return interruption if interruption is not None and is_interruption(interruption) else None
 
 
 def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:

@@ -28,8 +28,8 @@ from transept.errors import RequestFailedError, message_of, shown
 class ProcessorInterruptedError(RequestFailedError):
     """A logits processor raised what is no Exception, of its own or as a signal struck."""
 
-    def __init__(self, interruption: BaseException) -> None:
-        super().__init__(f"a logits processor raised {type(interruption).__name__}: {message_of(interruption)}")
+    def __init__(self, message: str, interruption: BaseException | None = None) -> None:
+        super().__init__(message)
         self.interruption = interruption
 
 
@@ -204,7 +204,8 @@ def _call_processors(logits: Tensor, params: SamplingParams, rows: list[Sampling
         except Exception:
             raise
         except BaseException as error:  # sys.exit(), or a signal
-            raise ProcessorInterruptedError(error) from error
+            message = f"a logits processor raised {type(error).__name__}: {message_of(error)}"
+            raise ProcessorInterruptedError(message, error) from error
         same = given.shape == logits.shape and given.data_ptr() == logits.data_ptr()
         if not same or logits.untyped_storage().nbytes() != num_bytes:
             raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
@@ -260,6 +261,7 @@ def _forbid_runs(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]
         for *begin, last in params.bad_words_ids or ():
             if tokens[len(tokens) - len(begin) :] == begin:
                 own.add(last)
+        own -= {token for token in own if token >= logits.shape[1]}  # of the encoder's vocabulary, or the tokenizer's
     logits[upload(_places(forbidden), logits.device).unbind()] = float("-inf")
 
 

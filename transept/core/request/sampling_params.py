@@ -169,6 +169,11 @@ class SamplingParams:
         return (self.num_beams or 1) > 1
 
     @property
+    def num_hypotheses(self) -> int:
+        """How many hypotheses end a beam search. Meaningful once num_beams is known."""
+        return max(1, round((self.num_beams or 1) * self.patience))
+
+    @property
     def reads_tokens(self) -> bool:
         """Whether what may be chosen depends on which tokens were chosen before, beyond how many."""
         penalized = (self.repetition_penalty or 1.0) != 1.0 or self.presence_penalty or self.frequency_penalty
@@ -264,6 +269,11 @@ class SamplingParams:
             raise ParameterError(f"n counts samples; for {self.n} hypotheses of {width} set num_return_sequences")
         if (self.num_return_sequences or 1) > (self.num_beams or 1):
             raise ParameterError(f"num_return_sequences={self.num_return_sequences} is over {width}")
+        if (self.num_return_sequences or 1) > self.num_hypotheses:
+            raise ParameterError(
+                f"patience={self.patience} ends a search of {width} with {self.num_hypotheses} hypotheses, and "
+                f"num_return_sequences={self.num_return_sequences} are asked for; set patience=1, or ask for fewer"
+            )
         if self.stop:
             raise ParameterError(f"stop strings do not go with {width}; use stop_token_ids, or num_beams=1")
 

@@ -40,7 +40,7 @@ class BeamSearch:
         assert params.length_penalty is not None
         self.params = params
         self.num_beams = params.num_beams
-        self.num_hypotheses = max(1, round(params.num_beams * params.patience))
+        self.num_hypotheses = params.num_hypotheses
         self.length_penalty = params.length_penalty
         self.num_forced = num_forced
         num_eos = len(params.eos_token_ids or ())

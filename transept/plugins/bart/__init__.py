@@ -18,7 +18,7 @@ _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with thei
 
 def mbart_default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>``, then the target language where the checkpoint forces one (facebook/mbart-large-en-ro does not)."""
-    language = getattr(view.config, "forced_bos_token_id", None)
+    language = tasks.token_of(view, "forced_bos_token_id")
     start = view.config.decoder_start_token_id
     return [start] if language is None else [start, language]
 

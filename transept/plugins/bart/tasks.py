@@ -59,7 +59,7 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
     before, after = (
         [marks.get(token, token) for token in tokens] for tokens in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
     )
-    target_code = _only_target(view.config, codes, starts_with_code) if target is None else _code(target, codes)
+    target_code = _only_target(view, codes, starts_with_code) if target is None else _code(target, codes)
     target_id = codes[target_code]
     return TextTask(
         f"translation_{_short(source_code)}_to_{_short(target_code)}",
@@ -67,6 +67,12 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
         decoder_prompt=[target_id] if starts_with_code else [view.config.decoder_start_token_id, target_id],
         settings={} if starts_with_code else {"forced_bos_token_id": target_id},
     )
+
+
+def token_of(view: CheckpointView, name: str) -> int | None:
+    """What the generation config has under a name, or else the config, where older checkpoints have it."""
+    token: int | None = getattr(view.generation_config, name, None)
+    return getattr(view.config, name, None) if token is None else token
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
@@ -97,10 +103,9 @@ def _short(code: str) -> str:
     return code.partition("_")[0]
 
 
-def _only_target(config: Any, codes: dict[str, int], starts_with_code: bool) -> str:
-    """The language that the checkpoint always writes, where its config says so."""
-    name = "decoder_start_token_id" if starts_with_code else "forced_bos_token_id"
-    token = getattr(config, name, None)
+def _only_target(view: CheckpointView, codes: dict[str, int], starts_with_code: bool) -> str:
+    """The language that the checkpoint always writes, where its settings say so."""
+    token = token_of(view, "decoder_start_token_id" if starts_with_code else "forced_bos_token_id")
     for code, token_id in codes.items():
         if token_id == token:
             return code

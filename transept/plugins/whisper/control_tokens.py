@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from transept.authoring import CheckpointView, ParameterError, SpeechTokens, suggest
+from transept.authoring import CheckpointError, CheckpointView, ParameterError, SpeechTokens, suggest
 from transept.plugins.whisper.languages import LANGUAGES
 
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
@@ -20,12 +20,23 @@ MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
 
 
 class ControlTokens:
-    """The ids of one checkpoint's control tokens, from its config."""
+    """The ids of one checkpoint's control tokens, from its config.
 
-    def __init__(self, config: Any) -> None:
-        self.multilingual = config.vocab_size >= MULTILINGUAL_VOCABULARY
+    generation_config: of one that may have more tokens after Whisper's own, as fine-tuned ones do, and then says where
+    these end and whether there are languages. Raises CheckpointError where that cannot be.
+    """
+
+    def __init__(self, config: Any, generation_config: Any = None) -> None:
+        multilingual = getattr(generation_config, "is_multilingual", None)
+        self.multilingual = config.vocab_size >= MULTILINGUAL_VOCABULARY if multilingual is None else bool(multilingual)
         self.start_of_transcript: int = config.decoder_start_token_id
-        first_timestamp = config.vocab_size - NUM_TIMESTAMPS
+        no_timestamps = getattr(generation_config, "no_timestamps_token_id", None)
+        first_timestamp = config.vocab_size - NUM_TIMESTAMPS if no_timestamps is None else no_timestamps + 1
+        if no_timestamps is not None and not self.start_of_transcript < no_timestamps < config.vocab_size:
+            raise CheckpointError(
+                f"no_timestamps_token_id of the generation config is {no_timestamps}; it must come after "
+                f"decoder_start_token_id={self.start_of_transcript}, and be below vocab_size={config.vocab_size}"
+            )
         num_languages = first_timestamp - self.start_of_transcript - NUM_OTHER_CONTROLS
         self.first_language = self.start_of_transcript + 1
         self.translate = self.first_language + num_languages
@@ -37,9 +48,13 @@ class ControlTokens:
         self.languages = dict(zip(LANGUAGES, range(self.first_language, self.translate), strict=False))
 
 
+def _of(view: CheckpointView) -> ControlTokens:
+    return ControlTokens(view.config, view.generation_config)
+
+
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The control tokens that transcription tells apart."""
-    tokens = ControlTokens(view.config)
+    tokens = _of(view)
     return SpeechTokens(
         end_of_text=tokens.start_of_transcript - 1,
         start_of_transcript=tokens.start_of_transcript,
@@ -53,13 +68,13 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
 
 def languages(view: CheckpointView) -> dict[str, int]:
     """Language code to token id; empty for an English-only checkpoint."""
-    tokens = ControlTokens(view.config)
+    tokens = _of(view)
     return tokens.languages if tokens.multilingual else {}
 
 
 def target_languages(view: CheckpointView) -> tuple[str, ...]:
     """English, of which there is no token: it is what the task "translate" means."""
-    return ("en",) if ControlTokens(view.config).multilingual else ()
+    return ("en",) if _of(view).multilingual else ()
 
 
 def decoder_prompt(
@@ -76,7 +91,7 @@ def decoder_prompt(
     target_language: of the task "translate", which has no other than English.
     Raises ParameterError for a language or a task that the checkpoint does not have.
     """
-    tokens = ControlTokens(view.config)
+    tokens = _of(view)
     if task not in ("transcribe", "translate"):
         raise ParameterError(f'task must be "transcribe" or "translate", not {task!r}')
     prompt = [tokens.start_of_transcript]
@@ -97,7 +112,7 @@ def decoder_prompt(
 
 def language_prompt(view: CheckpointView) -> list[int]:
     """After ``<|startoftranscript|>`` alone, the next token names the language."""
-    return [ControlTokens(view.config).start_of_transcript]
+    return [_of(view).start_of_transcript]
 
 
 def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
@@ -105,7 +120,7 @@ def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> li
 
     Earlier text that begins with ``<|startofprev|>`` stands before it, so there the default prompt is appended.
     """
-    tokens = ControlTokens(view.config)
+    tokens = _of(view)
     if tokens.start_of_transcript in token_ids:
         return list(token_ids)
     if token_ids and token_ids[0] == tokens.start_of_previous:

@@ -95,7 +95,7 @@ def timestamp_rules(
     view: CheckpointView, *, max_initial_timestamp: float | None = None, num_prefix_tokens: int = 0
 ) -> TimestampRules:
     """The rules for one checkpoint. max_initial_timestamp: seconds, None for no bound."""
-    tokens = ControlTokens(view.config)
+    tokens = ControlTokens(view.config, view.generation_config)
     bound = max_initial_timestamp
     return TimestampRules(
         end_of_text=tokens.start_of_transcript - 1,

@@ -192,7 +192,8 @@ def _asked(body: dict[str, Any]) -> Asked:
     options = {name: body[name] for name in bodies.SAMPLING_FIELDS if name in body and name not in ("n", HYPOTHESES)}
     try:
         params = SamplingParams(**{**options, "logprobs": None if logprobs is None else max(1, logprobs)})
-        if params.beam_search:
+        asks_for_samples = any(name in body for name in ("n", "best_of", "temperature"))
+        if params.beam_search or (HYPOTHESES in body and not asks_for_samples):
             params = replace(params, num_return_sequences=best_of)
         elif best_of > 1:
             temperature = 1.0 if params.temperature is None else params.temperature  # OpenAI's default

@@ -47,8 +47,8 @@ class EventStream(Response):
     """Server-sent events, ``data: {JSON}``, ended by ``data: [DONE]``.
 
     events: plain dicts. owned: what is given back after them. Both are closed when the client goes away, which is
-    counted and logged as of any answer. What is raised before the first event is the answer, with its status; later it
-    is sent as ``{"error": ...}``, the last event.
+    counted and logged as of any answer. What is raised before the first event, and within KEEP_ALIVE_SECONDS, is the
+    answer, with its status; later it is sent as ``{"error": ...}``, the last event.
     """
 
     media_type = "text/event-stream"

@@ -16,6 +16,7 @@ from transept.errors import TranseptError
 from transept.serving.async_tasks import AsyncTextGenerator
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
+from transept.serving.http.failures import answer_to
 from transept.serving.http.numbered_jobs import Ended, numbered
 from transept.serving.http.places import Place
 from transept.serving.http.streams import EventStream, attended
@@ -73,7 +74,7 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
             raise api_error(error, given, "input") from error
         events = ticket.run(_all_of(jobs))
         if stream:
-            return EventStream(_stream(events, given), owned=stack.pop_all())
+            return EventStream(_stream(request, events, given), owned=stack.pop_all())
         answer = {
             "id": f"{OBJECTS[task]}-{request.state.request_id}",
             "object": OBJECTS[task],
@@ -156,14 +157,18 @@ async def _whole(
     return JSONResponse({**answer, "data": data, "usage": usage.to_dict()})
 
 
-async def _stream(events: AsyncGenerator[Any, None], given: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+async def _stream(
+    request: Request, events: AsyncGenerator[Any, None], given: dict[str, Any]
+) -> AsyncGenerator[dict[str, Any], None]:
     """Document after document: its text as it becomes final, then all that is known of it; at the end the usage."""
     usage, num_told = _Usage(), 0
     async with aclosing(events):
         try:
             async for event in events:
                 if isinstance(event, Ended) and isinstance(event.result, TranseptError):
-                    yield {**api_error(event.result, given, "input").body(), "index": event.index}
+                    told = api_error(event.result, given, "input")
+                    told.__cause__ = event.result  # for the log
+                    yield {**answer_to(request.scope, told).body(), "index": event.index}
                     num_told = 0
                 elif isinstance(event, Ended):
                     if rest := event.result.text[num_told:]:
