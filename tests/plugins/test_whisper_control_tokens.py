@@ -118,6 +118,6 @@ def test_tokens_added_to_a_vocabulary_move_no_others(vocab_size, multilingual, n
     assert vars(ControlTokens(config_of(vocab_size + 39, start), settings)) == expected
     view = view_of(config_of(vocab_size + 39, start), generation_config=settings)
     assert control_tokens.decoder_prompt(view) == control_tokens.decoder_prompt(view_of(config_of(vocab_size, start)))
-    for wrong in (start, vocab_size + 39):
+    for wrong in (start, vocab_size - 1501 + 39):
         with pytest.raises(CheckpointError, match=f"no_timestamps_token_id of the generation config is {wrong}; it"):
             ControlTokens(config_of(vocab_size + 39, start), SimpleNamespace(no_timestamps_token_id=wrong))

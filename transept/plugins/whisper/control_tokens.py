@@ -32,10 +32,12 @@ class ControlTokens:
         self.start_of_transcript: int = config.decoder_start_token_id
         no_timestamps = getattr(generation_config, "no_timestamps_token_id", None)
         first_timestamp = config.vocab_size - NUM_TIMESTAMPS if no_timestamps is None else no_timestamps + 1
-        if no_timestamps is not None and not self.start_of_transcript < no_timestamps < config.vocab_size:
+        highest = config.vocab_size - NUM_TIMESTAMPS - 1
+        if no_timestamps is not None and not self.start_of_transcript < no_timestamps <= highest:
             raise CheckpointError(
                 f"no_timestamps_token_id of the generation config is {no_timestamps}; it must come after "
-                f"decoder_start_token_id={self.start_of_transcript}, and be below vocab_size={config.vocab_size}"
+                f"decoder_start_token_id={self.start_of_transcript}, and {NUM_TIMESTAMPS} timestamps follow it within "
+                f"vocab_size={config.vocab_size}"
             )
         num_languages = first_timestamp - self.start_of_transcript - NUM_OTHER_CONTROLS
         self.first_language = self.start_of_transcript + 1
