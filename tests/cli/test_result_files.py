@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,21 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) 
     remove_unfinished(tmp_path)
     assert listed(tmp_path) == sorted({*names} - {names[0], names[-1]})
     remove_unfinished(tmp_path / "nowhere")
+
+
+def test_a_folder_that_may_not_be_listed_is_left_as_it_is() -> None:
+    with tempfile.TemporaryDirectory() as given:
+        Path(given).chmod(0o733)
+        user = os.geteuid()
+        if not user:
+            os.seteuid(65534)  # since root may list all
+        try:
+            with pytest.raises(PermissionError):
+                listed(Path(given))
+            remove_unfinished(Path(given))
+        finally:
+            os.seteuid(user)
+            Path(given).chmod(0o755)
 
 
 def lines(path: Path) -> list[dict[str, object]]:

@@ -11,9 +11,9 @@ from speech.openai_reference import openai_model, openai_result
 from whisper.utils import get_writer as openai_writer
 
 from transept.compat import whisper as ours
-from transept.compat.whisper.utils import get_writer
 from transept.errors import ParameterError
 
+get_writer = ours.utils.get_writer  # without an import of its own, as there
 EXACT = ("id", "seek", "start", "end", "text", "tokens", "temperature", "compression_ratio")
 
 

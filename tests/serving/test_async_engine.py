@@ -11,9 +11,10 @@ import pytest
 
 from transept import Engine, SamplingParams, Transcriber, TranscriptionInfo
 from transept.core.jobs import Offload
-from transept.errors import EngineClosedError, MediaError, ParameterError, QueueFullError, TranseptError
+from transept.errors import CapacityError, EngineClosedError, MediaError, ParameterError, QueueFullError, TranseptError
 from transept.serving.async_engine import AsyncEngine, Queued
 from transept.serving.async_tasks import AsyncTranscriber, last
+from transept.serving.models import _warmed_up
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +245,18 @@ def test_an_error_in_the_engines_own_code_ends_everybody_and_says_so(tiny_en_dir
         assert not speech.engine.is_alive
         with pytest.raises(EngineClosedError, match="error of its own"):
             await speech.transcribe(clips[0])
+
+    asyncio.run(whole())
+
+
+def test_a_model_that_cannot_be_warmed_up_is_closed(tiny_en_dir: Path) -> None:
+    async def whole() -> None:
+        speech = await AsyncTranscriber.load(tiny_en_dir, kv_cache_bytes=1_000_000)
+        with pytest.raises(CapacityError, match="the cache has"):
+            await _warmed_up(speech)
+        assert not speech.engine.is_alive
+        with pytest.raises(EngineClosedError):
+            speech.transcriber.engine.executor.check_open()
 
     asyncio.run(whole())
 

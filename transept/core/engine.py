@@ -265,17 +265,17 @@ def _executor(config: WorkerConfig) -> Executor:
 
 def _warn_of_small_cache(manager: BlockSpaceManager, shape: ModelShape) -> None:
     """Say so where a request as long as the model takes would be refused, as every one of a model of speech may be."""
-    source, target, there_are = shape.max_source_positions, shape.max_target_positions, manager.num_device_blocks
+    source, target, num_blocks = shape.max_source_positions, shape.max_target_positions, manager.num_device_blocks
     if source is None or target is None:
         return
     needed = manager.num_blocks_for(source) + manager.num_blocks_for(target)
-    if needed > there_are:
+    if needed > num_blocks:
         logger.warning(
-            "the cache has %d blocks, and a request of the model's full length takes %d: longer ones will be refused; "
-            "raise kv_cache_bytes%s",
-            there_are,
+            "the cache has %d blocks, and a request of the model's full length takes %d: one that does not fit is "
+            "refused; raise kv_cache_bytes%s",
+            num_blocks,
             needed,
-            f" ({needed / there_are:.2f} times as much)" if there_are else "",
+            f" ({needed / num_blocks:.2f} times as much)" if num_blocks else "",
         )
 
 

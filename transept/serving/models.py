@@ -190,7 +190,7 @@ class ServedModels:
             return "draining"
         return next((state for state in ("loading", "failed") if state in states), "ready")
 
-    def wait_for_uploads(self, seconds: float = DRAINING_PATIENCE) -> None:
+    def give_up_silent_uploads(self, seconds: float = DRAINING_PATIENCE) -> None:
         """Give up what is being read, with a 503, where nothing comes for so many seconds."""
         latest = asyncio.get_running_loop().time() + seconds
         for timeout in self.reading:
@@ -202,7 +202,7 @@ class ServedModels:
         self.is_draining = True
         for engine in self.engines():
             engine.abort()
-        self.wait_for_uploads(0.0)
+        self.give_up_silent_uploads(0.0)
 
     async def drain(self, timeout: float) -> None:
         """Take no new work, wait for what was admitted, and close all engines."""

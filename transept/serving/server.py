@@ -108,7 +108,7 @@ class Server(uvicorn.Server):
             return self._nothing_is_served()
         if not (unfinished := self._num_unfinished()):
             return True
-        self.models.wait_for_uploads()
+        self.models.give_up_silent_uploads()
         if time.monotonic() < self._deadline and not self._is_forced:
             return False
         logger.warning("%d requests were cut off", unfinished)

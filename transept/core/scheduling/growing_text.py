@@ -1,6 +1,6 @@
 """GrowingText: the text of a sequence that grows, without decoding all of its tokens for each new one.
 
-Kept by each sequence for StopChecker.
+Kept by each sequence for StopChecker, and by a server for each transcription that is streamed.
 """
 
 from __future__ import annotations

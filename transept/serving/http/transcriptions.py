@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import FormData
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from transept.core.scheduling.growing_text import GrowingText
 from transept.errors import ParameterError, shown, suggest
 from transept.multimodal.channels import EACH
 from transept.option_names import hint
@@ -252,29 +253,13 @@ async def _whole(model: SpeechModel, events: AsyncGenerator[Any, None], asked: A
     return JSONResponse(verbose_answer(model, transcript, asked.granularities))
 
 
-class _GrowingText:
-    """The text of all segments so far, without blanks at its ends. told: its parts."""
-
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self.told: list[str] = []
-        self._decode, self._last, self._blanks = decode, list[int](), ""
-
-    def add(self, tokens: Sequence[int]) -> str:
-        """What a further segment adds. It is decoded with the one before it, which a character may begin in."""
-        before, both = self._decode(self._last), self._decode([*self._last, *tokens])
-        added = self._blanks + (both[len(before) :] if both.startswith(before) else self._decode(tokens))
-        part = (added if self.told else added.lstrip()).rstrip()
-        if part:
-            self.told.append(part)
-        self._last, self._blanks = list(tokens), added[len(added.rstrip()) :]
-        return part
-
-
 async def _stream(
     model: SpeechModel, events: AsyncGenerator[Any, None], asked: Asked
 ) -> AsyncGenerator[dict[str, Any], None]:
     """OpenAI's events; with progress ours, too."""
-    text, number = _GrowingText(model.tokenizer.decode), 0
+    tokens: list[int] = []
+    told, number = "", 0
+    growing, decode = GrowingText(), model.tokenizer.decode
     async with contextlib.aclosing(events):
         async for event in events:
             if isinstance(event, Queued) and asked.progress:
@@ -285,15 +270,17 @@ async def _stream(
                 yield {"type": "transcript.info", **info_fields(event)}
             elif isinstance(event, Found):
                 for segment in event.segments:
-                    if delta := text.add(segment.tokens):
+                    tokens += segment.tokens
+                    text = growing.of(tokens, decode).strip()
+                    if len(text) > len(told) and text.startswith(told):
                         logprobs = {"logprobs": segment_logprobs(model, segment)} if asked.logprobs else {}
-                        yield {"type": "transcript.text.delta", "delta": delta, **logprobs}
+                        yield {"type": "transcript.text.delta", "delta": text[len(told) :], **logprobs}
+                        told = text
                     yield segment_event(segment, number)
                     number += 1
                 if asked.progress:
                     yield {"type": "transcript.progress", "seconds": event.progress_seconds}
             elif isinstance(event, Transcript):
-                told = "".join(text.told)
                 if len(event.text) > len(told) and event.text.startswith(told):
                     yield {"type": "transcript.text.delta", "delta": event.text[len(told) :]}
                 yield {
