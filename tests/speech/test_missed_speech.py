@@ -100,6 +100,20 @@ def test_a_second_language_in_a_window_is_heard(
 
 
 @pytest.mark.slow
+def test_a_channel_that_is_heard_again_stays_in_order_beside_another(
+    base: Transcriber, languages: dict[str, np.ndarray]
+) -> None:
+    left = one_after_the_other(languages, "en", "es", "fr")
+    right = np.roll(np.pad(languages["en"], (0, len(left) - len(languages["en"]))), 15 * RATE)
+    unsure = {"no_speech_threshold": 0.0, "logprob_threshold": -0.35}  # the Spanish, until it is heard again
+    with base.stream(np.stack([left, right]), multilingual=True, temperature=0.0, channel="each", **unsure) as stream:
+        segments = list(stream)
+    assert {each.speaker for each in segments} == {"left", "right"}
+    assert "es" in {each.language for each in segments}
+    assert [each.start for each in segments] == sorted(each.start for each in segments)
+
+
+@pytest.mark.slow
 def test_windows_side_by_side_hear_the_second_language_again(
     base: Transcriber, languages: dict[str, np.ndarray]
 ) -> None:

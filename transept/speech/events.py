@@ -17,7 +17,10 @@ class Opened:
 
 @dataclass(frozen=True)
 class Found:
-    """What is certain. segments: new ones, in order of time. progress_seconds: how far the job has come in all."""
+    """What is certain. segments: new ones, in order of time.
+
+    progress_seconds: how far the job has come in all; no segment that begins before is still to come.
+    """
 
     segments: Sequence[Segment] = ()
     progress_seconds: float = 0.0

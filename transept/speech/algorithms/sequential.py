@@ -69,7 +69,10 @@ def decode_windows(
                 for index, segment in enumerate(found, len(segments))
             ]
             segments += found
-            yield Found(found, timeline.time(min(num_frames, start) / fps, after_pause=False))
+            reached = min(num_frames, start) / fps
+            if options.multilingual and start < end:
+                reached = min(reached, covered)  # what follows may be heard again
+            yield Found(found, timeline.time(reached, after_pause=False))
     missed = [
         (timeline.time(begin, after_pause=True), timeline.time(end, after_pause=False)) for begin, end in second.missed
     ]
