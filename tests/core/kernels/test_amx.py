@@ -31,9 +31,9 @@ from transept.core.kernels.cpu.gemm.panels import (
 )
 from transept.core.kernels.cpu.library import Float, Int, Pointer, level, library
 
-# Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and from how
-# many rows on int8 goes to AMX.
-BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 96
+# Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and how many rows
+# in int8 do not go to AMX.
+BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 8
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
@@ -137,7 +137,7 @@ def test_numbers_of_all_sizes(float_product: Product) -> None:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("num_rows", [FEW + 1, FEW + BLOCK, 200])
+@pytest.mark.parametrize("num_rows", [FEW + 1, FEW + BLOCK, 200, 300])
 @pytest.mark.parametrize("num_in", [BYTES_DEEP, 5 * BYTES_DEEP, 512])
 @pytest.mark.parametrize("num_out", [5, BLOCK, 333])
 @pytest.mark.parametrize("pack", [pack_int8, pack_int8_for_int8])
@@ -148,14 +148,14 @@ def test_int8_gives_the_same_bits_as_the_tiles_for_few_rows(
     x[5] = 0
     packed = pack(torch.randn(num_out, num_in))
     for added in (None, bias):
-        few = torch.cat([product.product(part, packed, added) for part in x.split(50)])
+        few = torch.cat([product.product(part, packed, added) for part in x.split(FEW)])
         assert torch.equal(int8_product(x, packed, added), few)
 
 
 def test_int8_of_the_largest_numbers(int8_product: Product) -> None:
     x = torch.cat([torch.ones(60, 1024), -torch.ones(60, 1024)])
     packed = pack_int8(torch.cat([torch.ones(40, 1024), -torch.ones(40, 1024)]))
-    few = torch.cat([product.product(part, packed, None) for part in x.split(50)])
+    few = torch.cat([product.product(part, packed, None) for part in x.split(FEW)])
     assert torch.equal(int8_product(x, packed, None), few)
     torch.testing.assert_close(few.abs(), torch.full((120, 80), 1024.0), rtol=1e-3, atol=0)
 

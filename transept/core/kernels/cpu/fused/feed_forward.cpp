@@ -32,7 +32,7 @@ void feed_rows_forward(const float* x, int64_t rows, const FeedForward& layer, f
   float* numbers = Rows::OF_BYTES ? scratch<Use::HIDDEN, float>(rows * inner) : nullptr;
   for (int64_t row = 0; row < rows; row++) inputs.put(row, x + row * num_in, num_in);
   multiply_blocks<NUMBERS>(
-      inputs.tiled, fc1.values, 0, rows, 0, inner / PANEL,
+      inputs.tiled, TiledPanels(fc1.values, inputs.tiled.steps), 0, rows, 0, inner / PANEL,
       [&](Sum* sums, int64_t row, int64_t panel, int64_t first, int64_t stop) INLINE_LAMBDA {
         float* products = inputs.products(sums, first, stop, row, panel, fc1);
         apply_to_block(products, first, stop, panel, inner, activation);
@@ -50,7 +50,7 @@ void feed_rows_forward(const float* x, int64_t rows, const FeedForward& layer, f
     for (int64_t row = 0; row < rows; row++) hidden.put(row, numbers + row * inner, inner);
   }
   multiply_blocks<NUMBERS>(
-      hidden.tiled, fc2.values, 0, rows, 0, (fc2.num_outputs + PANEL - 1) / PANEL,
+      hidden.tiled, TiledPanels(fc2.values, hidden.tiled.steps), 0, rows, 0, (fc2.num_outputs + PANEL - 1) / PANEL,
       [&](Sum* sums, int64_t row, int64_t panel, int64_t first, int64_t stop) INLINE_LAMBDA {
         float* products = hidden.products(sums, first, stop, row, panel, fc2);
         apply_to_block(products, first, stop, panel, fc2.num_outputs, bias);

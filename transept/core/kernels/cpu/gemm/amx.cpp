@@ -133,25 +133,51 @@ void amx_float_piece(const float* x, const Weight& weight, const float* bias, fl
   TILES_END();
 }
 
-// A panel, pairs of inputs side by side, as tiles: four side by side.
-void regroup_panel(const int8_t* panel, int64_t depth, int8_t* tiles) {
-  alignas(64) static constexpr uint16_t LOW[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(LOW), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  for (int64_t input = 0; input < depth; input += 4, panel += 4 * PANEL, tiles += 4 * PANEL) {
-    const __m512i first = load_as<__m512i>(panel), second = load_as<__m512i>(panel + 2 * PANEL);
-    _mm512_storeu_si512(tiles, _mm512_permutex2var_epi16(first, low, second));
-    _mm512_storeu_si512(tiles + 2 * PANEL, _mm512_permutex2var_epi16(first, high, second));
+// Panels whose pairs of inputs are side by side. Each is put in the order of tiles, four inputs side by side, while the one
+// before it is multiplied.
+class RegroupedPanels {
+ public:
+  RegroupedPanels(const int8_t* packed, int64_t count, int64_t steps)
+      : packed(packed), count(count), size(steps * 2 * TILE_BYTES), tiles(scratch<Use::TILES_OF_PANEL, char>(2 * size)) {
+    for (int64_t step = 0; step < steps; step++) regroup(0, step);
   }
-}
 
-// The upper and the lower halves of rows in int16, each in the order of tiles.
+  INLINE const char* of(int64_t panel) const { return tiles + panel % 2 * size; }
+  INLINE void meanwhile(int64_t panel, int64_t step) const {
+    if (panel + 1 < count) regroup(panel + 1, step);
+  }
+
+ private:
+  const int8_t* packed;
+  int64_t count, size;  // size: of a panel
+  char* tiles;          // of two panels
+
+  INLINE void regroup(int64_t panel, int64_t step) const {
+    alignas(64) static constexpr uint16_t LOW[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                   8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i low = _mm512_load_si512(LOW), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    const int8_t* from = packed + panel * size + step * 2 * TILE_BYTES;
+    char* to = tiles + panel % 2 * size + step * 2 * TILE_BYTES;
+    for (int four = 0; four < TILE_SIDE; four++, from += 4 * PANEL, to += 4 * PANEL) {
+      prefetch<4 * PANEL, PREFETCH_WEIGHTS>(from);
+      const __m512i first = load_as<__m512i>(from), second = load_as<__m512i>(from + 2 * PANEL);
+      _mm512_storeu_si512(to, _mm512_permutex2var_epi16(first, low, second));
+      _mm512_storeu_si512(to + 2 * PANEL, _mm512_permutex2var_epi16(first, high, second));
+    }
+  }
+};
+
+// Rows in int16 in the order of tiles: for each 16 rows the upper halves of their numbers, then the lower ones, which make a
+// block of them.
 struct HalvedRows {
-  TiledRows upper, lower;
+  TiledRows tiled;
+
+  static int64_t halves(int64_t rows) { return (rows + TILE_SIDE - 1) / TILE_SIDE * BLOCK; }
 
   void put(int64_t row, const int16_t* rounded) const {
-    char *high = upper.of(row), *low = lower.of(row);
-    for (int64_t step = 0; step < upper.steps; step++, high += TILE_BYTES, low += TILE_BYTES, rounded += BYTES_DEEP) {
+    const int64_t place = row / TILE_SIDE * BLOCK + row % TILE_SIDE;
+    char *high = tiled.of(place), *low = tiled.of(place + TILE_SIDE);
+    for (int64_t step = 0; step < tiled.steps; step++, high += TILE_BYTES, low += TILE_BYTES, rounded += BYTES_DEEP) {
       for (int i = 0; i < BYTES_DEEP; i++) {
         high[i] = (char)(rounded[i] >> 8);
         low[i] = (char)rounded[i];
@@ -171,9 +197,10 @@ void rounded_rows_product(const float* x, int64_t rows, int64_t depth, const Wei
     apply_to_block(products, first, stop, panel, num_out, epilogue);
     write_rows(products, first, stop, row, panel, num_out, out);
   };
+  const TiledPanels panels(weight.values, rounded.tiled.steps);
   for_amx_pieces<TILED_PIECE_ROWS, TILED_PIECE_PANELS>(
       rows, num_out, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
-        multiply_blocks<NUMBERS>(rounded.tiled, weight.values, row, stop_row, panel, stop_panel, finish);
+        multiply_blocks<NUMBERS>(rounded.tiled, panels, row, stop_row, panel, stop_panel, finish);
       });
 }
 
@@ -196,40 +223,35 @@ void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, co
 
 void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth, const float* row_steps,
                             const Weight& weight, const Epilogue& epilogue, float* out) {
-  const int64_t num_out = weight.num_outputs, steps = depth / BYTES_DEEP, size = TiledRows::bytes(rows, steps);
+  const int64_t num_out = weight.num_outputs, steps = depth / BYTES_DEEP;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
-  char* tiles = scratch<Use::TILES_OF_ROWS, char>(2 * size);
-  const HalvedRows halves{{tiles, steps}, {tiles + size, steps}};
-  for_rows(rows, [&](int64_t row) { halves.put(row, rounded + row * depth); });
-  for_amx_pieces<TILED_PIECE_ROWS, TILED_PIECE_PANELS>(
-      rows, num_out, [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
-        int8_t* panels = scratch<Use::TILES_OF_PANEL, int8_t>(depth * PANEL);
-        int32_t* upper_sums = scratch<Use::UPPER_SUMS, int32_t>(TILED_PIECE_ROWS * PANEL);
-        for (int64_t panel = first_panel; panel < stop_panel; panel++) {
-          regroup_panel(packed + panel * depth * PANEL, depth, panels);
-          multiply_blocks<Numbers::SIGNED_BY_SIGNED>(
-              halves.upper, panels, first_row, stop_row, 0, 1,
-              [&](const int32_t* sums, int64_t row, int64_t, int64_t first, int64_t stop) INLINE_LAMBDA {
-                std::copy(sums + first * PANEL, sums + stop * PANEL, upper_sums + (row - first_row + first) * PANEL);
-              });
-          multiply_blocks<Numbers::UNSIGNED_BY_SIGNED>(
-              halves.lower, panels, first_row, stop_row, 0, 1,
-              [&](int32_t* sums, int64_t row, int64_t, int64_t first, int64_t stop) INLINE_LAMBDA {
-                float* products = reinterpret_cast<float*>(sums);
-                for (int64_t r = first; r < stop; r++) {
-                  const Floats row_step = broadcast(row_steps[row + r]);
-                  UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
-                    const Ints upper = load_as<Ints>(upper_sums + (row - first_row + r) * PANEL + lane);
-                    const Ints total = (upper << 8) + load_as<Ints>(sums + r * PANEL + lane);
-                    const Floats scaled = to_floats(total) * row_step;
-                    store(products + r * PANEL + lane, scaled * load(weight.scales + panel * PANEL + lane));
-                  }
-                }
-                apply_to_block(products, first, stop, panel, num_out, epilogue);
-                write_rows(products, first, stop, row, panel, num_out, out);
-              });
+  const int64_t size = TiledRows::bytes(HalvedRows::halves(rows), steps);
+  const HalvedRows halved{{scratch<Use::TILES_OF_ROWS, char>(size), steps}};
+  for_rows(rows, [&](int64_t row) { halved.put(row, rounded + row * depth); });
+  const auto piece = [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
+    const auto finish = [&](int32_t* sums, int64_t half, int64_t index, int64_t first, int64_t stop) INLINE_LAMBDA {
+      const int64_t row = half / 2, panel = first_panel + index;
+      stop = std::min(stop, std::min<int64_t>(TILE_SIDE, stop_row - row));  // behind them are the lower halves
+      if (first >= stop) return;
+      float* products = reinterpret_cast<float*>(sums);
+      for (int64_t r = first; r < stop; r++) {
+        const Floats row_step = broadcast(row_steps[row + r]);
+        UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
+          const Ints upper = load_as<Ints>(sums + r * PANEL + lane);
+          const Ints lower = load_as<Ints>(sums + (TILE_SIDE + r) * PANEL + lane);
+          const Floats scaled = to_floats((upper << 8) + lower) * row_step;
+          store(products + r * PANEL + lane, scaled * load(weight.scales + panel * PANEL + lane));
         }
-      });
+      }
+      apply_to_block(products, first, stop, panel, num_out, epilogue);
+      write_rows(products, first, stop, row, panel, num_out, out);
+    };
+    const int64_t panels = stop_panel - first_panel;
+    multiply_blocks<Numbers::HALVES_BY_SIGNED>(
+        halved.tiled, RegroupedPanels(packed + first_panel * depth * PANEL, panels, steps), 2 * first_row,
+        HalvedRows::halves(stop_row), 0, panels, finish);
+  };
+  for_amx_pieces<TILED_PIECE_ROWS, TILED_PIECE_PANELS>(rows, num_out, piece);
 }
 
 bool amx_serves_bytes(int64_t depth) { return sizeof(RowOfQuads) == 1 && amx_serves_int8(depth); }

@@ -63,8 +63,9 @@ struct TiledRows {
   }
 };
 
-// What an instruction multiplies: numbers of rows, of which those of 8 bits have a sign or none, and those of panels.
-enum class Numbers { BFLOAT16, SIGNED_BY_UNSIGNED, SIGNED_BY_SIGNED, UNSIGNED_BY_SIGNED };
+// What is multiplied: numbers of rows and those of panels, of which those of 8 bits have a sign or none. Halves are those of
+// numbers of 16 bits: the first 16 rows of a block are upper ones, signed, the others lower ones, unsigned.
+enum class Numbers { BFLOAT16, SIGNED_BY_UNSIGNED, HALVES_BY_SIGNED };
 template <Numbers NUMBERS>
 using SumOf = std::conditional_t<NUMBERS == Numbers::BFLOAT16, float, int32_t>;
 
@@ -140,16 +141,31 @@ INLINE void add_products() {
     ADD_PRODUCTS(TILE_ADD_BFLOAT16);
   } else if constexpr (NUMBERS == Numbers::SIGNED_BY_UNSIGNED) {
     ADD_PRODUCTS(TILE_ADD_SIGNED_BY_UNSIGNED);
-  } else if constexpr (NUMBERS == Numbers::SIGNED_BY_SIGNED) {
-    ADD_PRODUCTS(TILE_ADD_SIGNED_BY_SIGNED);
   } else {
-    ADD_PRODUCTS(TILE_ADD_UNSIGNED_BY_SIGNED);
+    TILE_ADD_SIGNED_BY_SIGNED(0, 4, 6);
+    TILE_ADD_SIGNED_BY_SIGNED(1, 4, 7);
+    TILE_ADD_UNSIGNED_BY_SIGNED(2, 5, 6);
+    TILE_ADD_UNSIGNED_BY_SIGNED(3, 5, 7);
   }
 }
 
-// Multiply some blocks of rows by some panels. panels: of steps * 2 tiles each.
-template <Numbers NUMBERS, class Finish>
-void multiply_blocks(const TiledRows& a, const void* panels, int64_t first_row, int64_t stop_row, int64_t first_panel,
+// Panels that are kept in the order of tiles, two for each step of `steps`.
+struct TiledPanels {
+  const char* tiles;
+  int64_t steps;
+
+  TiledPanels(const void* tiles, int64_t steps) : tiles(static_cast<const char*>(tiles)), steps(steps) {}
+
+  INLINE const char* of(int64_t panel) const { return tiles + panel * steps * 2 * TILE_BYTES; }
+  INLINE void meanwhile(int64_t panel, int64_t step) const {
+    prefetch<2 * TILE_BYTES, PREFETCH_WEIGHTS>(of(panel) + step * 2 * TILE_BYTES);
+  }
+};
+
+// Multiply some blocks of rows by some panels. panels.of(panel): its tiles; panels.meanwhile(panel, step): what is to be done
+// while the first block is multiplied by them.
+template <Numbers NUMBERS, class Panels, class Finish>
+void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row, int64_t stop_row, int64_t first_panel,
                      int64_t stop_panel, const Finish& finish) {
   using Sum = SumOf<NUMBERS>;
   const int64_t steps = a.steps, blocks = (stop_row - first_row + BLOCK - 1) / BLOCK;
@@ -164,7 +180,7 @@ void multiply_blocks(const TiledRows& a, const void* panels, int64_t first_row, 
       for (int64_t block = 0; block < blocks; block++) {
         const int64_t row = first_row + block * BLOCK;
         const char* rows = a.of(row) + first * TILE_BYTES;
-        const char* outputs = (const char*)panels + (panel * steps + first) * 2 * TILE_BYTES;
+        const char* outputs = panels.of(panel) + first * 2 * TILE_BYTES;
         Sum* to = sums + (in_one_pass ? turn++ % 2 : block) * BLOCK * BLOCK;
         if (first == 0) {
           ZERO_SUMS();
@@ -176,7 +192,7 @@ void multiply_blocks(const TiledRows& a, const void* panels, int64_t first_row, 
           TILE_LOAD(7, outputs + ROW_BYTES, 2 * ROW_BYTES);
           LOAD_A(rows, steps * TILE_BYTES);
           add_products<NUMBERS>();
-          if (blocks == 1) prefetch<2 * TILE_BYTES, PREFETCH_WEIGHTS>(outputs);
+          if (block == 0) panels.meanwhile(panel, first + step);
           before.continue_with(rows_of_step);
         }
         before.continue_with(BLOCK);

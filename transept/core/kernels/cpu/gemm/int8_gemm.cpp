@@ -17,7 +17,7 @@ void int8_product(const float* x, int64_t rows, const Weight& weight, const Epil
   const int64_t num_in = weight.num_inputs, depth = num_in + num_in % 2;
   const int64_t panels = (weight.num_outputs + PANEL - 1) / PANEL;
   const int8_t* packed = static_cast<const int8_t*>(weight.values);
-  const bool by_amx = rows > PIECE_ROWS && amx_serves_int8(depth);
+  const bool by_amx = rows > ROWS_OF_FEW && amx_serves_int8(depth);
   const int64_t distance = by_amx ? depth : row_distance<int16_t>(depth);
   int16_t* rounded = scratch<Use::ROUNDED_ROWS, int16_t>(rows * distance);
   float* steps = scratch<Use::ROW_STEPS, float>(rows);
