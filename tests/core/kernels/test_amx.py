@@ -41,7 +41,7 @@ SOURCES = (
     "library.cpp",
     "elementwise/rows.cpp",
     *(f"gemm/{name}.cpp" for name in ("amx", "bfloat16_gemm", "byte_gemm", "float_gemm", "int8_gemm", "product")),
-    *("gemm/packing.cpp", "fused/feed_forward.cpp"),
+    *("gemm/packing.cpp", "gemm/unpacking.cpp", "fused/feed_forward.cpp"),
     *("attention/encoder_attention.cpp", "attention/amx_encoder_attention.cpp"),
 )
 
@@ -177,7 +177,11 @@ def test_bfloat16_is_the_product_of_rounded_numbers(amx: ctypes.CDLL, num_rows: 
 
 
 def test_bfloat16_of_inputs_that_fill_no_tile(amx: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, types in (("whole_pairs", [Int]), ("pack_bfloat16", [Pointer, Int, Int, Int, Pointer])):
+    for name, types in (
+        ("whole_pairs", [Int]),
+        ("pack_bfloat16", [Pointer, Int, Int, Int, Pointer]),
+        ("weight_rows", [Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer]),
+    ):
         function = amx[f"transept_{name}"]
         function.argtypes, function.restype = types, Int
         monkeypatch.setattr(panels, f"_{name}", function)
