@@ -33,8 +33,13 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def manifest() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "rayservice.yaml").read_text(encoding="utf-8"))
-    return found
+    claim, service = yaml.safe_load_all((ROOT / "deploy" / "rayservice.yaml").read_text(encoding="utf-8"))
+    cluster = service["spec"]["rayClusterConfig"]
+    for pod in (cluster["headGroupSpec"]["template"]["spec"], cluster["workerGroupSpecs"][0]["template"]["spec"]):
+        claims = [each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each]
+        assert claims == [{"claimName": claim["metadata"]["name"]}]
+        assert f"--uid {pod['securityContext']['fsGroup']} " in (ROOT / "deploy" / "Dockerfile").read_text()
+    return dict(service)
 
 
 @pytest.fixture(scope="module")

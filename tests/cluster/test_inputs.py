@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -117,6 +118,18 @@ def test_names_of_any_characters_are_found_and_opened_by_uri(tree: Path) -> None
             assert open_uri(row.path).read().decode() == row.file.rpartition("/")[2]
     assert found(f"{folder}/plain.wav") == [f"{folder}/plain.wav"]
     assert open_uri(f"{folder}/naïve [a].wav").read().decode() == "naïve [a].wav"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux alone")
+def test_names_that_are_not_utf8_stop_nothing(tree: Path) -> None:
+    name = os.fsdecode(b"talks/caf\xe9.wav")
+    (tree / name).touch()
+    for arguments, count in ((["talks"], 4), (["talks/*.wav"], 1), ([name, "talks/a.wav"], 1)):
+        rows, missing = find_inputs(arguments, SUFFIXES)
+        assert len(rows) == count
+        (told,) = missing
+        assert "UTF-8" in told.reason
+        told.argument.encode()
 
 
 def test_folders_that_cannot_be_read_stop_nothing() -> None:

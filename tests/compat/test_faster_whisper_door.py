@@ -51,6 +51,7 @@ def program(model: Any, audio: Any, **options: Any) -> tuple[list[Any], Any]:
         {"vad_filter": True, "vad_parameters": {"min_silence_duration_ms": 500}, "temperature": 0},
         {"log_prob_threshold": None, "without_timestamps": True, "suppress_tokens": [-1]},
         {"clip_timestamps": "1,4", "condition_on_previous_text": False},
+        {"vad_parameters": {"min_silence_duration_ms": 500}, "hallucination_silence_threshold": 2.0},
     ],
     ids=lambda options: " ".join(options) or "plain",
 )
@@ -172,3 +173,12 @@ def test_timestamps_are_written_alike(seconds: float) -> None:
         assert ours.format_timestamp(seconds, **options) == faster_whisper.format_timestamp(seconds, **options)
     with pytest.raises(ParameterError, match="at least 0"):
         ours.format_timestamp(-seconds - 1)
+
+
+def test_segments_without_text_are_left_out(models: list[tuple[ModuleType, Any]], clip: Path) -> None:
+    silence = np.random.default_rng(0).normal(0, 1e-4, 16_000 * 31).astype(np.float32)
+    samples = np.concatenate([silence, ours.decode_audio(str(clip))])
+    options = {"no_speech_threshold": None, "temperature": 0, "condition_on_previous_text": False}
+    (segments, _), (expected, _) = (program(model, samples, **options) for _, model in models)
+    assert [(each.id, each.text) for each in segments] == [(each.id, each.text) for each in expected]
+    assert all(each.text for each in segments)

@@ -39,6 +39,7 @@ def clip(speech_dir: Path) -> str:
         {"fp16": False, "temperature": 0.0},
         {"language": "en", "beam_size": 3, "temperature": 0.0, "initial_prompt": "Norland Park", "verbose": True},
         {"word_timestamps": True, "sample_len": 100, "clip_timestamps": "0,5"},
+        {"temperature": 0.0, "hallucination_silence_threshold": 2.0, "max_initial_timestamp": 0},
         {"language": "German", "task": "translate", "temperature": 0.0},  # of no effect with an English-only model
     ],
     ids=lambda options: " ".join(options),
@@ -96,5 +97,9 @@ def test_results_are_written_as_openai_whisper_writes_them(
     assert {Path(name).suffix for name in written} == {".txt", ".vtt", ".srt", ".tsv", ".json"}
     get_writer("srt", str(tmp_path))(result, clip, **(options or {}))
     assert (tmp_path / f"{Path(clip).stem}.srt").read_text() == written[f"{Path(clip).stem}.srt"]
+    by_hand = {"segments": [{"start": 0.0, "end": 1.5, "text": " Hello.", "mine": 1}]}
+    for folder, library in (("ours", get_writer), ("theirs", openai_writer)):
+        library("srt", str(tmp_path / folder))(by_hand, "by_hand.wav", {})
+    assert (tmp_path / "ours" / "by_hand.srt").read_text() == (tmp_path / "theirs" / "by_hand.srt").read_text()
     with pytest.raises(ParameterError, match=r"no format 'str'\. Did you mean 'srt'"):
         get_writer("str", str(tmp_path))

@@ -78,6 +78,8 @@ def test_the_second_program_of_its_readme(models: tuple[ours.Whisper, Any], spee
         {"language": "en", "beam_size": 3, "patience": 2.0, "suppress_tokens": "", "suppress_blank": False},
         {"language": "en", "without_timestamps": True, "prefix": "The family", "max_initial_timestamp": None},
         {"task": "lang_id"},
+        {"language": "en", "beam_size": 3, "patience": 0.5, "without_timestamps": True},
+        {"language": "en", "max_initial_timestamp": 0},
     ],
     ids=lambda options: " ".join(options) or "defaults",
 )

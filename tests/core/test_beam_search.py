@@ -118,6 +118,23 @@ def test_a_dead_end_ends_the_search_with_what_there_is() -> None:
     assert hypotheses[0].finished
 
 
+def test_where_every_beam_ends_as_many_go_on() -> None:
+    """Whether it is an end-of-sequence token or another one that stops."""
+    params = SamplingParams(
+        num_beams=2, length_penalty=1.0, early_stopping="never", max_tokens=9, stop_token_ids=[1, 2]
+    )
+    state = BeamSearch(dataclasses.replace(params, eos_token_ids=(EOS,)), num_forced=0)
+    beams = [Sequence(index, INPUTS) for index in range(2)]
+    sampled = {
+        beam.seq_id: [SampledToken(token, -1.0 - 0.1 * token, None) for token in range(state.num_candidates)]
+        for beam in beams
+    }
+    going_on = state.advance(
+        beams, sampled, lambda token, _: (SequenceStatus.STOPPED, token) if token in (EOS, 1, 2) else None
+    )
+    assert [each.token.token_id for each in going_on] == [3, 3]
+
+
 def test_an_ending_below_the_beams_is_no_hypothesis() -> None:
     """As in transformers: of the candidates only the best num_beams may end."""
     table = np.full((VOCAB_SIZE, VOCAB_SIZE), -math.inf)

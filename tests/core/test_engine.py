@@ -1,8 +1,10 @@
 """The engine's step loop over a small random Whisper: arrivals, aborts, preemption, samples, failures."""
 
+import gc
 import random
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,6 +67,38 @@ def test_greedy_equals_transformers_on_random_weights(engine: Engine, directory:
         row = GenerationMixin.generate(reference, features, max_new_tokens=30, decoder_input_ids=start)  # not Whisper's
         assert ids(output)[0] == row[0].tolist()[2:]
     assert len({tuple(ids(output)[0]) for output in outputs}) > 1  # the audio matters
+
+
+def test_an_id_is_in_use_until_its_end_was_returned(engine: Engine) -> None:
+    engine.add_request("same", prompt(0), SamplingParams(temperature=0.0, max_tokens=2))
+    engine.generate(prompt(1), GREEDY)  # in whose steps the other one ends
+    with pytest.raises(ParameterError, match="'same' is in use"):
+        engine.add_request("same", prompt(2), GREEDY)
+    (output,) = engine.step()
+    assert output.finished
+    assert not engine.has_unfinished_requests
+
+
+def test_numpys_integers_are_token_ids(engine: Engine) -> None:
+    expected, output = (
+        engine.generate(prompt(0), SamplingParams(temperature=0.0, max_tokens=2, forced_bos_token_id=number(7)))[0]
+        for number in (int, np.int64)
+    )
+    assert ids(output) == ids(expected)
+
+
+def test_an_error_that_is_kept_keeps_no_model(directory: Path) -> None:
+    def broken(logits: torch.Tensor, rows: object) -> None:
+        raise KeyError("this processor is broken")
+
+    engine = Engine(directory)
+    with pytest.raises(RequestFailedError) as raised:
+        engine.generate(prompt(0), SamplingParams(logits_processors=[broken]))
+    kept, model = raised.value, weakref.ref(engine.executor.worker.runner.model)  # type: ignore[attr-defined]
+    engine.close()
+    gc.collect()
+    assert model() is None
+    assert "this processor is broken" in str(kept.__cause__)
 
 
 def test_it_is_closed_at_the_end_of_a_with_statement(directory: Path) -> None:

@@ -102,6 +102,9 @@ def test_unknown_name_without_a_neighbour_lists_the_known():
         *(("logit_bias", value) for value in ([1, 2], {"a": 1.0}, {1: "b"}, {1: None}, 5, None)),
         *(("logit_bias", value) for value in ({-1: 1.0}, {1: math.nan}, {1: -math.inf}, {1: 1e39})),
         *((name, value) for name in ("stop", "bad_words") for value in ("", ["a", ""], [1], 5, None, b"end")),
+        ("stop", ["a"] * 257),
+        ("bad_words", ["a"] * 2049),
+        ("bad_words_ids", [[1]] * 8193),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(name, value):

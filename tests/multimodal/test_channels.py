@@ -83,4 +83,8 @@ def test_what_is_no_channel_is_refused(channel):
 def test_limits_are_of_the_whole_recording():
     with pytest.raises(MediaError, match="max_decoded_bytes"):
         load_channels((STEREO, SAMPLE_RATE), max_decoded_bytes=LENGTH * 4)
+    slow = (np.zeros((8, 1000), np.float32), 1000)  # one second, of which each channel is kept at 16 kHz
+    assert len(load_channels(slow, max_decoded_bytes=8 * SAMPLE_RATE * 4)) == 8
+    with pytest.raises(MediaError, match=r"max_decoded_bytes .*\(8 channels at 1000 Hz\)"):
+        load_channels(slow, max_decoded_bytes=8 * SAMPLE_RATE * 4 - 1)
     assert len(load_channels((STEREO, SAMPLE_RATE), max_decoded_bytes=2 * LENGTH * 4)) == 2

@@ -1,6 +1,7 @@
 """``transept serve`` as a process: where it listens, whom it lets in, how it ends."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -207,6 +208,15 @@ def test_when_no_model_can_be_served_it_ends(serve: Serve, tmp_path: Path) -> No
     assert "cannot be served: CheckpointError" in server.log.read_text()
 
 
+def test_when_the_ranks_of_all_models_are_gone_it_ends(serve: Serve, bart_dir: Path) -> None:
+    server = serve(f"bart={bart_dir}", "--tensor-parallel-size", "3").wait_until_ready()
+    for children in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+    assert server.wait() == CUT_OFF
+    assert "no model can be served" in server.log.read_text()
+
+
 def test_a_model_that_fails_does_not_keep_others_from_being_served(
     serve: Serve, bart_dir: Path, tmp_path: Path
 ) -> None:
@@ -284,17 +294,22 @@ def test_an_upload_that_stops_is_given_up(locked: ServeProcess) -> None:
     locked.wait_until_idle(headers={"authorization": f"Bearer {KEY}"})
 
 
+@pytest.mark.parametrize("names", [("bart",), ("bart", "other")], ids=" ".join)  # of several it has no place yet
 @pytest.mark.parametrize(("timeout", "code"), [("0.5", CUT_OFF), ("1000", 0)])  # the second one since nothing comes
-def test_an_upload_that_is_under_way_at_the_end_is_told(timeout: str, code: int, serve: Serve, bart_dir: Path) -> None:
-    server = serve(f"bart={bart_dir}", "--shutdown-timeout", timeout, "--upload-timeout", "900").wait_until_ready()
+def test_an_upload_that_is_under_way_at_the_end_is_told(
+    timeout: str, code: int, names: tuple[str, ...], serve: Serve, bart_dir: Path
+) -> None:
+    models = [f"{name}={bart_dir}" for name in names]
+    server = serve(*models, "--shutdown-timeout", timeout, "--upload-timeout", "900").wait_until_ready()
     port = int(server.url.rpartition(":")[2])
     head = (
         b"POST /v1/summarize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
     )
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(head)
-        while not server.held():
+        while len(names) == 1 and not server.held():
             assert server.process.poll() is None
+        time.sleep(len(names) - 1)  # nothing tells of those without a place
         server.send(signal.SIGTERM)
         answer = b"".join(iter(lambda: client.recv(65536), b""))  # until the server closes
     assert answer.startswith(b"HTTP/1.1 503 ")

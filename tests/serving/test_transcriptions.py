@@ -246,6 +246,9 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
     answer = transcribe(client, clip, response_format="verbose_json", extra_body=given)
     expected = transcriber.transcribe(clip, **options)
     assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
+    given |= {"vad_options": {"threshold": 0.4}}  # which OpenAI's client sends as vad_options[threshold]
+    answer = transcribe(client, clip, response_format="verbose_json", extra_body=given)
+    assert [segment.tokens for segment in answer.segments] == [segment.tokens for segment in expected.segments]
 
 
 def test_no_increment_means_no_other_temperature(client: openai.OpenAI, clip: Path) -> None:
@@ -298,6 +301,10 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"beam_size": "two"}}, 400, "beam_size", "an integer"),
         ({"extra_body": {"vad": "perhaps"}}, 400, "vad", "true or false"),
         ({"extra_body": {"vad_options": "[1]"}}, 400, "vad_options", "JSON object"),
+        ({"extra_body": {"vad": "yes", "vad_options": {"loudness": 1}}}, 400, None, "loudness"),
+        ({"extra_body": {"vad": "yes", "vad_options": {"threshold": "x"}}}, 400, None, "threshold"),
+        ({"extra_body": {"clip_timestamps": [{"start": 0, "end": 4}]}}, 400, "clip_timestamps", "no parts"),
+        ({"extra_body": {"language": {"code": "en"}}}, 400, "language", "no parts"),
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
         ({"extra_body": {"batch_size": "2"}}, 400, "batch_size", "max_num_seqs"),
         ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),

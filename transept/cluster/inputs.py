@@ -24,6 +24,7 @@ from transept.errors import ParameterError
 
 MANIFESTS = (".jsonl", ".parquet")
 HIDDEN = re.compile(r"(?:^|/)\.")
+NOT_UTF8 = "its name is not UTF-8: rename it"
 COLUMNS = ("file", "text")  # of a manifest: one of them at least
 
 
@@ -66,6 +67,9 @@ def find_inputs(arguments: Iterable[str], suffixes: Collection[str]) -> tuple[li
 
 
 def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
+    if _shown(argument) != argument:
+        yield Missing(_shown(argument), NOT_UTF8)
+        return
     if not is_uri(argument) and glob.has_magic(argument) and not os.path.lexists(argument):
         yield from _of_pattern(argument, suffixes)
         return
@@ -107,7 +111,9 @@ def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Mis
     if not matches:
         yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
     for match in matches:
-        if os.path.isfile(match):
+        if _shown(match) != match:
+            yield Missing(_shown(match), NOT_UTF8)
+        elif os.path.isfile(match):
             yield _input(match)
         elif "**" not in pattern:  # which matches what is in its folders, too
             yield from _of_folder(match, suffixes)
@@ -148,18 +154,38 @@ def _files(filesystem: Any, folder: str, argument: str) -> tuple[list[str], list
         listed = filesystem.get_file_info(pa.fs.FileSelector(folder, recursive=True))
     except (OSError, ValueError, pa.ArrowException):  # of any folder in it
         listed = None
+    files: list[str] = []
+    missing: list[Missing] = []
     if listed is not None:
-        return sorted(info.path for info in listed if info.type == pa.fs.FileType.File), []
-    files, missing, folders = [], [], [folder]
+        for info in listed:
+            _add_path(info, folder, {pa.fs.FileType.File: files}, missing)
+        return sorted(files), missing
+    folders = [folder]
     for each in folders:
         try:
             listed = filesystem.get_file_info(pa.fs.FileSelector(each))
         except (OSError, ValueError, pa.ArrowException) as error:
             missing.append(Missing(argument if each == folder else each, reason_of(error)))
             continue
-        files += [info.path for info in listed if info.type == pa.fs.FileType.File]
-        folders += [info.path for info in listed if info.type == pa.fs.FileType.Directory]
+        for info in listed:
+            _add_path(info, each, {pa.fs.FileType.File: files, pa.fs.FileType.Directory: folders}, missing)
     return sorted(files), missing
+
+
+def _add_path(info: Any, folder: str, lists: dict[Any, list[str]], missing: list[Missing]) -> None:
+    """Put what was found in a folder into the list of its type, if there is one."""
+    try:
+        path = info.path
+    except UnicodeDecodeError:  # which pyarrow does not show
+        missing.append(Missing(folder, "a file's name there is not UTF-8: rename it"))
+        return
+    if info.type in lists:
+        lists[info.type].append(path)
+
+
+def _shown(path: str) -> str:
+    """A path as text; of a name that is not UTF-8 bytes are escaped."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _of_manifest(manifest: str, filesystem: Any, path: str) -> Iterator[Input]:

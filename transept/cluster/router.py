@@ -11,17 +11,19 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer
 from transept.serving.errors import ApiError
-from transept.serving.http.access import Access
+from transept.serving.http.access import Access, cross_origin
+from transept.serving.http.bodies import MAX_JSON_BYTES
 from transept.serving.http.forms import read_form
 from transept.serving.metrics import Metrics
 from transept.serving.models import OPENAI_SPEECH, ServedModels
@@ -93,7 +95,7 @@ class Router:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""
-        return IdByServe(self._counted)
+        return IdByServe(cross_origin(self._counted, self.settings.cors))
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # whose metrics count what is refused
@@ -107,12 +109,14 @@ class Router:
             await send({"type": "websocket.close", "code": 1000})  # no model is named in a body here
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        response = await self._of_all(path) if scope["method"] in ("GET", "HEAD") else None
+        with _refusals():
+            response = await self._of_all(path) if scope["method"] in ("GET", "HEAD") else None
         if response is not None:
             await response(scope, receive, send)
             return
         body = await _body(receive)
-        name = await self._model_of(path, scope, body)
+        with _refusals():
+            name = await self._model_of(path, scope, body)
         await self._forward(self.handles[name], scope, body, receive, send)
 
     async def _of_all(self, path: str) -> Response | None:
@@ -170,32 +174,38 @@ class Router:
         self, handle: DeploymentHandle[Any], scope: Scope, body: bytes, receive: Receive, send: Send
     ) -> None:
         """Let a replica answer. Raises ApiError where none can, before its answer has begun."""
-        from ray.exceptions import RayActorError
-        from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
-
         plain = {name: scope[name] for name in FORWARDED if name in scope}
         request_id = scope["state"]["request_id"].encode()
         plain["headers"] = [each for each in scope["headers"] if each[0] != b"x-request-id"]
         plain["headers"].append((b"x-request-id", request_id))
         answer: Any = handle.options(stream=True).asgi.remote(plain, body)
         watch = asyncio.create_task(_when_gone(receive, answer.cancel))
-        has_begun = False
         try:
-            async for message in answer:
-                has_begun = True
+            with _refusals():
+                message = await anext(answer, None)
+            while message is not None:
                 await send(message)
-        except BackPressureError:
-            raise ApiError(
-                429, "too many requests wait for this model", code="queue_full", retry_after=RETRY_AFTER_SECONDS
-            ) from None
-        except (RayActorError, DeploymentUnavailableError) as error:
-            if has_begun:
-                raise
-            raise ApiError(
-                503, "the replica that had this request is gone", code="unavailable", retry_after=RETRY_AFTER_SECONDS
-            ) from error
+                message = await anext(answer, None)
         finally:
             watch.cancel()
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What Serve raises where no replica can answer, as an ApiError."""
+    from ray.exceptions import RayActorError
+    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+    try:
+        yield
+    except BackPressureError:
+        raise ApiError(
+            429, "too many requests wait for this model", code="queue_full", retry_after=RETRY_AFTER_SECONDS
+        ) from None
+    except (RayActorError, DeploymentUnavailableError) as error:
+        raise ApiError(
+            503, "the replica that had this request is gone", code="unavailable", retry_after=RETRY_AFTER_SECONDS
+        ) from error
 
 
 async def _when_gone(receive: Receive, cancel: Any) -> None:
@@ -220,7 +230,7 @@ async def _named_in(scope: Scope, body: bytes) -> str | None:
     kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
     with contextlib.suppress(Exception):
         if kind == "application/json":
-            name = json.loads(body).get("model")
+            name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
         else:
             messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
             async with read_form(Request(scope, messages.__anext__)) as form:

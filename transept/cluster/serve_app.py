@@ -55,6 +55,8 @@ def build_app(
         sources = [settings] if isinstance(settings, str) else settings
         settings = ServerSettings(tuple(ModelSource.parse(source) for source in sources))
     _check(replicas, autoscale, threads, num_gpus)
+    if settings.max_queue < 1:
+        raise ParameterError("on Ray max_queue must be at least 1: Serve has no queue of 0")
     number: dict[str, Any] = {"num_replicas": replicas}
     if autoscale is not None:
         least, most = autoscale

@@ -73,27 +73,38 @@ def run_on_ray(
             reason = _reason(serve.status())
             serve.delete(NAME)
             raise ClusterError(reason) from error
+        except KeyboardInterrupt:
+            serve.delete(NAME)
+            raise
         host, port = _listening()
         host = f"[{host}]" if ":" in host else host
+        signals.end_at_once = False
         announce(f"Transept listens on http://{host}:{port}{settings.root_path} (by Ray Serve; the models are loaded)")
-        signals.wait()
+        signals.came.wait()
         serve.delete(NAME)
     return DONE
 
 
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """An event that the first SIGINT or SIGTERM sets; a second one raises KeyboardInterrupt."""
-    came = threading.Event()
+class _Signals:
+    """SIGINT and SIGTERM: the first one sets `came`; a second one, or any while end_at_once, is a KeyboardInterrupt."""
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if came.is_set():
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.end_at_once = True  # until there is something to be let finish
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """The handler."""
+        if self.end_at_once or self.came.is_set():
             raise KeyboardInterrupt
-        came.set()
+        self.came.set()
 
-    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    signals = _Signals()
+    before = {each: signal.signal(each, signals.note) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield came
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -228,8 +228,12 @@ def _transcribe(
     if transcriber.model.is_english_only:
         given |= _for_english_only(given)
     vad_options = given.pop("vad_options", None)
-    if vad_options is not None:
+    if vad_options is not None and (given.get("vad") or given.get("batched")):
         given["vad_options"] = _vad_options(vad_options)
+    if not given.get("word_timestamps"):
+        given.pop("hallucination_silence_threshold", None)
+    if given.get("multilingual"):
+        given["language"] = None  # that of every window is detected
     stream = transcriber.stream(audio, progress=progress, **given)
     found = stream.info
     info = TranscriptionInfo(
@@ -265,9 +269,9 @@ def _for_english_only(given: Mapping[str, Any]) -> dict[str, Any]:
 def _segments(stream: SegmentStream) -> Iterator[Segment]:
     names = [each.name for each in dataclasses.fields(Segment)]
     with stream:
-        for segment in stream:
+        for number, segment in enumerate((each for each in stream if each.text), 1):
             values = {name: getattr(segment, name) for name in names}
-            yield Segment(**{**values, "id": segment.id + 1})
+            yield Segment(**{**values, "id": number})
 
 
 def _vad_options(given: Any) -> Any:

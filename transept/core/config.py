@@ -111,8 +111,8 @@ class EngineConfig:
     enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
     max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
     encoder_tokens_per_step: on a CPU, how much of encoders there is on average in steps that others take part in, see
-        SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers set 500,
-        which is an encoder of Whisper in every fourth step.
+        SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers set 375,
+        which is an encoder of Whisper in every fifth step or so.
     limits: how much one request may hold, see Limits; or a dict of them.
 
     Raises ParameterError for an unknown option or a value out of range.
@@ -217,6 +217,11 @@ class EngineConfig:
         sees_gpus = self.launcher is None or self.launcher.is_local  # else the ranks' own machines do
         if on_gpu and sees_gpus and not torch.cuda.is_available():
             raise ParameterError(f'device="{device}", but PyTorch {torch.__version__} sees no GPU; use device="cpu"')
+        index = int(device.partition(":")[2] or 0)
+        if on_gpu and sees_gpus and index >= torch.cuda.device_count():
+            raise ParameterError(
+                f'device="{device}", but PyTorch sees {torch.cuda.device_count()} GPUs, from cuda:0 on'
+            )
         num_ranks = self.num_ranks
         if on_gpu and sees_gpus and num_ranks > 1 and (device != "cuda" or torch.cuda.device_count() < num_ranks):
             raise ParameterError(

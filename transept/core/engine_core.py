@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections import deque
 from dataclasses import replace
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from itertools import count
+from types import FrameType
 from typing import NamedTuple
 
 from transept.core.execution.executor import Executor
@@ -29,6 +32,8 @@ NO_NUMBERS = (
     "no token can be chosen: the logits are NaN. Either weights or input hold NaN or infinities, or the model computes "
     "them, as it may in float16, which ends at 65,504; or options and logits processors forbid every token"
 )
+
+GOES_ON = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Participant(NamedTuple):
@@ -102,7 +107,7 @@ class EngineCore:
         """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""
         self.scheduler.abort_seq_group(request_id)
         if not self.scheduler.has_unfinished:
-            self.in_flight.clear()  # nobody waits for it
+            self._drop_steps()
 
     def step(self) -> None:
         """Collect one step's tokens and append them. The groups that took part are added to `took_part`.
@@ -131,7 +136,7 @@ class EngineCore:
             self._append_all(step, output)
             self.in_flight.popleft()
             if not any(ahead.groups for ahead in self.in_flight):
-                self.in_flight.clear()  # nobody waits for it
+                self._drop_steps()
             self.scheduler.free_finished_seq_groups()
             self.statistics.ended(time.perf_counter() - begin, len(output.sampled))
             if output.interruption is not None:
@@ -149,6 +154,14 @@ class EngineCore:
         except Exception as error:
             self._fail(group, error)
         return RequestOutput.from_seq_group(group)
+
+    def _drop_steps(self) -> None:
+        """Collect nothing of what is under way, since nobody waits for it, nor trust what its encoders write."""
+        for step in self.in_flight:
+            for each in step.waiting:
+                if each.metadata.runs_encoder:
+                    self.scheduler.forget_encoded(each.group, each.metadata.cross_block_table)
+        self.in_flight.clear()
 
     def _issue(self) -> None:
         """Schedule a step and give it to the executor."""
@@ -299,9 +312,31 @@ class EngineCore:
         if metadata is not None and metadata.runs_encoder:
             self.scheduler.forget_encoded(group, metadata.cross_block_table)
         group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
+        _forget_frames(error)
         for seq in group.unfinished_seqs:
             seq.status = SequenceStatus.FAILED
         self.scheduler.abort_seq_group(group.request_id)
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of what the functions had at hand that an error came through: tensors, and by `self` the whole model.
+
+    Users keep errors. Which functions they were, and where, stays.
+    """
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            _clear(frame)
+        error = error.__cause__
+
+
+def _clear(frame: FrameType | None) -> None:
+    """Clear a frame and those that called it, up to one that runs or may go on: to clear a generator closes it."""
+    while frame is not None and not frame.f_code.co_flags & GOES_ON:
+        try:
+            frame.clear()
+        except RuntimeError:  # it runs
+            return
+        frame = frame.f_back
 
 
 def _halves(batch: list[SequenceGroupMetadata]) -> list[list[SequenceGroupMetadata]]:

@@ -16,6 +16,7 @@ from transept.core.input_processor import InputProcessor
 from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.offload import Offloaded
 from transept.core.outputs import RequestOutput
+from transept.core.scheduling.scheduler import id_in_use
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
 
@@ -99,9 +100,15 @@ class JobTasks:
         channel.wake()
 
     def add_bare(self, request_id: str, request: SequenceGroup) -> None:
-        """Queue a request of the engine's user. Raises what EngineCore.add raises."""
-        self.core.add(request)
+        """Queue a request of the engine's user. Raises what EngineCore.add raises; ids are in use until `take_bare`."""
+        if request_id in self.bare:
+            raise id_in_use(request_id)
         self.bare[request_id] = None
+        try:
+            self.core.add(request)
+        except BaseException:
+            del self.bare[request_id]
+            raise
 
     def abort_bare(self, request_id: str) -> None:
         """Drop such a request; nothing happens if there is none."""

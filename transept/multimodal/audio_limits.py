@@ -100,11 +100,12 @@ class AudioLimits:
         return held
 
     def counted(
-        self, blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str
+        self, blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str, *, apart: bool = False
     ) -> Iterator[npt.NDArray[Any]]:
         """The blocks of one signal, as long as they are within the limits.
 
         blocks: [channels, num_samples], at `rate` Hz; sample_rate: of what is made of them, mono, in Hz.
+        apart: each channel is kept by itself.
         Raises AudioTooLongError for more than max_audio_seconds, MediaError for more than max_decoded_bytes before or
         after mixing and resampling, and for more than MOST_CHANNELS channels.
         """
@@ -120,7 +121,7 @@ class AudioLimits:
                     f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
                     "raise that limit"
                 )
-            most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES)
+            most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1))
             if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
                 raise MediaError(
                     f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "

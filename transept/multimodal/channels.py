@@ -47,7 +47,7 @@ class Intake(AudioLimits):
 
         The arguments are those of `counted`. Raises MediaError as that does, and for a channel that is not there.
         """
-        blocks = self.counted(blocks, rate, sample_rate, name)
+        blocks = self.counted(blocks, rate, sample_rate, name, apart=self.channel == EACH)
         if self.channel == MIX:
             return [map(mono, blocks)]
         if self.channel in NUMBERS:

@@ -161,8 +161,14 @@ class AsyncEngine:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread that drives the engine does."""
-        return self._failure is None and self._thread.is_alive()
+        """Whether the thread that drives the engine does, and the processes of its ranks do."""
+        if self._failure is not None or not self._thread.is_alive():
+            return False
+        try:
+            self.engine.executor.check_open()
+        except TranseptError:
+            return False
+        return True
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Take no new work, and wait for what was admitted. timeout: seconds. Returns whether all of it ended."""

@@ -118,7 +118,8 @@ class Server(uvicorn.Server):
         return True
 
     def _num_unfinished(self) -> int:
-        return sum(engine.num_running + engine.num_waiting for engine in self.models.engines())
+        admitted = sum(engine.num_running + engine.num_waiting for engine in self.models.engines())
+        return admitted + self.models.num_without_place
 
     def _nothing_is_served(self) -> bool:
         """Whether every model has failed, so that whoever watches the process should know."""

@@ -133,7 +133,7 @@ class TranscriptionOptions:
 
     batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
         text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
-        than eight not at all. Segments are sentences; hallucination_silence_threshold has no effect.
+        than four not at all. Segments are sentences; hallucination_silence_threshold has no effect.
     chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
     encoder_context: seconds of silence after a window's sound that the encoder reads, in place of the whole window, for
         models whose encoder reads windows of one length; ``"auto"``: as many as ``transept calibrate`` found for the

@@ -59,8 +59,13 @@ class Segment:
         return "" if self.speaker is None else f"{self.speaker}: "
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists under openai-whisper's names; without what there is not of the last four fields."""
+        """Plain dicts and lists under openai-whisper's names; without what there is not of the last four fields.
+
+        Where nothing is said there are no words either, which it says of such segments alone.
+        """
         fields = dataclasses.asdict(self)
+        if not self.text and not self.tokens and self.words is None:
+            fields["words"] = []
         for name in ("words", "token_logprobs", "language", "speaker"):
             if fields[name] is None:
                 del fields[name]

@@ -191,7 +191,8 @@ class Transcriber(ClosesEngine):
             rate = self.model.spec.sample_rate
             waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel)
             window = rate * self.model.window_frames // self.model.fps  # samples
-            return self.model.features(np.pad(waveform, (0, -len(waveform) % window)))
+            heard = waveform[: checked.language_detection_segments * window]
+            return self.model.features(np.pad(heard, (0, -len(heard) % window)))
 
         def job() -> Generator[Any, Any, Language]:
             return (yield from recording_language(self.model, (yield Offload(features)), checked))

@@ -216,11 +216,24 @@ def test_sinusoidal_positions_that_no_weights_bound(tmp_path):
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY << 10
 
 
-@pytest.mark.parametrize("heads", [5, [5], [[1]], [[1, 2, 3]], [["a", 0]], [[0, 99]], [[99, 0]], [[-1, 0]], {"a": 1}])
-def test_alignment_heads_that_the_model_does_not_have(heads, tiny_en_dir, tmp_path):
+@pytest.mark.parametrize("heads", [5, [5], [[1]], [[1, 2, 3]], [["a", 0]], {"a": 1}])
+def test_alignment_heads_that_are_none(heads, tiny_en_dir, tmp_path):
     linked(tiny_en_dir, tmp_path, alignment_heads=heads)
     with pytest.raises(CheckpointError, match="alignment"):
         Transcriber(tmp_path, **SMALL)
+
+
+def test_alignment_heads_of_a_teacher_with_more_layers(tiny_en_dir, tmp_path, caplog):
+    for number, (heads, kept) in enumerate(
+        [
+            ([[1, 0], [25, 3], [0, 99], [-1, 0]], ((1, 0),)),
+            ([[25, 3], [31, 1]], tuple((layer, head) for layer in (2, 3) for head in range(6))),
+        ]
+    ):
+        (directory := tmp_path / str(number)).mkdir()
+        linked(tiny_en_dir, directory, alignment_heads=heads)
+        assert Transcriber(directory, **SMALL).model.alignment_heads == kept
+    assert "its upper half times words" in caplog.text
 
 
 @pytest.mark.parametrize(("key", "value"), [("suppress_ids", "abc"), ("suppress_ids_begin", [1.5])])

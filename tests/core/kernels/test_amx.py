@@ -31,8 +31,8 @@ from transept.core.kernels.cpu.gemm.panels import (
 )
 from transept.core.kernels.cpu.library import Float, Int, Pointer, level, library
 
-# Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and how many rows
-# in int8 do not go to AMX.
+# Of gemm/amx.cpp: rows of a block, bfloat16 and int8 of a tile's row, inputs of a pass, rows of a piece; and how many
+# rows in int8 do not go to AMX.
 BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 8
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]

@@ -63,6 +63,8 @@ class DecodingOptions:
         names = {"prompt": "initial_prompt", "sample_len": "max_new_tokens"}
         given = {names.get(each.name, each.name): getattr(self, each.name) for each in dataclasses.fields(self)}
         del given["fp16"]
+        if given["max_initial_timestamp"] == 0:
+            given["max_initial_timestamp"] = None  # no bound, there
         thresholds = ("compression_ratio_threshold", "logprob_threshold", "no_speech_threshold")
         task = "transcribe" if self.task == "lang_id" else self.task
         return TranscriptionOptions(**{**given, "task": task, **dict.fromkeys(thresholds)})

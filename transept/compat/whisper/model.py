@@ -144,6 +144,10 @@ class Whisper:
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
         }
+        if not word_timestamps:
+            del options["hallucination_silence_threshold"]
+        if options.get("max_initial_timestamp") == 0:
+            options["max_initial_timestamp"] = None  # no bound, there
         options |= heard_as(self.transcriber.model, options)
         told: Callable[[int, Segment], None] | None = _tell if verbose else None
         progress = verbose is False

@@ -42,11 +42,13 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
             if name == "json":
                 file.write_text(json.dumps(result), encoding="utf-8")  # whatever the dict holds
             else:
-                write_transcript(file, name, segments, result["language"], layout_of_subtitles)
+                write_transcript(file, name, segments, result.get("language") or "", layout_of_subtitles)
 
     return write
 
 
 def _segment(given: Mapping[str, Any]) -> Segment:
+    """Of a dict that may be made by hand: the four fields that a writer reads."""
     words = given.get("words")
-    return Segment(**{**given, "words": None if words is None else [Word(**word) for word in words]})
+    timed = None if words is None else [Word(each["start"], each["end"], each["word"], 0.0) for each in words]
+    return Segment(0, 0, given["start"], given["end"], given["text"], [], 0.0, 0.0, 0.0, 0.0, words=timed)

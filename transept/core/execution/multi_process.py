@@ -134,6 +134,9 @@ class _Workers:
         except OSError:
             self._fail(self._cause("a worker does not listen any more"))
             self.check()
+        except BaseException:  # some were told, others were not
+            self._fail(EngineClosedError("the workers were interrupted while they were told what to do" + AGAIN))
+            raise
         finally:
             parcel.close()
 

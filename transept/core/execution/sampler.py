@@ -105,12 +105,16 @@ class Drawn:
         return tokens[upload([rows[seq_id] for seq_id in seq_ids], tokens.device)]
 
 
+MOST_CACHED, LEAST_CACHED = 1 << 20, 64  # token ids of all requests' lists; and what one counts for at least
+
+
 class Sampler:
     """Applies penalties, bias and suppression, then takes the argmax, draws, or lists a beam's candidates."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._index_cache: dict[tuple[int, ...], Tensor] = {}  # token id tuples as tensors, made once
+        self._num_cached = 0  # numbers in it
         self._kinds: list[Kind] = []  # of the last call's rows, and which of them are equal
         self._alike: list[list[int]] = []
 
@@ -180,11 +184,14 @@ class Sampler:
             logits[index[:, None], self._index(token_ids)] = 0.0
 
     def _index(self, token_ids: tuple[int, ...]) -> Tensor:
-        if len(self._index_cache) > 1024:
-            self._index_cache.clear()
-        if token_ids not in self._index_cache:
-            self._index_cache[token_ids] = upload(token_ids, self.device)
-        return self._index_cache[token_ids]
+        if (index := self._index_cache.get(token_ids)) is None:
+            size = len(token_ids) + LEAST_CACHED
+            if self._num_cached + size > MOST_CACHED:
+                self._index_cache.clear()
+                self._num_cached = 0
+            index = self._index_cache[token_ids] = upload(token_ids, self.device)
+            self._num_cached += size
+        return index
 
 
 def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import operator
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from transept.core.request.sampling_params import SamplingParams
@@ -111,7 +113,7 @@ class _Settings:
         """The user's token ids, else those of the checkpoint's that the model has."""
         own = getattr(self.params, name)
         if own is not None:
-            return (own,) if isinstance(own, int) else tuple(own)
+            return (operator.index(own),) if isinstance(own, Integral) else tuple(own)
         return self._within(getattr(self.generation_config, name, None))
 
     def eos_token_ids(self, default: Sequence[int]) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits ten
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
+MAX_STOP_STRINGS, MAX_BAD_WORDS, MAX_BAD_RUNS = 256, 2048, 8192  # all are looked for after every token
 MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
 
@@ -126,8 +127,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         freeze = object.__setattr__  # hashable values, so that equal parameters of many requests are handled as one
         freeze(self, "logit_bias", _bias(self.logit_bias))
-        freeze(self, "stop", _strings("stop", self.stop))
-        freeze(self, "bad_words", _strings("bad_words", self.bad_words))
+        freeze(self, "stop", _strings("stop", self.stop, MAX_STOP_STRINGS))
+        freeze(self, "bad_words", _strings("bad_words", self.bad_words, MAX_BAD_WORDS))
         freeze(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
         freeze(self, "logits_processors", _processors(self.logits_processors))
         if isinstance(self.forced_eos_token_id, int):
@@ -329,7 +330,9 @@ def _bias(given: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> tuple[tup
 
 def _bad_words_ids(given: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
     runs = given if isinstance(given, Iterable) else (given,)
-    words = tuple(_token_ids("bad_words_ids", run) for run in runs)
+    words = tuple(_token_ids("bad_words_ids", run) for run in islice(runs, MAX_BAD_RUNS + 1))
+    if len(words) > MAX_BAD_RUNS:
+        raise ParameterError(f"bad_words_ids holds more than {MAX_BAD_RUNS} words")
     if not all(words):
         raise ParameterError("bad_words_ids holds an empty list; give each word's token ids: [[17], [4, 9]]")
     return words
@@ -345,8 +348,11 @@ def _processors(given: Iterable[LogitsProcessor]) -> tuple[LogitsProcessor, ...]
     return processors
 
 
-def _strings(name: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+def _strings(name: str, given: str | Iterable[str], most: int) -> tuple[str, ...]:
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    texts = tuple(islice(several, most + 1))
+    if len(texts) > most:
+        raise ParameterError(f"{name} holds more than {most} strings")
     if any(not isinstance(text, str) or not text for text in texts):
         raise ParameterError(f"{name} must be a non-empty string or a list of them, not {shown(given)}")
     if any(LONE_SURROGATE.search(text) for text in texts):

@@ -43,8 +43,8 @@ class BeamSearch:
         self.num_hypotheses = params.num_hypotheses
         self.length_penalty = params.length_penalty
         self.num_forced = num_forced
-        num_eos = len(params.eos_token_ids or ())
-        self.num_candidates = max(2, 1 + num_eos) * params.num_beams  # should every beam end, as many can go on
+        num_ends = len({*(() if params.ignore_eos else params.eos_token_ids or ()), *params.stop_token_ids})
+        self.num_candidates = max(2, 1 + num_ends) * params.num_beams  # should every beam end, as many can go on
         self.hypotheses: list[Sequence] = []
 
     def advance(

@@ -31,6 +31,11 @@ class SchedulerOutputs:
     step: StepInput = field(default_factory=StepInput)
 
 
+def id_in_use(request_id: str) -> ParameterError:
+    """The error of a request whose id another one has."""
+    return ParameterError(f"request id {request_id!r} is in use; give every request an id of its own")
+
+
 def forget_pending(seqs: Iterable[Sequence]) -> None:
     """Take back what a step that is issued ahead sees in place of tokens that are not known yet (`look_ahead`)."""
     for seq in seqs:
@@ -70,7 +75,7 @@ class Scheduler:
         Raises CapacityError when it could not run even with the engine to itself, ParameterError when its id is in use.
         """
         if group.request_id in self._groups:
-            raise ParameterError(f"request id {group.request_id!r} is in use; give every request an id of its own")
+            raise id_in_use(group.request_id)
         self._refuse_oversized(group)
         self._groups[group.request_id] = group
         insort(self.queue, group, key=_ARRIVAL)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 from transept.authoring import CheckpointView, ModelSpec, SpeechSpec, hookimpl
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.languages import LANGUAGE_NAMES
 from transept.plugins.whisper.published import PUBLISHED
+
+logger = logging.getLogger(__name__)
 
 SAMPLE_RATE = 16_000  # Hz
 SECONDS_PER_POSITION = 0.02  # one encoder position is two log-mel frames of 10 ms
@@ -18,11 +22,16 @@ def window_seconds(view: CheckpointView) -> float:
 
 
 def alignment_heads(view: CheckpointView) -> tuple[tuple[int, int], ...]:
-    """The heads that the checkpoint names, or else all of the upper half of the decoder."""
-    given = getattr(view.generation_config, "alignment_heads", None)
-    if given:
-        return tuple((layer, head) for layer, head in given)
+    """The heads that the checkpoint names and has, or else all of the upper half of the decoder.
+
+    Distilled checkpoints may name those of their teacher, which has more layers.
+    """
     layers, heads = view.config.decoder_layers, view.config.decoder_attention_heads
+    given = [(layer, head) for layer, head in getattr(view.generation_config, "alignment_heads", None) or ()]
+    if named := tuple((layer, head) for layer, head in given if 0 <= layer < layers and 0 <= head < heads):
+        return named
+    if given:
+        logger.warning("the decoder has none of the checkpoint's alignment_heads: its upper half times words")
     return tuple((layer, head) for layer in range(layers // 2, layers) for head in range(heads))
 
 

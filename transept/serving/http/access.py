@@ -12,8 +12,10 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,6 +29,19 @@ requests_log = logging.getLogger("transept.requests")
 SLOWEST_UPLOAD = 4 << 10  # bytes a second that a body must come with, all in all
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+
+
+def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """The application as pages of these origins may call it, ``"*"`` any; for none as it is."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=list(origins),
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["X-Request-Id", "Retry-After", "retry-after-ms"],
+    )
 
 
 class Access:

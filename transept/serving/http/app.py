@@ -9,7 +9,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -17,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from transept.serving.errors import ApiError, client_gone
 from transept.serving.http import catalog, completions, image_texts, probes, text_tasks, transcriptions
-from transept.serving.http.access import Access
+from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.failures import answer_to
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
@@ -55,14 +54,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
     app.add_middleware(Access, models=app.state.models)
-    if settings.cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.cors),
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["X-Request-Id", "Retry-After", "retry-after-ms"],
-        )
+    app.add_middleware(cross_origin, origins=settings.cors)
     app.mount("/web", _Page(directory=WEB), name="web")
     app.add_route("/", _page, include_in_schema=False)
     return app

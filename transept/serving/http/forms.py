@@ -139,6 +139,8 @@ def options(form: FormData, cls: type[Any]) -> dict[str, Any]:
     for field in dataclasses.fields(cls):
         if values := texts(form, field.name):
             found[field.name] = _value(field.name, str(field.type), values)
+        elif given := parts(form, field.name):
+            found[field.name] = {part: _parsed(value) for part, value in given.items()}
     return found
 
 
@@ -171,6 +173,14 @@ def _value(name: str, kind: str, values: list[str]) -> Any:
     if not isinstance(parsed, Mapping):
         raise ApiError(400, f"{name} must be a JSON object, not {value[:100]!r}", param=name, code="invalid_value")
     return parsed
+
+
+def _parsed(value: str) -> Any:
+    """A part of an object: the number or flag that it is, or the text."""
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _truth(name: str, value: str) -> bool:

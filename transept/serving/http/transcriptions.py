@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,7 @@ OWN_FIELDS = (
 LAYOUT = tuple(field.name for field in dataclasses.fields(SubtitleLayout))
 OPTIONS = tuple(TranscriptionOptions.names())
 FIELDS = (*OWN_FIELDS, *OPTIONS, *LAYOUT)
+OBJECTS, PART = ("chunking_strategy", "vad_options"), re.compile(r"\w+\]")
 REFUSED = {
     "known_speaker_names": "this server gives speakers no names of yours",
     "known_speaker_references": "this server gives speakers no names of yours",
@@ -117,9 +119,12 @@ async def _respond(request: Request, task: str) -> Response:
 def _asked(form: FormData, task: str) -> Asked:
     """What the form says. Raises ApiError for what it cannot mean."""
     for name in form:
-        plain = name.partition("[")[0]  # OpenAI's client writes lists as name[], and objects as name[part]
+        plain, _, part = name.partition("[")  # OpenAI's client writes lists as name[], and objects as name[part]
         if plain in REFUSED:
             raise ApiError(400, f"{plain}: {REFUSED[plain]}; leave it out", param=plain, code="unsupported")
+        if part not in ("", "]") and plain in FIELDS and not (plain in OBJECTS and PART.fullmatch(part)):
+            message = f"{plain} has no parts, so there is no field {name[:100]!r}"
+            raise ApiError(400, message, param=plain, code="unknown_field")
         if plain not in FIELDS:
             meant = hint(plain[:100], FIELDS) or suggest(plain[:100], FIELDS)
             message = f"there is no field {plain[:100]!r}.{meant}"

@@ -120,6 +120,10 @@ def _attempts(
     return decoded
 
 
+def _unchanged(logits: Tensor, rows: Any) -> None:
+    """A logits processor that changes nothing."""
+
+
 def _sampling_params(
     model: SpeechModel,
     options: TranscriptionOptions,
@@ -132,14 +136,16 @@ def _sampling_params(
     if temperature > 0:
         search = {"num_beams": 1, "n": options.best_of or 1, "seed": options.seed}
     elif options.num_beams > 1:
+        patience = options.patience or 1.0
         search = {
             "num_beams": options.num_beams,
-            "num_return_sequences": options.num_beams,
-            "patience": options.patience or 1.0,
+            "num_return_sequences": min(options.num_beams, max(1, round(options.num_beams * patience))),
+            "patience": patience,
             "length_penalty": 1.0,
             "early_stopping": True,
         }
-    processors: tuple[LogitsProcessor, ...] = ()
+    # With one, beam search weighs what is left of the vocabulary, as openai-whisper, and not the whole of it.
+    processors: tuple[LogitsProcessor, ...] = (_unchanged,) if search["num_beams"] > 1 else ()
     if model.spec.timestamp_rules is not None and not options.without_timestamps:
         asked = {"max_initial_timestamp": options.max_initial_timestamp, "num_prefix_tokens": len(prompt.prefix)}
         processors = (model.ask("timestamp_rules", model.view, **asked),)

@@ -26,8 +26,10 @@ class LastCrossWork:
         """The work of a step's requests with few queries."""
         tables, lengths, starts = metadata.cross_block_tables, metadata.cross_seq_lens, metadata.cross_query_start_loc
         if self._work is None or self._of != (metadata.block_size, tables, lengths, starts):
+            work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)  # which may be interrupted
+            self._of = None
+            self._work = work
             self._of = metadata.block_size, [[*table] for table in tables], [*lengths], [*starts]
-            self._work = _work(metadata.block_size, tables, lengths, starts, MOST_QUERIES)
         return self._work
 
     def __reduce__(self) -> Any:

@@ -40,6 +40,9 @@ static_assert(LANES == TILE_SIDE && PANEL == BLOCK, "a block is one panel wide")
   INSTRUCTION(2, (at) + TILE_SIDE * (stride), (stride) * 4);            \
   INSTRUCTION(3, (at) + TILE_SIDE * (stride) + TILE_SIDE, (stride) * 4)
 #define STORE_SUMS(to, stride) FOR_SUMS(TILE_STORE, to, stride)
+#define FOR_FEW_SUMS(INSTRUCTION, at, stride) \
+  INSTRUCTION(0, (at), (stride) * 4);         \
+  INSTRUCTION(1, (at) + TILE_SIDE, (stride) * 4)
 #define ADD_PRODUCTS(INSTRUCTION) \
   INSTRUCTION(0, 4, 6);           \
   INSTRUCTION(1, 4, 7);           \
@@ -135,8 +138,14 @@ struct UnfinishedBlock {
   }
 };
 
+// few: of the first 16 rows alone.
 template <Numbers NUMBERS>
-INLINE void add_products() {
+INLINE void add_products(bool few) {
+  if (few && NUMBERS == Numbers::BFLOAT16) {
+    TILE_ADD_BFLOAT16(0, 4, 6);
+    TILE_ADD_BFLOAT16(1, 4, 7);
+    return;
+  }
   if constexpr (NUMBERS == Numbers::BFLOAT16) {
     ADD_PRODUCTS(TILE_ADD_BFLOAT16);
   } else if constexpr (NUMBERS == Numbers::SIGNED_BY_UNSIGNED) {
@@ -169,14 +178,17 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
                      int64_t stop_panel, const Finish& finish) {
   using Sum = SumOf<NUMBERS>;
   const int64_t steps = a.steps, blocks = (stop_row - first_row + BLOCK - 1) / BLOCK;
-  const bool in_one_pass = steps <= STEPS_OF_PASS;
+  const int64_t steps_of_pass = blocks == 1 ? steps : STEPS_OF_PASS;
+  const bool in_one_pass = steps <= steps_of_pass;
+  // Few rows take tiles that have no more of them: their products are over as soon as a panel is read.
+  const bool few = NUMBERS == Numbers::BFLOAT16 && stop_row - first_row <= TILE_SIDE;
   Sum* sums = scratch<Use::BLOCK_SUMS, Sum>((in_one_pass ? 2 : blocks) * BLOCK * BLOCK);
   UnfinishedBlock<Sum, Finish> before{finish};
   int64_t turn = 0;
-  TILES_BEGIN();
+  TILES_BEGIN(few ? stop_row - first_row : TILE_SIDE);
   for (int64_t panel = first_panel; panel < stop_panel; panel++) {
-    for (int64_t first = 0; first < steps; first += STEPS_OF_PASS) {
-      const int64_t count = std::min<int64_t>(STEPS_OF_PASS, steps - first), rows_of_step = (BLOCK + count - 1) / count;
+    for (int64_t first = 0; first < steps; first += steps_of_pass) {
+      const int64_t count = std::min(steps_of_pass, steps - first), rows_of_step = (BLOCK + count - 1) / count;
       for (int64_t block = 0; block < blocks; block++) {
         const int64_t row = first_row + block * BLOCK;
         const char* rows = a.of(row) + first * TILE_BYTES;
@@ -184,19 +196,26 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
         Sum* to = sums + (in_one_pass ? turn++ % 2 : block) * BLOCK * BLOCK;
         if (first == 0) {
           ZERO_SUMS();
+        } else if (few) {
+          FOR_FEW_SUMS(TILE_LOAD, to, BLOCK);
         } else {
           FOR_SUMS(TILE_LOAD, to, BLOCK);
         }
         for (int64_t step = 0; step < count; step++, rows += TILE_BYTES, outputs += 2 * TILE_BYTES) {
           TILE_LOAD(6, outputs, 2 * ROW_BYTES);
           TILE_LOAD(7, outputs + ROW_BYTES, 2 * ROW_BYTES);
-          LOAD_A(rows, steps * TILE_BYTES);
-          add_products<NUMBERS>();
+          TILE_LOAD(4, rows, ROW_BYTES);
+          if (!few) TILE_LOAD(5, rows + steps * TILE_BYTES, ROW_BYTES);
+          add_products<NUMBERS>(few);
           if (block == 0) panels.meanwhile(panel, first + step);
           before.continue_with(rows_of_step);
         }
         before.continue_with(BLOCK);
-        STORE_SUMS(to, BLOCK);
+        if (few) {
+          FOR_FEW_SUMS(TILE_STORE, to, BLOCK);
+        } else {
+          STORE_SUMS(to, BLOCK);
+        }
         if (first + count == steps) {
           before.sums = to, before.row = row, before.panel = panel, before.next = 0;
           before.rows = std::min<int64_t>(BLOCK, stop_row - row);
