@@ -95,7 +95,7 @@ def serve(load: Callable[[], Runner], inputs: list[Any], alone: bool, warm_up: i
 
 @dataclass(frozen=True)
 class Row:
-    """One engine's row of a table. ratio: the median over the turns of its time by the first engine's."""
+    """One engine's row of a table. ratio: the median over the turns of its time by ours of the same turn."""
 
     engine: str
     median_seconds: float
@@ -129,12 +129,17 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def print_table(
-    turns: dict[str, Turns], amount: float, unit: str, judge: tuple[str, Callable[[list[Any]], str]] | None = None
+    turns: dict[str, Turns],
+    amount: float,
+    unit: str,
+    judge: tuple[str, Callable[[list[Any]], str]] | None = None,
+    ours_beside: Callable[[str], str] | None = None,
 ) -> list[Row]:
     """A row an engine.
 
     amount: what one run handles, in units such as audio seconds. judge: the last but one column, its head and what it
-    says of an engine's outputs; by default how many of them are those of the first engine.
+    says of an engine's outputs; by default how many of them are those of the first engine. ours_beside: which of our
+    engines one is compared with, by its name; by default, and where it takes no part, with the first.
     """
     first = next(iter(turns))
     ours = turns[first]
@@ -143,7 +148,8 @@ def print_table(
     print("| --- | --- | --- | --- | --- | --- | --- |")
     rows = []
     for name, theirs in turns.items():
-        ratio = statistics.median(slow / fast for slow, fast in zip(theirs.seconds, ours.seconds, strict=True))
+        own = turns.get(ours_beside(name), ours) if ours_beside else ours
+        ratio = statistics.median(slow / fast for slow, fast in zip(theirs.seconds, own.seconds, strict=True))
         median, best = statistics.median(theirs.seconds), min(theirs.seconds)
         rows.append(Row(name, median, best, ratio, say(theirs.outputs), theirs.peak_mib))
         cells = f"{median:.2f} | {best:.2f} | {amount / median:.1f} | {ratio:.2f}x"

@@ -7,7 +7,8 @@
 
 The models and documents of benchmarks.text. Their weights are random, so there is no word error rate: "same tokens"
 counts the documents that came out as Transept's in float32, and how many of all tokens came before the first that
-differs. Each engine's runs are in turn, in a process of its own; ratios are medians over the turns.
+differs. Each engine's runs are in turn, in a process of its own; ratios are medians over the turns,
+to Transept in the same precision where that takes part.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 
 from benchmarks import text
 from benchmarks.elsewhere import Elsewhere
+from benchmarks.peers import ours_beside
 from benchmarks.peers.environment import interpreter
 from benchmarks.peers.versions import versions
 from benchmarks.peers.workers import openvino_text
@@ -78,7 +80,7 @@ def compare(names: list[str], model: str, count: int, alone: bool, runs: int, re
     task = f"{count} documents{', one by one' * alone}"
     print(f"\n{model}, {task}, {sum(map(len, inputs))} tokens, {text.NEW_TOKENS} new ones each, {runs} runs in turn")
     judge = ("same tokens", partial(same_tokens, turns[EXACT].outputs))
-    rows = print_table(turns, count * text.NEW_TOKENS, "new tokens", judge)
+    rows = print_table(turns, count * text.NEW_TOKENS, "new tokens", judge, ours_beside)
     record.add(f"{model}, {task}", count * text.NEW_TOKENS, "new tokens", rows)
 
 

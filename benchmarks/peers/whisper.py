@@ -9,7 +9,7 @@ All engines go from waveforms to token ids on the same weights, greedily, withou
 one computes in less than float32, its word error rate of prompts-en is taken first, and if it is more than 1.5
 points above Transept's in float32, it is not timed; --unchecked leaves that out. "same tokens" counts the windows whose
 tokens are those of Transept in float32. --alone gives them one window after the other. The engines take turns, each in
-a process of its own; ratios are medians over the turns.
+a process of its own; ratios are medians over the turns, to Transept in the same precision where that takes part.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 
 from benchmarks import whisper
 from benchmarks.elsewhere import Elsewhere
+from benchmarks.peers import ours_beside
 from benchmarks.peers.environment import interpreter
 from benchmarks.peers.versions import versions
 from benchmarks.peers.workers import onnx_whisper, openvino_whisper, whisper_cpp
@@ -132,7 +133,7 @@ def compare(
 
     task = f"{len(waveforms)} windows of {folder}{', one by one' * alone}"
     print(f"\n{model.name}, {task}, {seconds:.1f} s of audio, {runs} runs in turn")
-    rows = print_table(turns, seconds, "audio s", ("same tokens, word error rate", say))
+    rows = print_table(turns, seconds, "audio s", ("same tokens, word error rate", say), ours_beside)
     record.add(f"{model.name}, {task}", seconds, "audio s", rows)
 
 

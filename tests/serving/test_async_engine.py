@@ -245,6 +245,10 @@ def test_an_error_in_the_engines_own_code_ends_everybody_and_says_so(tiny_en_dir
         assert not speech.engine.is_alive
         with pytest.raises(EngineClosedError, match="error of its own"):
             await speech.transcribe(clips[0])
+        for _ in range(2):
+            await speech.engine.close()
+        with pytest.raises(EngineClosedError):
+            speech.transcriber.engine.executor.check_open()
 
     asyncio.run(whole())
 

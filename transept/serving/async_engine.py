@@ -196,7 +196,7 @@ class AsyncEngine:
     def _close(self) -> None:
         if self._thread.is_alive():
             self.stop()
-            self.engine.close()
+        self.engine.close()
 
     def _drive(self) -> None:
         """The thread. Whatever ends it before its time ends everybody's requests."""
