@@ -70,6 +70,16 @@ def test_a_file_that_is_broken_is_told_before_anything_is_measured(
     assert kept.read_text() == "{bad"
 
 
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    command: Command, prompts: Path, data_folder: Path
+) -> None:
+    data_folder.write_text("a file")
+    done = command("calibrate", MODEL, prompts)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "XDG_DATA_HOME names another place" in done.stderr
+
+
 def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:
     done = command("calibrate", MODEL, "--show")
     assert done.returncode == 1
@@ -84,7 +94,7 @@ def test_nothing_is_shown_where_nothing_was_measured(command: Command) -> None:
         (["--language", "en", "nowhere.flac"], '"nowhere.flac" cannot be opened'),
         (["--show", "nowhere.flac"], "--show measures nothing"),
         (["broken"], "must hold a list"),
-        (["empty"], "no"),
+        (["empty"], "empty: no audio or video file"),
     ],
 )
 def test_what_cannot_be_measured_with(

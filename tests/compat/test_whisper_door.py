@@ -101,5 +101,7 @@ def test_results_are_written_as_openai_whisper_writes_them(
     for folder, library in (("ours", get_writer), ("theirs", openai_writer)):
         library("srt", str(tmp_path / folder))(by_hand, "by_hand.wav", {})
     assert (tmp_path / "ours" / "by_hand.srt").read_text() == (tmp_path / "theirs" / "by_hand.srt").read_text()
+    with pytest.raises(ParameterError, match="at least 0 seconds, not -5"):
+        get_writer("vtt", str(tmp_path))({"segments": [{"start": -5, "end": 6, "text": "a"}]}, "below.wav")
     with pytest.raises(ParameterError, match=r"no format 'str'\. Did you mean 'srt'"):
         get_writer("str", str(tmp_path))

@@ -87,6 +87,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"suppress_tokens": "quiet"}, "suppress_tokens must be a list of token ids"),
         ({"initial_prompt": (-1,)}, "initial_prompt holds -1"),
         ({"beam_size": 5, "patience": 0}, "patience must be above 0"),
+        ({"beam_size": 5, "patience": -1}, "patience must be a number above 0, not -1"),
         ({"temperature_increment_on_fallback": 0.001}, "must be a number of at least 0.01, not 0.001"),
         ({"temperature_increment_on_fallback": True}, "must be a number of at least 0.01, not True"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ def _samples(arguments: Sequence[str]) -> list[Sample]:
             continue
         found, missing = find_recordings([argument], recursive=True, allow_urls=False)
         if missing:
-            raise ParameterError(missing[0].reason)
+            raise ParameterError(f"{printable_name(missing[0].file)}: {missing[0].reason}")
         samples += [Sample(Path(each.file), None) for each in found]
     if not samples:
         raise ParameterError(f"there are no recordings in {', '.join(map(printable_name, arguments))}")
@@ -144,8 +145,18 @@ def _with_transcripts(file: Path) -> list[Sample]:
     return samples
 
 
+def _check_place(folder: Path) -> None:
+    """Raise TranseptError where it is plain that nothing could be kept."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise TranseptError(
+            f"nothing can be kept in {printable_name(str(folder))}: {printable_name(str(there))} is no folder that may "
+            "be written; XDG_DATA_HOME names another place"
+        )
+
+
 def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: Sequence[Sample]) -> int:
-    from transept.speech.calibration import Calibration, found_for, keep
+    from transept.speech.calibration import Calibration, data_file, found_for, keep
     from transept.speech.word_errors import word_error_rate, words_of
 
     def error_rate(measured: Measured) -> float:
@@ -154,6 +165,7 @@ def _measure(arguments: argparse.Namespace, transcriber: Transcriber, samples: S
 
     transcriber.model.check(transcriber.model.options({"encoder_context": MARGINS[0]}))
     found_for(transcriber.engine.view.path)  # a file that cannot be read is told before anything is measured
+    _check_place(data_file().parent)
     whole = _transcribed(arguments, transcriber, samples, None)
     right = [heard if sample.text is None else sample.text for sample, heard in zip(samples, whole.texts, strict=True)]
     words = sum(len(words_of(text)) for text in right)

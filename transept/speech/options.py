@@ -56,6 +56,7 @@ _FLAGS = (
     "batched",
     "vad",
 )
+_ABOVE_ZERO = ("patience", "repetition_penalty")
 _FROM_ZERO = (
     "no_repeat_ngram_size",
     "compression_ratio_threshold",
@@ -278,16 +279,15 @@ class TranscriptionOptions:
             whole = name in _COUNTS or name in ("no_repeat_ngram_size", "seed")
             kind = Integral if whole else Real
             if isinstance(value, bool) or not isinstance(value, kind) or not low <= finite(value) < math.inf:
-                raise ParameterError(
-                    f"{name} must be {'an integer' if whole else 'a number'} of at least {low:g}, not {value!r}"
-                )
+                bound = "above 0" if name in _ABOVE_ZERO else f"of at least {low:g}"
+                raise ParameterError(f"{name} must be {'an integer' if whole else 'a number'} {bound}, not {value!r}")
         highest: dict[str, float] = dict.fromkeys((*_COUNTS, "no_repeat_ngram_size"), MAX_INTEGER)
         highest |= {"length_penalty": MOST_LENGTH_PENALTY, "patience": MAX_PATIENCE, "seed": MAX_SEED}
         for name, high in highest.items():
             if (getattr(self, name) or 0) > high:
                 most = high if isinstance(high, int) else f"{high:g}"
                 raise ParameterError(f"{name} must be at most {most}, not {getattr(self, name)!r}")
-        for name in ("patience", "repetition_penalty"):
+        for name in _ABOVE_ZERO:
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
         self._check_temperatures()

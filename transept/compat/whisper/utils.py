@@ -22,7 +22,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
 
     output_format: txt, vtt, srt, tsv, json, or all of them. options: max_line_width, max_line_count, highlight_words,
     max_words_per_line, as a dict or by keyword; without times of words they have no effect.
-    Raises ParameterError for another format or option; the writer OSError where it cannot write.
+    Raises ParameterError for another format or option; the writer for times below 0, and OSError where it cannot write.
     """
     if output_format not in (*FORMATS, "all"):
         known = (*FORMATS, "all")
@@ -49,6 +49,8 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
 
 def _segment(given: Mapping[str, Any]) -> Segment:
     """Of a dict that may be made by hand: the four fields that a writer reads."""
+    if given["start"] < 0:
+        raise ParameterError(f"a timestamp is at least 0 seconds, not {given['start']}")
     words = given.get("words")
     timed = None if words is None else [Word(each["start"], each["end"], each["word"], 0.0) for each in words]
     return Segment(0, 0, given["start"], given["end"], given["text"], [], 0.0, 0.0, 0.0, 0.0, words=timed)
