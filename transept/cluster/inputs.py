@@ -67,8 +67,8 @@ def find_inputs(arguments: Iterable[str], suffixes: Collection[str]) -> tuple[li
 
 
 def _of_argument(argument: str, suffixes: Collection[str]) -> Iterator[Input | Missing]:
-    if _shown(argument) != argument:
-        yield Missing(_shown(argument), NOT_UTF8)
+    if _escaped(argument) != argument:
+        yield Missing(_escaped(argument), NOT_UTF8)
         return
     if not is_uri(argument) and glob.has_magic(argument) and not os.path.lexists(argument):
         yield from _of_pattern(argument, suffixes)
@@ -111,8 +111,8 @@ def _of_pattern(pattern: str, suffixes: Collection[str]) -> Iterator[Input | Mis
     if not matches:
         yield Missing(pattern, "there is no such file, and none that it matches as a pattern")
     for match in matches:
-        if _shown(match) != match:
-            yield Missing(_shown(match), NOT_UTF8)
+        if _escaped(match) != match:
+            yield Missing(_escaped(match), NOT_UTF8)
         elif os.path.isfile(match):
             yield _input(match)
         elif "**" not in pattern:  # which matches what is in its folders, too
@@ -183,7 +183,7 @@ def _add_path(info: Any, folder: str, lists: dict[Any, list[str]], missing: list
         lists[info.type].append(path)
 
 
-def _shown(path: str) -> str:
+def _escaped(path: str) -> str:
     """A path as text; of a name that is not UTF-8 bytes are escaped."""
     return path.encode("utf-8", "backslashreplace").decode()
 

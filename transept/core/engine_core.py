@@ -33,7 +33,7 @@ NO_NUMBERS = (
     "them, as it may in float16, which ends at 65,504; or options and logits processors forbid every token"
 )
 
-GOES_ON = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Participant(NamedTuple):
@@ -331,7 +331,7 @@ def _forget_frames(error: BaseException | None) -> None:
 
 def _clear(frame: FrameType | None) -> None:
     """Clear a frame and those that called it, up to one that runs or may go on: to clear a generator closes it."""
-    while frame is not None and not frame.f_code.co_flags & GOES_ON:
+    while frame is not None and not frame.f_code.co_flags & SUSPENDABLE:
         try:
             frame.clear()
         except RuntimeError:  # it runs

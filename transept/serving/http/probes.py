@@ -13,7 +13,7 @@ router = APIRouter(tags=["operations"])
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
-    """200 while the server works: it answers, and the thread of every engine that was loaded lives."""
+    """200 while the server works: it answers, and of every engine that was loaded the thread and the ranks live."""
     alive = all(engine.is_alive for engine in request.app.state.models.engines())
     return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 

@@ -136,14 +136,13 @@ def _sampling_params(
     if temperature > 0:
         search = {"num_beams": 1, "n": options.best_of or 1, "seed": options.seed}
     elif options.num_beams > 1:
-        patience = options.patience or 1.0
         search = {
             "num_beams": options.num_beams,
-            "num_return_sequences": min(options.num_beams, max(1, round(options.num_beams * patience))),
-            "patience": patience,
+            "patience": options.patience or 1.0,
             "length_penalty": 1.0,
             "early_stopping": True,
         }
+        search["num_return_sequences"] = min(options.num_beams, SamplingParams(**search).num_hypotheses)
     # With one, beam search weighs what is left of the vocabulary, as openai-whisper, and not the whole of it.
     processors: tuple[LogitsProcessor, ...] = (_unchanged,) if search["num_beams"] > 1 else ()
     if model.spec.timestamp_rules is not None and not options.without_timestamps:

@@ -40,9 +40,9 @@ static_assert(LANES == TILE_SIDE && PANEL == BLOCK, "a block is one panel wide")
   INSTRUCTION(2, (at) + TILE_SIDE * (stride), (stride) * 4);            \
   INSTRUCTION(3, (at) + TILE_SIDE * (stride) + TILE_SIDE, (stride) * 4)
 #define STORE_SUMS(to, stride) FOR_SUMS(TILE_STORE, to, stride)
-#define FOR_FEW_SUMS(INSTRUCTION, at, stride) \
-  INSTRUCTION(0, (at), (stride) * 4);         \
-  INSTRUCTION(1, (at) + TILE_SIDE, (stride) * 4)
+#define STORE_FEW_SUMS(to, stride)    \
+  TILE_STORE(0, (to), (stride) * 4); \
+  TILE_STORE(1, (to) + TILE_SIDE, (stride) * 4)
 #define ADD_PRODUCTS(INSTRUCTION) \
   INSTRUCTION(0, 4, 6);           \
   INSTRUCTION(1, 4, 7);           \
@@ -196,8 +196,6 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
         Sum* to = sums + (in_one_pass ? turn++ % 2 : block) * BLOCK * BLOCK;
         if (first == 0) {
           ZERO_SUMS();
-        } else if (few) {
-          FOR_FEW_SUMS(TILE_LOAD, to, BLOCK);
         } else {
           FOR_SUMS(TILE_LOAD, to, BLOCK);
         }
@@ -212,7 +210,7 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
         }
         before.continue_with(BLOCK);
         if (few) {
-          FOR_FEW_SUMS(TILE_STORE, to, BLOCK);
+          STORE_FEW_SUMS(to, BLOCK);
         } else {
           STORE_SUMS(to, BLOCK);
         }
