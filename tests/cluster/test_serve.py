@@ -168,6 +168,8 @@ def test_settings_of_a_config() -> None:
         from_config({"models": ["m"], "replica": 2})
     with pytest.raises(ParameterError, match="replicas must be"):
         from_config({"models": ["m"], "replicas": 0})
+    with pytest.raises(ParameterError, match="max_queue must be at least 1"):
+        from_config({"models": ["m"], "max_queue": 0})
     with pytest.raises(ParameterError, match="at least one model"):
         from_config({})
     assert type(from_config({"models": ["a=m"], "replicas": 2, "max_queue": 3})).__name__ == "Application"
