@@ -13,6 +13,7 @@ from serve_process import PATIENCE, ServeProcess
 
 from transept import VisionReader
 from transept.serving.async_tasks import AsyncVisionReader
+from transept.serving.http.image_texts import FIELDS
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,12 @@ def test_the_text_is_the_librarys(image_server: ServeProcess, reader: VisionRead
     for name in ("score", "cumulative_logprob"):
         assert answer.pop(name) == pytest.approx(expected.pop(name), abs=1e-4)
     assert answer == expected
+
+
+def test_empty_fields_are_not_given(image_server: ServeProcess, reader: VisionReader) -> None:
+    image = encoded_line(LINES[0])
+    empty = {name: "" for name in FIELDS if name != "file"}
+    assert post(image_server, image, **empty).json()["text"] == reader.read(image).text
 
 
 def test_a_large_upload(image_server: ServeProcess, reader: VisionReader) -> None:

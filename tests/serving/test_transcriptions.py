@@ -252,7 +252,7 @@ def test_any_option_of_transcription_is_a_field(client: openai.OpenAI, clip: Pat
 
 
 def test_no_increment_means_no_other_temperature(client: openai.OpenAI, clip: Path) -> None:
-    for increment, last in (("0.5", 1.0), ("None", 0.0), ("null", 0.0), ("", 0.0)):
+    for increment, last in (("0.5", 1.0), ("", 1.0), ("None", 0.0), ("null", 0.0)):
         doubtful = {"compression_ratio_threshold": "0.01", "temperature_increment_on_fallback": increment}
         answer = transcribe(client, clip, response_format="verbose_json", extra_body=doubtful)
         assert {segment.temperature for segment in answer.segments} == {last}

@@ -22,9 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer
 from transept.serving.errors import ApiError
+from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.bodies import MAX_JSON_BYTES
-from transept.serving.http.forms import read_form
 from transept.serving.metrics import Metrics
 from transept.serving.models import OPENAI_SPEECH, ServedModels
 from transept.serving.settings import ServerSettings
@@ -233,8 +233,8 @@ async def _named_in(scope: Scope, body: bytes) -> str | None:
             name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
         else:
             messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
-            async with read_form(Request(scope, messages.__anext__)) as form:
-                name = form.get("model")
+            async with forms.read_form(Request(scope, messages.__anext__)) as form:
+                name = forms.text(form, "model")
         return name if isinstance(name, str) and name else None
     return None
 

@@ -19,12 +19,13 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from transept.serving.errors import ApiError
+from transept.serving.http.multipart import parse_multipart
 from transept.serving.settings import TRUTHS
 
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
-NOTHING = ("", "null", "none")  # in place of a number
+NOTHING = ("null", "none")  # in place of a number; an empty field is one that was not sent
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,28 @@ class Upload:
 
 @asynccontextmanager
 async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
-    """The request's form. What it holds is gone when it is left. Raises ApiError for a body that is none."""
+    """The request's form; leaving it deletes its file. Raises ApiError for a body that is not a form."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    if kind == "multipart/form-data":
+        form = await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
+    elif kind == "application/x-www-form-urlencoded":
+        form = await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    else:
         raise ApiError(400, f"send this as multipart/form-data, not {kind or 'without a type'}", code="invalid_body")
-    async with request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES) as form:
+    try:
         yield form
+    finally:
+        await form.close()
 
 
 @asynccontextmanager
 async def upload(form: FormData, field: str, what: str = "audio") -> AsyncGenerator[Upload, None]:
-    """The file in a field. what: it holds, audio or image. Raises ApiError when there is none."""
+    """The file in a field. what: it holds, audio or image. Raises ApiError when the file is missing.
+
+    An empty file without a name counts as missing: browsers send that where no file was chosen.
+    """
     given, called = form.get(field), "recording" if what == "audio" else what
-    if not isinstance(given, UploadFile):
+    if not isinstance(given, UploadFile) or not (given.filename or given.size):
         raise ApiError(
             400,
             f"send the {called} in the field {field}, as a file with a file name, up to the last boundary",
@@ -94,11 +104,14 @@ def _copied(given: UploadFile) -> Any:
 
 
 def texts(form: FormData, name: str) -> list[str]:
-    """All values of a field, under its name or with OpenAI's ``[]`` behind it."""
+    """All values of a field, under its name or with OpenAI's ``[]`` behind it.
+
+    Empty ones are left out: HTML forms send every field, and an empty one means that nothing was given.
+    """
     values = [*form.getlist(name), *form.getlist(f"{name}[]")]
     if any(not isinstance(value, str) for value in values):
         raise ApiError(400, f"{name} is a text, not a file", param=name, code="invalid_value")
-    return [str(value) for value in values]
+    return [value for value in map(str, values) if value.strip()]
 
 
 def text(form: FormData, name: str) -> str | None:
@@ -110,9 +123,9 @@ def text(form: FormData, name: str) -> str | None:
 
 
 def parts(form: FormData, name: str) -> dict[str, str]:
-    """Of a field that is sent as ``name[part]``, as OpenAI's client does with objects: its parts."""
+    """The parts of a field that is sent as ``name[part]``, as OpenAI's client sends objects, without empty ones."""
     found = (re.fullmatch(rf"{re.escape(name)}\[(\w+)\]", key) for key in form)
-    return {match[1]: text(form, match[0]) or "" for match in found if match}
+    return {match[1]: value for match in found if match and (value := text(form, match[0]))}
 
 
 def choice(form: FormData, name: str, known: Iterable[str], default: str) -> str:

@@ -185,8 +185,6 @@ def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(ValueError):
             temperature = float(str(options.get("temperature", 0)))  # of several, the options say what is wrong
             found["temperature"] = temperature if temperature or never else FALLBACK_TEMPERATURES
-    if options.get("language") == "":
-        found["language"] = None
     strategy = forms.text(form, "chunking_strategy") or forms.parts(form, "chunking_strategy")
     return found | (_chunking(strategy) if strategy else {})
 

@@ -1,0 +1,84 @@
+"""Multipart bodies as the RFCs allow them: with a preamble, and with file names in RFC 5987's encoding alone.
+
+Called by `forms`. The parser is Starlette's, which takes neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from urllib.parse import unquote_to_bytes
+
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from transept.serving.errors import ApiError
+
+MAX_PREAMBLE_BYTES = 64 << 10  # before the first boundary
+EXTENDED_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?([\w!#$&+^`{}~-]+)'[\w-]*'([^;\"\s]*)", re.IGNORECASE)
+PLAIN_NAME = re.compile(rb";\s*filename\s*=", re.IGNORECASE)
+
+
+async def parse_multipart(request: Request, max_fields: int, max_field_bytes: int) -> FormData:
+    """Parse a form with one file at most; the caller closes it. Raises ApiError for a body that is not multipart."""
+    parser = _Parser(
+        request.headers,
+        _without_preamble(request.stream(), _boundary(request)),
+        max_files=1,
+        max_fields=max_fields,
+        max_part_size=max_field_bytes,
+    )
+    try:
+        return await parser.parse()
+    except MultiPartException as error:
+        raise ApiError(400, error.message, code="invalid_body") from error
+
+
+class _Parser(MultiPartParser):
+    """Starlette's parser, which ignores ``filename*``, as RFC 7578 section 4.2 asks. Some clients send nothing else."""
+
+    def on_headers_finished(self) -> None:
+        disposition = self._current_part.content_disposition or b""
+        extended = EXTENDED_NAME.search(disposition)
+        if extended is not None and PLAIN_NAME.search(disposition) is None:
+            name = _decoded(extended[1], extended[2])
+            quoted = name.replace("\\", "\\\\").replace('"', '\\"').encode(self._charset, errors="replace")
+            self._current_part.content_disposition = disposition + b'; filename="' + quoted + b'"'
+        super().on_headers_finished()
+
+
+def _decoded(charset: bytes, value: bytes) -> str:
+    """An extended value of RFC 5987 (section 3.2) as text; one in an unknown charset is taken as Latin-1."""
+    octets = unquote_to_bytes(value)
+    try:
+        return octets.decode(charset.decode("latin-1"))
+    except (LookupError, ValueError):
+        return octets.decode("latin-1")
+
+
+def _boundary(request: Request) -> bytes:
+    _, parameters = parse_options_header(request.headers["content-type"])
+    return b"--" + parameters.get(b"boundary", b"")
+
+
+async def _without_preamble(chunks: AsyncIterator[bytes], boundary: bytes) -> AsyncGenerator[bytes, None]:
+    """The body from its first boundary on; lines before it are to be ignored (RFC 2046, section 5.1.1).
+
+    A body that begins with a boundary, or has none within MAX_PREAMBLE_BYTES, is not changed.
+    """
+    begin = bytearray()
+    async for chunk in chunks:
+        begin += chunk
+        if begin.startswith(boundary[: len(begin)]):
+            found = 0 if len(begin) >= len(boundary) else -1
+        else:
+            found = begin.find(b"\n" + boundary) + 1 or -1
+        if found >= 0 or len(begin) > MAX_PREAMBLE_BYTES:
+            yield bytes(begin[max(0, found) :])
+            break
+    else:
+        yield bytes(begin)
+    async for chunk in chunks:
+        yield chunk
