@@ -86,6 +86,21 @@ ONE, TWO, THREE, FOUR, FIVE_IDS = 530, 734, 1115, 1440, [530, 734, 1115, 1440, 1
         (FIVE, {"max_tokens": 1}, (LENGTH, None, 1, " one")),
         (" one<|endoftext|>", {"max_tokens": 2}, (STOPPED, None, 2, " one")),
         (FIVE, {"max_tokens": 2, "stop_token_ids": [TWO]}, (STOPPED, TWO, 2, " one two")),
+        # a forced end at max_tokens is a cut, whatever else the token is; before max_tokens an end is the model's
+        (" one<|endoftext|>", {"max_tokens": 2, "forced_eos_token_id": EOS}, (LENGTH, None, 2, " one")),
+        ("<|endoftext|>", {"max_tokens": 1, "forced_eos_token_id": EOS}, (LENGTH, None, 1, "")),
+        (
+            " one<|endoftext|>",
+            {"max_tokens": 2, "forced_eos_token_id": EOS, "stop_token_ids": [EOS]},
+            (LENGTH, None, 2, " one"),
+        ),
+        (
+            " one two",
+            {"max_tokens": 2, "forced_eos_token_id": [EOS, TWO], "eos": (TWO,)},
+            (LENGTH, None, 2, " one two"),
+        ),
+        (" one<|endoftext|> two", {"max_tokens": 3, "forced_eos_token_id": EOS}, (STOPPED, None, 2, " one")),
+        (" one two", {"max_tokens": 2, "forced_eos_token_id": EOS, "stop": " one"}, (STOPPED, " one", 1, "")),
         # stop strings: cut, the earliest wins, whatever tokens they span
         (FIVE, {"stop": " three"}, (STOPPED, " three", 3, " one two")),
         (FIVE, {"stop": "three"}, (STOPPED, "three", 3, " one two ")),

@@ -135,6 +135,20 @@ def test_a_stream_joins_to_the_whole(model: str, options: dict[str, Any], openai
     assert usage == whole.usage
 
 
+@pytest.mark.parametrize(
+    "options", [{"temperature": 0}, {"n": 2, "seed": 3}, {"extra_body": {"num_beams": 3}}], ids=str
+)
+@pytest.mark.parametrize("max_tokens", [1, 5])
+def test_a_text_that_is_cut_by_a_forced_end_says_so(
+    max_tokens: int, options: dict[str, Any], openai_client: openai.OpenAI
+) -> None:
+    asked: dict[str, Any] = {"model": "bart", "prompt": PROMPTS[0], "max_tokens": max_tokens, **options}
+    whole = openai_client.completions.create(**asked)
+    reasons = [choice.finish_reason for choice in whole.choices]
+    assert set(reasons) == {"length"}
+    assert streamed(openai_client.completions.create(**asked, stream=True))[1] == reasons
+
+
 def test_without_include_usage_a_stream_has_none(openai_client: openai.OpenAI) -> None:
     chunks = openai_client.completions.create(model="t5", prompt="a", max_tokens=4, stream=True)
     assert all(chunk.usage is None and chunk.choices for chunk in chunks)

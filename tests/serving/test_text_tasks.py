@@ -88,6 +88,14 @@ def test_a_stream_tells_document_after_document(
         assert len(deltas) > 3 * len(TEXTS)
 
 
+def test_a_text_that_is_cut_by_a_forced_end_says_so(server: ServeProcess) -> None:
+    asked = {"model": "bart", "input": TEXTS[0], "max_tokens": 1, "min_tokens": 0}
+    (whole,) = post(server, "summarize", **asked).json()["data"]
+    assert (whole["text"], whole["num_tokens"], whole["finish_reason"]) == ("", 1, "length")
+    events = events_of(post(server, "summarize", **asked, stream=True))
+    assert [event["finish_reason"] for event in events if event["type"] == "text.done"] == ["length"]
+
+
 def test_in_a_stream_one_bad_document_fails_alone(server: ServeProcess, t5: TextGenerator) -> None:
     first, last = t5.translate([TEXTS[0], TEXTS[1]], **TO_GERMAN)
     refused = ("transept_requests_refused_total", "invalid_prompt")

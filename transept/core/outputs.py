@@ -1,4 +1,4 @@
-"""RequestOutput: what a request was given on each side, and what came out."""
+"""RequestOutput: both prompts of a request, and its outputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class CompletionOutput:
 
     token_ids: new tokens only, the end-of-sequence token included when one came.
     cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
-    score: what a beam search ranks its finished outputs by (see SamplingParams.length_penalty); else None.
+    score: the rank of a finished hypothesis in a beam search (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
-    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"``, ``"abort"``, ``"error"``; None
-        so far.
+    finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, also where
+        forced_eos_token_id makes the last token an end of sequence), ``"abort"``, ``"error"``; None before the end.
     stop_reason: the stop string or stop token id that ended it, if one of the request's own did.
     """
 
@@ -39,10 +39,10 @@ class RequestOutput:
 
     encoder_prompt, encoder_prompt_token_ids: text and ids of the encoder side; None and ``[]`` for data alone.
     prompt, prompt_token_ids: the decoder side, after the family's decoder prompt rule.
-    prompt_probe: what the request's PromptProbe read, once its first step is done; else None.
+    prompt_probe: the result of the request's PromptProbe, once its first step is done; else None.
     outputs: samples in their order; of a beam search the best hypotheses, best first (before its end: the beams).
-    error: what ended the request before its time; its outputs are then what it had come to. Usually a
-        RequestFailedError, whose ``__cause__`` is what was raised.
+    error: the error that ended the request early, with the outputs up to then. Usually a
+        RequestFailedError, whose ``__cause__`` is the original exception.
     """
 
     request_id: str

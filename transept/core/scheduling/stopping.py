@@ -33,15 +33,17 @@ class StopChecker:
     def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
         """How a sequence of `num_tokens` new tokens ends with this last one, stop strings aside.
 
-        Returns its status and stop_reason, or None when it goes on.
+        forced_eos_token_id sets the token at max_tokens: the request reached its length, and the model ended nothing.
+        Returns the status and stop_reason, or None while the sequence runs.
         """
+        full = params.max_tokens is not None and num_tokens >= params.max_tokens
+        if full and params.forced_eos_token_id:
+            return SequenceStatus.LENGTH, None
         if token in (params.eos_token_ids or ()) and not params.ignore_eos:
             return SequenceStatus.STOPPED, None
         if token in params.stop_token_ids and num_tokens > (params.min_tokens or 0):
             return SequenceStatus.STOPPED, token
-        if params.max_tokens is not None and num_tokens >= params.max_tokens:
-            return SequenceStatus.LENGTH, None
-        return None
+        return (SequenceStatus.LENGTH, None) if full else None
 
     def update_text(self, seq: Sequence, params: SamplingParams) -> None:
         """Decode the sequence's output into output_text; of an unfinished one without a half-decoded last character."""
