@@ -165,8 +165,6 @@ DOCUMENTS: Table = {
     "a document that is too long": (lambda it: it.text.generate("transept " * 500), "truncate"),
     "a document beyond the limit": (lambda it: it.text.generate("ox " * 9999, chunk=True), "max_text_characters"),
     "a document with half a surrogate pair": (lambda it: it.text.generate("ox \ud800"), "surrogate"),
-    "documents with None among them": (lambda it: it.text.generate(["ox", None]), "document 1"),
-    "documents with an empty one": (lambda it: it.text.generate(["ox", ""]), "document 1"),
     "a document that streams and is a number": (lambda it: list(it.text.stream("generate", 5)), "int"),
     "a path to a document": (lambda it: it.text.generate(Path("letter.txt")), "Path"),
 }

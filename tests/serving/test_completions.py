@@ -55,6 +55,25 @@ def test_a_completion_is_what_the_engine_gives(openai_client: openai.OpenAI, t5:
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + 12
 
 
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({"top_p": 0.9}, {"top_p": 0.9, "temperature": 1.0}),
+        ({"extra_body": {"min_p": 0.1}}, {"min_p": 0.1, "temperature": 1.0}),
+        ({"top_p": 0.9, "n": 2}, {"top_p": 0.9, "n": 2, "temperature": 1.0}),
+        ({"temperature": 0, "top_p": 0.9}, {"temperature": 0}),
+        ({"top_p": 1}, {}),
+    ],
+    ids=str,
+)
+def test_filters_of_samples_are_openais(
+    sent: dict[str, Any], meant: dict[str, Any], openai_client: openai.OpenAI, t5: Engine
+) -> None:
+    (expected,) = t5.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=5, **meant))
+    answer = openai_client.completions.create(model="t5", prompt=PROMPTS[0], max_tokens=12, seed=5, **sent)
+    assert [choice.text for choice in answer.choices] == [each.text for each in expected.outputs]
+
+
 def test_several_prompts_are_answered_in_their_order(openai_client: openai.OpenAI, t5: Engine) -> None:
     expected = [output.outputs[0].text for output in t5.generate(PROMPTS, SamplingParams(max_tokens=8))]
     answer = openai_client.completions.create(model="t5", prompt=PROMPTS, max_tokens=8)
@@ -217,6 +236,7 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
         ({"n": 128, "prompt": ["a", "b"]}, "prompt", "more than 128"),
         ({"logprobs": 21}, "logprobs", "from 0 to 20"),
         ({"temperature": -1}, "temperature", r"\[0, 1e\+38\]"),
+        ({"temperature": 0, "top_p": 2}, "top_p", r"\[0, 1\]"),
         ({"max_tokens": 0}, "max_tokens", "at least 1"),
         ({"stop": [1]}, "stop", "non-empty string"),
         ({"stop": ["a"], "model": "bart", "extra_body": {"num_beams": 2}}, "stop", "stop strings do not go"),

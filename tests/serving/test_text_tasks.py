@@ -40,6 +40,12 @@ def told(text: GeneratedText, index: int = 0) -> dict[str, Any]:
     return {"index": index, **named}
 
 
+def done_event(text: GeneratedText, index: int) -> dict[str, Any]:
+    named = told(text, index)
+    del named["error"]  # which would be an event of its own
+    return {"type": "text.done", **named}
+
+
 def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
     assert answer.headers["content-type"].startswith("text/event-stream")
     lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line.startswith("data: ")]
@@ -80,7 +86,7 @@ def test_a_stream_tells_document_after_document(
     for index, text in enumerate(expected):
         assert "".join(event["delta"] for event in deltas if event["index"] == index) == text.text
     done = [event for event in events if event["type"] == "text.done"]
-    assert done == [{"type": "text.done", **told(text, index)} for index, text in enumerate(expected)]
+    assert done == [done_event(text, index) for index, text in enumerate(expected)]
     assert events[-1]["type"] == "text.usage"
     assert events[-1]["usage"]["completion_tokens"] == sum(text.num_tokens for text in expected)
     assert [event["index"] for event in events[:-1]] == sorted(event["index"] for event in events[:-1])
@@ -110,10 +116,52 @@ def test_in_a_stream_one_bad_document_fails_alone(server: ServeProcess, t5: Text
     assert "empty" in failed["error"]["message"]
 
 
-def test_without_a_stream_it_is_the_answer(server: ServeProcess) -> None:
-    answer = post(server, "translate", model="t5", input=[TEXTS[0], ""], **TO_GERMAN)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "input[1]: the document is empty"
+def test_without_a_stream_each_document_has_its_text_or_its_error(server: ServeProcess, t5: TextGenerator) -> None:
+    refused = ("transept_requests_refused_total", "invalid_prompt")
+    before = server.metrics().get(refused, 0)
+    answer = post(server, "translate", model="t5", input=[TEXTS[0], "", TEXTS[1]], **TO_GERMAN)
+    assert answer.status_code == 200
+    first, failed, last = answer.json()["data"]
+    expected = t5.translate([TEXTS[0], TEXTS[1]], **TO_GERMAN)
+    assert [first, last] == [told(expected[0], 0), told(expected[1], 2)]
+    error = failed.pop("error")
+    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", "input", "invalid_prompt")
+    assert failed == {
+        "index": 1,
+        "text": "",
+        "finish_reason": "error",
+        "num_source_tokens": 0,
+        "num_tokens": 0,
+        "num_chunks": 0,
+        "truncated": False,
+    }
+    assert answer.json()["usage"]["completion_tokens"] == sum(text.num_tokens for text in expected)
+    assert server.metrics()[refused] == before + 1
+
+
+def test_a_document_alone_fails_with_a_status(server: ServeProcess) -> None:
+    answer = post(server, "translate", model="t5", input="", **TO_GERMAN)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the document is empty")
+    in_a_list = post(server, "translate", model="t5", input=[""], **TO_GERMAN)
+    assert (in_a_list.status_code, in_a_list.json()["data"][0]["error"]) == (200, answer.json()["error"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ({"top_p": 0.9}, {"top_p": 0.9, "temperature": 1.0}),
+        ({"top_k": 5}, {"top_k": 5, "temperature": 1.0}),
+        ({"temperature": 0, "top_p": 0.5}, {"temperature": 0}),
+        ({"top_p": 1}, {}),
+    ],
+    ids=str,
+)
+def test_filters_of_samples_are_openais(
+    sent: dict[str, Any], meant: dict[str, Any], server: ServeProcess, t5: TextGenerator
+) -> None:
+    expected = t5.summarize(TEXTS[0], seed=5, max_tokens=20, **meant)
+    answer = post(server, "summarize", model="t5", input=TEXTS[0], seed=5, max_tokens=20, **sent)
+    assert answer.json()["data"] == [told(expected)]
 
 
 def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: TextGenerator) -> None:
@@ -134,6 +182,7 @@ def test_without_a_model_the_first_for_text_answers(server: ServeProcess, bart: 
         ("summarize", {"input": "a", "stream": "yes"}, "stream", "true or false"),
         ("summarize", {"input": "a", "chunk": 1}, "chunk", "True or False"),
         ("summarize", {"input": "a", "n": 2, "temperature": 1}, None, "gets one text"),
+        ("summarize", {"input": "a", "temperature": 0, "top_p": 2}, "top_p", "[0, 1]"),
         ("summarize", {"input": "a", "num_beans": 2}, "num_beans", "Did you mean 'num_beams'"),
         ("summarize", {"input": "a", "model": 5}, "model", "a text"),
         ("summarize", {"input": "a", "model": "tiny.en"}, "model", "speech model"),

@@ -194,15 +194,31 @@ def test_a_model_without_positions_takes_a_limit_from_the_user(cases: Callable) 
         generator.summarize(LONG, max_source_tokens=100)
 
 
-def test_one_bad_document_among_several_is_named_before_anything_is_computed(
+def test_a_bad_document_among_several_has_its_error_and_the_others_their_texts(cases: Callable) -> None:
+    generator = cases("bart").generator
+    first, too_long, empty, second, missing = generator.summarize([TEXTS[0], LONG, "", TEXTS[1], None])
+    assert [first, second] == [generator.summarize(TEXTS[0]), generator.summarize(TEXTS[1])]
+    assert first.error is None
+    for failed, message in ((too_long, f"reads {POSITIONS}"), (empty, "is empty"), (missing, "NoneType")):
+        assert (failed.text, failed.finish_reason) == ("", "error")
+        assert isinstance(failed.error, PromptError)
+        assert message in str(failed.error)
+        assert failed.to_dict()["error"].startswith("PromptError: ")
+
+
+@pytest.mark.parametrize("documents", [[""], ["", " "]])
+def test_a_list_of_bad_documents_is_a_list_of_errors(documents: list[str], cases: Callable) -> None:
+    texts = cases("bart").generator.generate(documents)
+    assert [type(text.error) for text in texts] == [PromptError] * len(documents)
+
+
+def test_a_bad_document_alone_raises_before_anything_is_computed(
     cases: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = cases("bart").generator
     monkeypatch.setattr(generator.engine, "step", lambda: pytest.fail("a step was computed"))
-    with pytest.raises(PromptError, match=f"document 1: the document has .* tokens; this model reads {POSITIONS}"):
-        generator.summarize([TEXTS[0], LONG])
-    with pytest.raises(PromptError, match="document 2: the document is empty"):
-        generator.generate([TEXTS[0], TEXTS[1], ""])
+    with pytest.raises(PromptError, match=f"the document has .* tokens; this model reads {POSITIONS}"):
+        generator.summarize(LONG)
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,11 @@ def test_a_document_that_never_fits_into_memory_is_one_error(tmp_path: Path) -> 
     short, long = "A note.", TEXTS[0]
     updates = list(generator.stream("generate", [short, long, short], max_tokens=10))
     assert [type(update.result) for update in updates] == [GeneratedText, CapacityError, GeneratedText]
-    with pytest.raises(CapacityError, match="document 1: "):
-        generator.generate([short, long], max_tokens=10)
+    fits, beyond = generator.generate([short, long], max_tokens=10)
+    assert (fits, beyond.finish_reason) == (generator.generate(short, max_tokens=10), "error")
+    assert isinstance(beyond.error, CapacityError)
+    with pytest.raises(CapacityError):
+        generator.generate(long, max_tokens=10)
     assert not generator.engine.has_unfinished_requests
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,9 @@ class GeneratedText:
     num_source_tokens: tokens that the encoder read, prefix and special tokens included. num_tokens: tokens written.
     num_chunks: pieces that the document was split into. truncated: whether its end was cut off.
     cumulative_logprob: sum of the written tokens' log probabilities.
-    finish_reason: ``"length"`` when the text, or that of a chunk, ran into max_tokens without an end; else ``"stop"``.
+    finish_reason: ``"length"`` when the text, or that of a chunk, ran into max_tokens without an end; ``"error"``;
+    else ``"stop"``.
+    error: why there is no text, which is then empty, with all numbers 0; else None.
     """
 
     text: str
@@ -27,10 +28,17 @@ class GeneratedText:
     truncated: bool
     cumulative_logprob: float
     finish_reason: str
+    error: TranseptError | None = None
+
+    @classmethod
+    def failed(cls, error: TranseptError) -> GeneratedText:
+        """The result of a document that failed."""
+        return cls("", 0, 0, 0, False, 0.0, "error", error)
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dict, ready for JSON."""
-        return dataclasses.asdict(self)
+        """A plain dict, ready for JSON; the error as a text, ``"PromptError: ..."``."""
+        error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return {**vars(self), "error": error}
 
 
 @dataclass(frozen=True)

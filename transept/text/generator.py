@@ -16,10 +16,11 @@ from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
-from transept.errors import CheckpointError, PromptError, TranseptError, UnsupportedModelError
+from transept.errors import CheckpointError, EngineClosedError, PromptError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import call_declared
 from transept.text.document import write_for
+from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
 from transept.text.job import LANGUAGES, Task, TextJob, make_job
 
@@ -31,7 +32,8 @@ class TextGenerator(ClosesEngine):
     CheckpointError for one without a tokenizer.
 
     Each of the tasks below takes one document, which gives a GeneratedText, or several, which give a list in their
-    order. The options of all of them:
+    order. One of several that fails has a GeneratedText with its `error`, and the others are as they would be without
+    it; one document alone raises that error. The options of all of them:
 
     truncate: cut the end off a document that is longer than the model reads. chunk: split it at sentences, and join
         what is written for the pieces. With neither it is an error.
@@ -40,9 +42,10 @@ class TextGenerator(ClosesEngine):
     num_beams, max_tokens and all other fields of SamplingParams. What they leave open is as the checkpoint has it for
         the task: ``task_specific_params`` of its config.json, then its generation_config.json.
 
-    Raises ParameterError for a bad option, PromptError for a document that is empty or too long, before anything is
-    computed; CapacityError for one that could never fit into memory. Every method may be called from several threads,
-    and several streams may be open at once: they share the engine's batch, and each gets what it would get alone.
+    Raises ParameterError for a bad option, before anything is computed; EngineClosedError. Errors of a document are
+    PromptError where it is empty or too long, CapacityError where it could never fit into memory, RequestFailedError.
+    Every method may be called from several threads, and several streams may be open at once: they share the engine's
+    batch, and each gets what it would get alone.
     """
 
     @shows_options(EngineConfig)
@@ -148,22 +151,28 @@ class TextGenerator(ClosesEngine):
     def _complete(
         self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
     ) -> GeneratedText | list[GeneratedText]:
-        """Every text, or the first error; all documents are encoded before any is computed."""
+        """Every text in the documents' order; all documents are encoded before any is computed."""
         job = make_job(self.engine, task, **options)
         several = list(_several(documents))
-        encoded = []
+        results: dict[int, GeneratedText | TranseptError] = {}
+        encoded: dict[int, EncodedDocument] = {}
         for index, document in enumerate(several):
             try:
-                encoded.append(job.encoder(document))
+                encoded[index] = job.encoder(document)
             except PromptError as error:
-                raise _naming(error, index, len(several)) from None
-        results: dict[int, GeneratedText] = {}
-        with closing(self._run(write_for(document, job, stream=False) for document in encoded)) as events:
-            for index, result in events:
-                if isinstance(result, TranseptError):
-                    raise _naming(result, index, len(several)) from result
-                results[index] = result
-        return results[0] if isinstance(documents, str) else [results[index] for index in range(len(several))]
+                results[index] = error
+        numbers = list(encoded)
+        with closing(self._run(write_for(each, job, stream=False) for each in encoded.values())) as events:
+            for number, result in events:
+                results[numbers[number]] = result
+        for each in results.values():
+            if isinstance(each, TranseptError) and (isinstance(documents, str) or isinstance(each, EngineClosedError)):
+                raise each
+        texts = [
+            GeneratedText.failed(each) if isinstance(each, TranseptError) else each
+            for _, each in sorted(results.items())
+        ]
+        return texts[0] if isinstance(documents, str) else texts
 
     def _run(self, jobs: Iterable[Job]) -> Generator[tuple[int, Any], None, None]:
         """Run documents' jobs; twice as many as run at a time are started, so that the batch never runs dry."""
@@ -184,8 +193,3 @@ def _with(event: str | GeneratedText | TranseptError, kept: TextUpdate) -> TextU
     if isinstance(event, str):
         return dataclasses.replace(kept, text=kept.text + event)
     return dataclasses.replace(kept, result=event)
-
-
-def _naming(error: TranseptError, index: int, num_documents: int) -> TranseptError:
-    """The error, with the document's index in front where there are several."""
-    return error if num_documents == 1 else type(error)(f"document {index}: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +18,9 @@ from transept.serving.errors import ApiError
 MAX_JSON_BYTES = 8 << 20  # the Bible has half as many; a larger text is no one document
 MAX_DEPTH = 32  # of lists and objects within one another
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
+OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 NEVER_BLAMED = {"model", "prompt", "input", "stream", "n"}
+FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # of what is drawn from, each with the value that filters nothing
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
 
 
@@ -89,6 +91,23 @@ def integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
         raise wrong(name, f"an integer from {low} to {high}", value)
     return value
+
+
+def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of SamplingParams as OpenAI's API means them: a filter alone samples at 1, and temperature 0 is greedy.
+
+    options: fields that a client sent. Raises ParameterError for a filter out of its range.
+    """
+    given = dict(options)
+    filters = {name: given[name] for name in FILTERS if given.get(name) is not None}
+    SamplingParams(**filters)  # raises also for one that is left out below
+    temperature = given.get("temperature")
+    if temperature == 0 and not isinstance(temperature, bool):
+        return {name: value for name, value in given.items() if name not in filters}
+    searches = given.get("num_beams") not in (None, 1)
+    if temperature is None and not searches and any(value != FILTERS[name] for name, value in filters.items()):
+        given["temperature"] = OPENAI_TEMPERATURE
+    return given
 
 
 def wrong(name: str, wanted: str, value: Any) -> ApiError:

@@ -191,12 +191,13 @@ def _asked(body: dict[str, Any]) -> Asked:
     logprobs = bodies.integer(body, "logprobs", 0, MAX_LOGPROBS)
     options = {name: body[name] for name in bodies.SAMPLING_FIELDS if name in body and name not in ("n", HYPOTHESES)}
     try:
+        options = bodies.as_openai_samples(options)
         params = SamplingParams(**{**options, "logprobs": None if logprobs is None else max(1, logprobs)})
-        asks_for_samples = any(name in body for name in ("n", "best_of", "temperature"))
+        asks_for_samples = "temperature" in options or any(name in body for name in ("n", "best_of"))
         if params.beam_search or (HYPOTHESES in body and not asks_for_samples):
             params = replace(params, num_return_sequences=best_of)
         elif best_of > 1:
-            temperature = 1.0 if params.temperature is None else params.temperature  # OpenAI's default
+            temperature = bodies.OPENAI_TEMPERATURE if params.temperature is None else params.temperature
             params = replace(params, n=best_of, temperature=temperature)
     except ParameterError as error:
         raise api_error(error, bodies.options_in(body)) from error

@@ -16,6 +16,7 @@ from transept.errors import ParameterError, suggest
 from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
+from transept.serving.http.bodies import as_openai_samples
 from transept.serving.http.places import Place
 from transept.serving.http.streams import attended
 from transept.vision.image_text import ImageText
@@ -71,7 +72,11 @@ def _options(form: FormData) -> dict[str, Any]:
             whole = " An answer of /v1/read comes whole, as JSON." if name in FORMS_OF_ANSWERS else ""
             meant = whole or suggest(name[:100], FIELDS)
             raise ApiError(400, f"there is no field {name[:100]!r}.{meant}", param=name[:100], code="unknown_field")
-    options = forms.options(form, SamplingParams)
+    given = forms.options(form, SamplingParams)
+    try:
+        options = as_openai_samples(given)
+    except ParameterError as error:
+        raise api_error(error, given) from error
     task = forms.text(form, "task")
     return {**options, "task": task} if task else options
 

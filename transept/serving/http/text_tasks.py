@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from transept.core.jobs import Gather, Job
-from transept.errors import TranseptError
+from transept.errors import EngineClosedError, TranseptError
 from transept.serving.async_tasks import AsyncTextGenerator
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import bodies
@@ -69,7 +69,7 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
         assert model.text is not None
         request.state.log = {"model": model.name}
         try:
-            jobs = _jobs(model.text, task, documents, stream, given)
+            jobs = _jobs(model.text, task, documents, stream, bodies.as_openai_samples(given))
         except TranseptError as error:
             raise api_error(error, given, "input") from error
         events = ticket.run(_all_of(jobs))
@@ -81,7 +81,8 @@ async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Re
             "created": int(time.time()),
             "model": model.name,
         }
-        return await attended(request, _whole(answer, events, given, len(documents)))
+        alone = isinstance(body["input"], str)
+        return await attended(request, _whole(request, answer, events, given, alone))
 
 
 def _documents(body: dict[str, Any]) -> list[str]:
@@ -136,25 +137,36 @@ class _Usage:
 
 
 async def _whole(
-    answer: dict[str, Any], events: AsyncGenerator[Any, None], given: dict[str, Any], num_documents: int
+    request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], given: dict[str, Any], alone: bool
 ) -> Response:
-    """All texts. Raises ApiError for the first document that failed, with its index where there are several."""
+    """All texts in the order of their documents; a document of a list that failed has its error in its place.
+
+    alone: the document was sent as such. Raises ApiError where it failed, and for an engine that stopped.
+    """
     usage, data = _Usage(), []
     async with aclosing(events):
         try:
             async for event in events:
                 if not isinstance(event, Ended):
                     continue
-                if isinstance(event.result, TranseptError):
+                if isinstance(event.result, EngineClosedError) or (alone and isinstance(event.result, TranseptError)):
                     raise event.result
+                if isinstance(event.result, TranseptError):
+                    told = _refusal(request, event.result, given)
+                    data.append({"index": event.index, **_described(GeneratedText.failed(event.result)), **told})
+                    continue
                 usage.add(event.result)
-                data.append({"index": event.index, **_described(event.result)})
+                data.append({"index": event.index, **_described(event.result), "error": None})
         except Exception as error:
-            told = api_error(error, given, "input")
-            if isinstance(error, TranseptError) and num_documents > 1 and told.status < 500:
-                told.message = f"input[{len(data)}]: {told.message}"
-            raise told from error
+            raise api_error(error, given, "input") from error
     return JSONResponse({**answer, "data": data, "usage": usage.to_dict()})
+
+
+def _refusal(request: Request, error: TranseptError, given: dict[str, Any]) -> dict[str, Any]:
+    """The error of one document of several in OpenAI's shape. Counts it, and logs it where the server is at fault."""
+    told = api_error(error, given, "input")
+    told.__cause__ = error  # for the log
+    return answer_to(request.scope, told).body()
 
 
 async def _stream(
@@ -166,9 +178,7 @@ async def _stream(
         try:
             async for event in events:
                 if isinstance(event, Ended) and isinstance(event.result, TranseptError):
-                    told = api_error(event.result, given, "input")
-                    told.__cause__ = event.result  # for the log
-                    yield {**answer_to(request.scope, told).body(), "index": event.index}
+                    yield {**_refusal(request, event.result, given), "index": event.index}
                     num_told = 0
                 elif isinstance(event, Ended):
                     if rest := event.result.text[num_told:]:
