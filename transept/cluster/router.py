@@ -25,8 +25,9 @@ from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.bodies import MAX_JSON_BYTES
+from transept.serving.http.transcriptions import target_of
 from transept.serving.metrics import Metrics
-from transept.serving.models import OPENAI_SPEECH, ServedModels
+from transept.serving.models import OPENAI_SPEECH, ServedModels, translates_to
 from transept.serving.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ FORWARDED = (  # of a request's scope: what is plain data
     *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path"),
     *("headers", "client", "server"),
 )
-SPEECH_PATHS, IMAGE_PATH, MODELS_PATH = "/v1/audio/", "/v1/read", "/v1/models"
+SPEECH_PATHS, TRANSLATIONS_PATH, IMAGE_PATH, MODELS_PATH = (
+    "/v1/audio/",
+    "/v1/audio/translations",
+    "/v1/read",
+    "/v1/models",
+)
 
 
 class ModelDeployment(ModelServer):
@@ -91,7 +97,7 @@ class Router:
         self.names = ServedModels(self.settings)  # never loaded: it knows names
         self.state = SimpleNamespace(metrics=Metrics(self.names))
         self._access = Access(self._answer, models=self.names)
-        self._kinds: dict[str, str | None] = {}  # as far as they were asked for
+        self._described: dict[str, dict[str, Any]] = {}  # models that requests without a name made us ask
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""
@@ -141,20 +147,22 @@ class Router:
         """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
         if path.startswith(f"{MODELS_PATH}/"):
             return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
-        name = await _named_in(scope, body)
+        name, target = await _named_in(scope, body)
         kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"
         if name is not None and not (name == OPENAI_SPEECH and kind == "speech" and name not in self.handles):
             return self.names.named(name).name
-        if scope["method"] == "POST":
-            for each in self.handles:
-                if await self._kind(each) == kind:
-                    return each
-        return next(iter(self.handles))
+        found = None
+        for each in self.handles if scope["method"] == "POST" else ():
+            described = await self._describe(each)
+            if described["kind"] == kind and (target is None or translates_to(described, target)):
+                return each
+            found = found or (each if described["kind"] == kind else None)
+        return found or next(iter(self.handles))
 
-    async def _kind(self, name: str) -> str | None:
-        if name not in self._kinds:
-            self._kinds[name] = (await self.handles[name].describe.remote())["kind"]
-        return self._kinds[name]
+    async def _describe(self, name: str) -> dict[str, Any]:
+        if name not in self._described:
+            self._described[name] = await self.handles[name].describe.remote()
+        return self._described[name]
 
     async def _collect(self, handle: DeploymentHandle[Any], path: str) -> tuple[int, bytes]:
         """The status and the body of a GET."""
@@ -225,18 +233,21 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _named_in(scope: Scope, body: bytes) -> str | None:
-    """The model that a body names; None where it names none, or cannot be read: then a replica says why."""
+async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, str | None]:
+    """The model that a body names, and the language that speech is to be translated to; None where it names none.
+
+    A body that cannot be read names none: a replica says why it cannot.
+    """
     kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
     with contextlib.suppress(Exception):
         if kind == "application/json":
             name = None if len(body) > MAX_JSON_BYTES else (await run_in_threadpool(json.loads, body)).get("model")
-        else:
-            messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
-            async with forms.read_form(Request(scope, messages.__anext__)) as form:
-                name = forms.text(form, "model")
-        return name if isinstance(name, str) and name else None
-    return None
+            return (name if isinstance(name, str) and name else None), None
+        messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
+        async with forms.read_form(Request(scope, messages.__anext__)) as form:
+            target = target_of(forms.text(form, "task"), forms.text(form, "target_language"))
+            return forms.text(form, "model"), target
+    return None, None
 
 
 async def _once(message: Message) -> AsyncIterator[Message]:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,13 +126,14 @@ class ServedModels:
             )
         return self.models[name]
 
-    def get(self, name: str | None, kind: Kind) -> ServedModel:
-        """The model that a client asks for; None: the first of this kind.
+    def get(self, name: str | None, kind: Kind, target: str | None = None) -> ServedModel:
+        """The model that a client asks for; None: the first of this kind, and that translates to target if one does.
 
-        Raises ApiError: 404 for an unknown name, 400 for a model of another kind, 503 for one that is not ready.
+        target: a language, by its code or name. Raises ApiError: 404 for an unknown name, 400 for a model of another
+        kind, 503 for one that is not ready.
         """
         if name is None or (name == OPENAI_SPEECH and kind == "speech" and name not in self.models):
-            return self._first(kind)
+            return self._first(kind, target)
         model = self.named(name)
         _check_ready(model)
         if model.kind != kind:
@@ -252,16 +253,24 @@ class ServedModels:
                 logger.warning('model "%s" does not tell its languages', model.name, exc_info=True)
             model.text = text
 
-    def _first(self, kind: Kind) -> ServedModel:
-        for model in self.models.values():
-            if model.kind == kind and model.state == "ready":
-                return model
-        if any(model.state == "loading" for model in self.models.values()):
+    def _first(self, kind: Kind, target: str | None) -> ServedModel:
+        ready = [model for model in self.models.values() if model.kind == kind and model.state == "ready"]
+        suited = ready if target is None else [model for model in ready if translates_to(model.describe(), target)]
+        is_loading = any(model.state == "loading" for model in self.models.values())
+        if suited or (ready and not is_loading):
+            return (suited or ready)[0]  # where none is suited the first one says why not
+        if is_loading:
             raise ApiError(503, "models are loading", code="loading", retry_after=LOADING_RETRY)
         for model in self.models.values():
             if model.kind in (kind, None):
                 _check_ready(model)
         raise ApiError(404, f"no {kind} model is served here", param="model", code="model_not_found")
+
+
+def translates_to(described: Mapping[str, Any], target: str) -> bool:
+    """True if a speech model translates to a language. described: as `/v1/models` lists it. target: a code or name."""
+    names = (name for each in described.get("target_languages", ()) for name in (each["code"], each["name"]))
+    return target.casefold() in (name.casefold() for name in names)
 
 
 def _check_ready(model: ServedModel) -> None:

@@ -32,9 +32,9 @@ class Place:
         else:
             self._without.enter_context(self.models.without_place())
 
-    async def take(self, name: str | None) -> tuple[ServedModel, Ticket]:
-        """The model of that name, and a place in its engine. Raises ApiError."""
-        model = self.models.get(name, self.kind)
+    async def take(self, name: str | None, target: str | None = None) -> tuple[ServedModel, Ticket]:
+        """The model of that name, and a place in its engine. target: see ServedModels.get. Raises ApiError."""
+        model = self.models.get(name, self.kind, target)
         if self._ticket is None:
             self._ticket = await self.stack.enter_async_context(self.models.admit(model))
         self._without.close()

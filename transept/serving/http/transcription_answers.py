@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from transept.speech.options import TRANSLATES_TO
 from transept.speech.segments import Segment, Word
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
 
 
 def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Sequence[str]) -> dict[str, Any]:
-    """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times."""
-    names = model.spec.language_names
+    """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times.
+
+    Its language is that of the text where the task is to translate, as OpenAI's is, else the one that is spoken.
+    """
+    options, spoken = transcript.options, transcript.language
+    is_translation = options.task == "translate"
+    text_language = model.language_code(options.target_language) or TRANSLATES_TO if is_translation else spoken
     answer: dict[str, Any] = {
-        "task": model.task(transcript.language, transcript.options),
-        "language": next((name for name, code in names.items() if code == transcript.language), transcript.language),
+        "task": model.task(spoken, options),
+        "language": _name(model, text_language),
+        **({"spoken_language": _name(model, spoken)} if is_translation else {}),
         "duration": transcript.duration,
         "text": transcript.text,
     }
@@ -39,6 +46,11 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     answer["missed_speech"] = [list(stretch) for stretch in transcript.missed_speech]
     answer["usage"] = usage(transcript)
     return answer
+
+
+def _name(model: SpeechModel, language: str) -> str:
+    """A language's English name, or its code where the model knows no name of it."""
+    return next((name for name, code in model.spec.language_names.items() if code == language), language)
 
 
 def diarized_answer(model: SpeechModel, transcript: Transcript) -> dict[str, Any]:

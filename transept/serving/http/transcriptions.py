@@ -34,7 +34,7 @@ from transept.serving.http.transcription_answers import (
 )
 from transept.serving.models import ServedModel
 from transept.speech.events import Found, Opened
-from transept.speech.options import FALLBACK_TEMPERATURES, TranscriptionOptions
+from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS
 from transept.speech.segments import has_speakers
@@ -103,7 +103,8 @@ async def _respond(request: Request, task: str) -> Response:
         await place.take_early()  # a full queue is told before anything is read
         form = await stack.enter_async_context(forms.read_form(request))
         asked = _asked(form, task)
-        model, ticket = await place.take(forms.text(form, "model"))
+        target = target_of(asked.options.get("task"), asked.options.get("target_language"))
+        model, ticket = await place.take(forms.text(form, "model"), target)
         assert model.speech is not None
         upload = await stack.enter_async_context(forms.upload(form, "file"))
         try:
@@ -114,6 +115,11 @@ async def _respond(request: Request, task: str) -> Response:
         if asked.stream:
             return EventStream(_stream(model.speech.transcriber.model, events, asked), owned=stack.pop_all())
         return await attended(request, _whole(model.speech.transcriber.model, events, asked))
+
+
+def target_of(task: str | None, target_language: str | None) -> str | None:
+    """The language that the task translates to; None for another task."""
+    return (target_language or TRANSLATES_TO) if task == "translate" else None
 
 
 def _asked(form: FormData, task: str) -> Asked:
