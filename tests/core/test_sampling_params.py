@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.core.request.generation_defaults import complete as complete_params
-from transept.core.request.generation_defaults import tokenize_bad_words, warn_of_unsupported
+from transept.core.request.generation_defaults import tokenize_bad_words
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
@@ -293,6 +293,13 @@ def test_parameters_do_not_change_with_the_users_lists():
         ({}, {"min_p": 0.1}, {"min_p": 0.0}),
         ({"temperature": 0}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
         ({"num_beams": 2}, {"do_sample": True, "min_p": 0.1}, {"min_p": 0.0}),
+        # which is among the 50 likeliest tokens where it does not say, as in transformers
+        ({}, {"do_sample": True}, {"temperature": 1.0, "top_k": 50, "top_p": 1.0, "min_p": 0.0}),
+        ({"temperature": 1.5}, {"do_sample": True}, {"temperature": 1.5, "top_k": 50}),
+        ({"top_k": 0}, {"do_sample": True}, {"top_k": 0}),
+        ({}, {"do_sample": True, "top_k": 0}, {"top_k": 0}),
+        ({"temperature": 1.5}, {}, {"top_k": 0}),
+        ({"num_beams": 2}, {"do_sample": True}, {"top_k": 0}),
         # the repetition penalty applies to greedy decoding, too
         ({}, {}, {"repetition_penalty": 1.0}),
         ({}, {"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
@@ -451,17 +458,6 @@ def test_sampling_options_on_a_greedy_checkpoint_ask_for_a_temperature(options):
 def test_contradictions_with_the_checkpoint_are_refused(own, generation, message):
     with pytest.raises(ParameterError, match=message):
         resolve(SamplingParams(**own), **generation)
-
-
-def test_settings_without_a_counterpart_are_named(caplog):
-    generation = {"epsilon_cutoff": 0.01, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2}
-    warn_of_unsupported(GenerationConfig(**generation), "./blenderbot")
-    (record,) = [record for record in caplog.records if record.name.startswith("transept")]
-    left_out = "epsilon_cutoff=0.01, typical_p=0.9"
-    assert record.getMessage() == f'settings of "./blenderbot" that are not supported, and left out: {left_out}'
-    caplog.clear()
-    warn_of_unsupported(GenerationConfig(), "./bart")
-    assert not [record for record in caplog.records if record.name.startswith("transept")]
 
 
 def test_greedy():

@@ -26,7 +26,7 @@ from transept.core.job_runner import JobRunner
 from transept.core.jobs import Job, Submit
 from transept.core.model_shape import ModelShape
 from transept.core.outputs import RequestOutput
-from transept.core.request.generation_defaults import warn_of_unsupported
+from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt
 from transept.core.request.sampling_params import SamplingParams
@@ -74,7 +74,9 @@ class Engine(Closable):
         config = dataclasses.replace(config, quantization=config.quantization or checkpoint.quantization)
         self.config = config = config.on_this_machine()
         self.spec, self.model_config, self.shape = described.spec, described.config, shape
-        warn_of_unsupported(self.generation_config, config.model)
+        plain = described.weight_map.plain
+        ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else ())
+        ignored_settings.tell(self.generation_config)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
         self.executor = _executor(WorkerConfig(checkpoint.path, config, limits))
         capacity = self.executor.capacity
@@ -99,7 +101,7 @@ class Engine(Closable):
             limits=config.limits,
         )
         eos_token_ids = _eos_token_ids(self.generation_config, self.model_config, shape.vocab_size)
-        self.inputs = InputProcessor(self.preprocess, shape, self.generation_config, eos_token_ids)
+        self.inputs = InputProcessor(self.preprocess, shape, self.generation_config, eos_token_ids, ignored_settings)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer), self.inputs.seq_ids)
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # who uses it

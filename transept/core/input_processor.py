@@ -15,6 +15,7 @@ from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.model_shape import ModelShape
 from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.request.ignored_settings import IgnoredSettings
 from transept.core.request.inputs import EncoderDecoderInputs
 from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt
@@ -30,7 +31,7 @@ NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transfor
 
 @dataclass(frozen=True)
 class Request:
-    """What the engine is asked for.
+    """A prompt and its parameters, as a user gives them to the engine.
 
     prompt: of any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
     generation_config: a transformers GenerationConfig or a PlainConfig, to take instead of the checkpoint's, for what
@@ -46,6 +47,7 @@ class InputProcessor:
     """Preprocesses prompts, completes sampling parameters, and numbers what arrives.
 
     generation_config: the checkpoint's. eos_token_ids: what ends a sequence where a generation config does not say.
+    ignored_settings: warns of settings in a request's generation config that are not followed.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class InputProcessor:
         shape: ModelShape,
         generation_config: Any,
         eos_token_ids: tuple[int, ...],
+        ignored_settings: IgnoredSettings,
     ) -> None:
         self.preprocess = preprocess
         self.shape = shape
         self.generation_config = generation_config
         self.eos_token_ids = eos_token_ids
+        self.ignored_settings = ignored_settings
         self.seq_ids = count()
         self._arrivals = count()
 
@@ -66,7 +70,7 @@ class InputProcessor:
         """A group that is ready to be scheduled.
 
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters, RequestFailedError for
-        what a mapper or a tokenizer raises.
+        any other exception of a mapper or a tokenizer.
         """
         if not isinstance(request.sampling_params, SamplingParams | None):
             raise ParameterError(NOT_PARAMS.format(type(request.sampling_params).__name__))
@@ -95,7 +99,7 @@ class InputProcessor:
             return self.preprocess(prompt)
         except TranseptError:
             raise
-        except Exception as error:  # of whatever kind: a mapper may be a plugin's
+        except Exception as error:  # of any kind: a mapper may be a plugin's
             raise RequestFailedError.of(error) from error
 
     def check(
@@ -124,6 +128,8 @@ class InputProcessor:
         except TypeError:
             _check_generation_config(request.generation_config)
             raise
+        if request.generation_config is not None:
+            self.ignored_settings.tell(request.generation_config)
         if params.stop and tokenizer is None:
             raise ParameterError("stop strings need a tokenizer, which this checkpoint lacks; pass stop_token_ids")
         params = tokenize_bad_words(params, tokenizer)

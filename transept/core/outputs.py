@@ -16,7 +16,7 @@ class CompletionOutput:
 
     token_ids: new tokens only, the end-of-sequence token included when one came.
     cumulative_logprob: sum of the drawn tokens' log probabilities (see SamplingParams.logprobs).
-    score: the rank of a finished hypothesis in a beam search (see SamplingParams.length_penalty); else None.
+    score: of a finished hypothesis, by which a beam search ranks it (see SamplingParams.length_penalty); else None.
     logprobs: one ``{token id: log probability}`` a token, when the request asked for them.
     finish_reason: ``"stop"`` (end of sequence, stop token or string), ``"length"`` (max_tokens, also where
         forced_eos_token_id makes the last token an end of sequence), ``"abort"``, ``"error"``; None before the end.

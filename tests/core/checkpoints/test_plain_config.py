@@ -9,7 +9,8 @@ from transformers import GenerationConfig, WhisperConfig
 from transept import Engine, SamplingParams, TokensPrompt
 from transept.authoring import PlainConfig
 from transept.core.checkpoints.ctranslate2 import CTranslate2Checkpoint
-from transept.core.request.generation_defaults import UNSUPPORTED, complete
+from transept.core.request.generation_defaults import complete
+from transept.core.request.ignored_settings import UNSUPPORTED
 from transept.errors import ParameterError
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.plugins.whisper.weights import whisper_config, whisper_generation_config

@@ -137,7 +137,18 @@ def _generation_config(
         return plain
     from transformers import GenerationConfig
 
-    return GenerationConfig.from_dict(settings)
+    return GenerationConfig.from_dict(_as_its_version_reads_it(settings))
+
+
+def _as_its_version_reads_it(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that mean to every transformers what they meant to the version that wrote them.
+
+    A top_k of null turned it off up to transformers 4; later versions read it as unset, which is 50.
+    """
+    version = str(settings.get("transformers_version") or "")
+    if "top_k" in settings and settings["top_k"] is None and version.partition(".")[0] in ("2", "3", "4"):
+        return {**settings, "top_k": 0}
+    return settings
 
 
 def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig) -> GenerationConfig:

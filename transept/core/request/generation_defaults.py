@@ -7,7 +7,6 @@ written for it. No torch here.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import operator
 import secrets
 from collections.abc import Sequence
@@ -18,25 +17,8 @@ from typing import Any
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
-logger = logging.getLogger(__name__)
-
-# Settings of transformers that change which tokens come and have no counterpart here, with the value that changes none.
-UNSUPPORTED = {
-    "constraints": None,
-    "diversity_penalty": 0.0,
-    "encoder_repetition_penalty": 1.0,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    "exponential_decay_length_penalty": None,
-    "force_words_ids": None,
-    "guidance_scale": 1.0,
-    "num_beam_groups": 1,
-    "penalty_alpha": 0.0,
-    "renormalize_logits": False,
-    "sequence_bias": None,
-    "typical_p": 1.0,
-}
 UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
+DEFAULT_TOP_K = 50  # transformers', of a checkpoint that samples and names none
 
 
 def complete(
@@ -48,7 +30,7 @@ def complete(
     vocab_size: int,
     eos_token_ids: Sequence[int] = (),
 ) -> SamplingParams:
-    """The same parameters with nothing left None that the checkpoint could fill.
+    """Fill the parameters that are None from the checkpoint's settings.
 
     generation_config: a transformers GenerationConfig or a PlainConfig. prompt_token_ids: the decoder prompt.
     max_positions: how many the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
@@ -75,7 +57,7 @@ def complete(
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         temperature=temperature,
-        top_k=given("top_k", 0) if sampled else params.top_k or 0,
+        top_k=given("top_k", DEFAULT_TOP_K) if sampled else params.top_k or 0,
         top_p=given("top_p", 1.0) if sampled else 1.0 if params.top_p is None else params.top_p,
         min_p=given("min_p", 0.0) if sampled else params.min_p or 0.0,
         num_beams=num_beams,
@@ -110,14 +92,14 @@ class _Settings:
         return neutral if own is None else own
 
     def known(self, name: str) -> tuple[int, ...]:
-        """The user's token ids, else those of the checkpoint's that the model has."""
+        """The user's token ids, else the checkpoint's that are in the model's vocabulary."""
         own = getattr(self.params, name)
         if own is not None:
             return (operator.index(own),) if isinstance(own, Integral) else tuple(own)
         return self._within(getattr(self.generation_config, name, None))
 
     def eos_token_ids(self, default: Sequence[int]) -> tuple[int, ...]:
-        """What ends a sequence: the user's ids, else the generation config's, else the default."""
+        """End-of-sequence ids: the user's, else the generation config's, else the default."""
         if self.params.eos_token_ids is not None:
             return tuple(self.params.eos_token_ids)
         return self._within(getattr(self.generation_config, "eos_token_id", None)) or tuple(default)
@@ -128,7 +110,7 @@ class _Settings:
 
 
 def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:
-    """How many tokens of the decoder prompt transformers counts as new: 1 for BART's ``<DEC><BOS>``, else 0.
+    """Number of tokens of the decoder prompt that transformers counts as new: 1 for BART's ``<DEC><BOS>``, else 0.
 
     There ``generate`` starts from ``<DEC>`` alone and forces the BOS token as the first new one. Lengths that the
     checkpoint's settings speak of, and the one that ranks hypotheses, include it.
@@ -136,20 +118,10 @@ def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int 
     return int(forced_bos_token_id is not None and list(prompt_token_ids[1:]) == [forced_bos_token_id])
 
 
-def warn_of_unsupported(generation_config: Any, model: str) -> None:
-    """Say which of the checkpoint's settings are left out, so that a different output surprises nobody."""
-    settings = {name: getattr(generation_config, name, None) for name in UNSUPPORTED}
-    left_out = [
-        f"{name}={value}" for name, value in settings.items() if value is not None and value != UNSUPPORTED[name]
-    ]
-    if left_out:
-        logger.warning('settings of "%s" that are not supported, and left out: %s', model, ", ".join(left_out))
-
-
 def tokenize_bad_words(params: SamplingParams, tokenizer: Any | None) -> SamplingParams:
-    """bad_words as bad_words_ids: each text as a word of its own, after a space, and as the rest of one.
+    """Turn bad_words into bad_words_ids: each text as a separate word, after a space, and as the rest of a word.
 
-    Raises ParameterError where there is no tokenizer.
+    Raises ParameterError if the checkpoint has no tokenizer.
     """
     if not params.bad_words:
         return params

@@ -1,0 +1,118 @@
+"""Settings of a generation config that are not followed, and the warning that names each of them once.
+
+Every field of transformers' GenerationConfig is in one of three tables here, or is followed: a test compares them with
+the class. Used by the engine when it loads a model, and for each generation config that comes with a request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+# They change which tokens come, and have no counterpart here. Each has the value that changes none.
+UNSUPPORTED: Mapping[str, Any] = {
+    "constraints": None,
+    "diversity_penalty": 0.0,
+    "dola_layers": None,
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "guidance_scale": 1.0,
+    "max_time": None,
+    "num_beam_groups": 1,
+    "penalty_alpha": 0.0,
+    "remove_invalid_values": False,
+    "renormalize_logits": False,
+    "sequence_bias": None,
+    "stop_strings": None,
+    "token_healing": False,
+    "top_h": None,
+    "typical_p": 1.0,
+    "watermarking_config": None,
+}
+# Sampling, which a beam search here leaves out; transformers draws its beams. With the values that leave beams alone.
+BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+# How transformers computes, caches and returns: no other token comes of them.
+WITHOUT_EFFECT = frozenset(
+    {
+        *(
+            "assistant_confidence_threshold",
+            "assistant_early_exit",
+            "assistant_ensemble_weight",
+            "assistant_lookbehind",
+        ),
+        *("cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "disable_compile"),
+        *("is_assistant", "low_memory", "max_cache_len", "max_matching_ngram_size", "num_assistant_tokens"),
+        *("num_assistant_tokens_schedule", "output_attentions", "output_hidden_states", "output_logits"),
+        *("output_scores", "prefill_chunk_size", "prompt_lookup_num_tokens", "return_dict_in_generate"),
+        *(
+            "return_legacy_cache",
+            "speculation_type",
+            "target_lookbehind",
+            "transformers_version",
+            "use_cache",
+            "use_mtp",
+        ),
+    }
+)
+FOLLOWED = frozenset(
+    {
+        *("bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id", "early_stopping"),
+        *("encoder_no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id"),
+        *("length_penalty", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "no_repeat_ngram_size"),
+        *("num_beams", "num_return_sequences", "pad_token_id", "repetition_penalty", "suppress_tokens", *BESIDE_BEAMS),
+    }
+)
+
+
+class IgnoredSettings:
+    """Warns of the settings of a model that are left out: outputs may differ from transformers' there.
+
+    model: named in the warning. of_the_family: keys that only the plugin of the model reads.
+    """
+
+    def __init__(self, model: str, of_the_family: Collection[str] = ()) -> None:
+        self.model = model
+        self.of_the_family = frozenset(of_the_family)
+        self._told: set[str] = set()
+
+    def tell(self, generation_config: Any) -> None:
+        """Log a warning of the ignored settings that were not told before.
+
+        generation_config: a transformers GenerationConfig or a PlainConfig.
+        """
+        settings = {name: value for name, value in vars(generation_config).items() if value is not None}
+        names = [*_not_followed(settings), *self._unknown(settings)]
+        told = [each for name in names if (each := f"{name}={_shown(settings[name])}") not in self._told]
+        if told:
+            self._told.update(told)
+            logger.warning('settings of "%s" that are not supported, and left out: %s', self.model, ", ".join(told))
+
+    def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
+        """Keys in no table. Lists and objects under other names are a family's: its languages, its heads."""
+        known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | self.of_the_family
+        return [
+            name
+            for name, value in settings.items()
+            if name not in known and not name.startswith("_") and isinstance(value, bool | int | float | str)
+        ]
+
+
+def _not_followed(settings: Mapping[str, Any]) -> list[str]:
+    """Known keys whose values are left out and would change the output."""
+    found = [name for name, neutral in UNSUPPORTED.items() if settings.get(name, neutral) not in (None, neutral)]
+    num_beams = settings.get("num_beams", 1)
+    if num_beams > 1 and settings.get("do_sample"):
+        found += [name for name, neutral in BESIDE_BEAMS.items() if settings.get(name, neutral) != neutral]
+    if settings.get("num_return_sequences", 1) > num_beams:
+        found.append("num_return_sequences")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return str(value.to_dict() if hasattr(value, "to_dict") else value)
