@@ -47,6 +47,10 @@ class MediaError(TranseptError, ValueError):
     """Multimodal data (such as an audio file) cannot be read or does not fit the model."""
 
 
+class MediaTooLargeError(MediaError):
+    """Multimodal data is longer or larger than a limit of this engine."""
+
+
 class ParameterError(TranseptError, ValueError):
     """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
 

@@ -45,7 +45,7 @@ def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) 
     while not work.done():
         pool.relieve(steps_wait)
         time.sleep(0.01)
-    return int(work.result())
+    return int(work.take()[0])
 
 
 def test_a_long_running_function_has_the_lowest_priority_and_the_next_one_has_not() -> None:
@@ -66,7 +66,7 @@ def test_what_waits_for_such_a_thread_is_called() -> None:
     while not second.done():
         pool.relieve(steps_wait=True)
         time.sleep(0.01)
-    assert (first.result(), second.result()) == (LEAST_PRIORITY, NICENESS)
+    assert (first.take(), second.take()) == ((LEAST_PRIORITY, None), (NICENESS, None))
 
 
 def test_a_job_that_has_taken_long_beside_steps_keeps_the_lowest_priority() -> None:

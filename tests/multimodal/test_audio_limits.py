@@ -6,14 +6,18 @@ import struct
 import subprocess
 import sys
 import threading
+import tracemalloc
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 import pytest
 import soundfile
 from media_files import media_file, sound_file
 
-from transept.errors import MediaError, ParameterError
+from transept.errors import MediaError, MediaTooLargeError, ParameterError
 from transept.multimodal.audio import load_audio
 
 RATE = 16_000
@@ -169,3 +173,87 @@ def test_what_is_no_file_on_disk_is_an_error(path: str) -> None:
 def test_what_is_no_limit_is_refused(limit: dict) -> None:
     with pytest.raises(ParameterError, match=f"{next(iter(limit))} must be"):
         load_audio((np.zeros(10), RATE), **limit)
+
+
+def flac_that_declares(seconds: float, declared_samples: int) -> bytes:
+    """Silence whose header tells another number of samples; 0: none."""
+    file = bytearray(silence(seconds, file_format="FLAC"))
+    file[21] = file[21] & 0xF0 | declared_samples >> 32  # the last 36 bits of STREAMINFO before its checksum
+    file[22:26] = (declared_samples & 0xFFFFFFFF).to_bytes(4, "big")
+    return bytes(file)
+
+
+def variable_mp3() -> bytes:
+    """60 s of silence, then 60 s of noise, without a header of its length: FFmpeg takes it for three minutes."""
+    noise = np.random.default_rng(0).uniform(-0.3, 0.3, 60 * RATE)
+    encoded = io.BytesIO()
+    options = {"write_xing": "0", "id3v2_version": "0"}
+    with av.open(encoded, "w", format="mp3", options=options) as container:
+        stream = container.add_stream("libmp3lame", rate=RATE)
+        stream.layout, stream.codec_context.bit_rate = "mono", 0
+        stream.codec_context.flags |= av.codec.context.Flags.qscale
+        stream.codec_context.global_quality = 118  # FF_QP2LAMBDA: quality 1
+        frame = av.AudioFrame.from_ndarray(
+            np.concatenate([np.zeros(60 * RATE), noise])[None].astype(np.float32), format="fltp", layout="mono"
+        )
+        frame.sample_rate = RATE
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    return encoded.getvalue()
+
+
+SECONDS = 600  # of silence, 38 MB of samples
+ENCODED = {
+    "FLAC": lambda: silence(SECONDS, file_format="FLAC"),
+    **{
+        container: partial(media_file, container, codec, np.zeros((1, SECONDS * RATE), np.float32), RATE, "mono")
+        for container, codec in (
+            ("ogg", "libopus"),
+            ("mp3", "libmp3lame"),
+            ("ipod", "aac"),
+            ("webm", "libopus"),
+            ("adts", "aac"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("form", ENCODED)
+def test_a_file_that_declares_too_much_is_refused_before_it_is_decoded(form: str) -> None:
+    encoded = ENCODED[form]()
+    limits: list[dict[str, Any]] = [{"max_audio_seconds": SECONDS // 2}, {"max_decoded_bytes": SECONDS * RATE * 2}]
+    for limit in limits:
+        tracemalloc.start()
+        try:
+            with pytest.raises(MediaTooLargeError):
+                load_audio(encoded, **limit)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 8_000_000  # half of the recording is 19 MB
+
+
+@pytest.mark.parametrize("declared", [0, 2**36 - 1, 1000 * RATE, 2 * RATE])
+def test_a_header_that_declares_another_length_changes_nothing(declared: int) -> None:
+    encoded = flac_that_declares(4, declared)
+    expected = 2 * RATE if declared == 2 * RATE else 4 * RATE  # libsndfile reads what is declared, and no more
+    assert len(load_audio(encoded, max_audio_seconds=5)) == expected
+    if declared != 2 * RATE:
+        with pytest.raises(MediaTooLargeError, match=r"longer than the 3 seconds"):
+            load_audio(encoded, max_audio_seconds=3)
+
+
+def test_a_length_that_is_a_guess_is_not_believed() -> None:
+    encoded = variable_mp3()
+    with av.open(io.BytesIO(encoded)) as container:
+        assert container.duration > 150_000_000  # microseconds
+    assert len(load_audio(encoded, max_audio_seconds=130)) == pytest.approx(120 * RATE, rel=0.01)
+    with pytest.raises(MediaTooLargeError):
+        load_audio(encoded, max_audio_seconds=110)
+
+
+def test_a_file_that_breaks_off_is_as_long_as_what_is_left() -> None:
+    noise = np.random.default_rng(0).uniform(-0.1, 0.1, (1, 20 * RATE)).astype(np.float32)
+    whole = media_file("webm", "libopus", noise, RATE, "mono")
+    left = len(load_audio(whole[: len(whole) // 2])) / RATE
+    assert 5 < left < 15
+    assert len(load_audio(whole[: len(whole) // 2], max_audio_seconds=16)) == left * RATE

@@ -274,13 +274,13 @@ class JobRunner:
     def _offload(self, function: Callable[[], Any], done: Callable[[Offloaded], None], long_running: bool) -> Offloaded:
         """Call a function on the pool, and `done` with its outcome in the thread that drives."""
 
-        def take_back(future: Offloaded) -> None:
+        def take_back(future: Any) -> None:
             done(future)
             self._offloaded.discard(future)
 
         future = self._pool.submit(function, long_running)
         self._offloaded.add(future)
-        future.add_done_callback(lambda _: self._put(partial(take_back, future)))
+        future.add_done_callback(lambda ended: self._put(partial(take_back, ended)))  # without a cycle
         return future
 
 

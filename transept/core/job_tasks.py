@@ -18,6 +18,7 @@ from transept.core.offload import Offloaded
 from transept.core.outputs import RequestOutput
 from transept.core.scheduling.scheduler import id_in_use
 from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.tracebacks import release_frames
 from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
 
 logger = logging.getLogger(__name__)
@@ -208,6 +209,7 @@ class JobTasks:
             except BaseException as failure:
                 if is_interruption(failure):
                     raise
+                answer = error = None  # the error's traceback holds this frame, and would hold itself
                 return self._fail(task, failure)
             answer = error = None
             if not issubclass(type(event), Wait | Gather | Offload | Submit):  # not isinstance, which asks the object
@@ -265,14 +267,10 @@ class JobTasks:
         """Let a job go on with what was done for it in another thread."""
         if task.offloaded is not future:
             return  # it is gone
-        error = future.exception()
         with self._working_on(task):
             task.offloaded = None
             task.long_running |= future.long_running
-            if error is None:
-                self._advance(task, future.result())
-            else:
-                self._advance(task, error=error if isinstance(error, Exception) else RequestFailedError.of(error))
+            self._advance(task, *_as_answer(*future.take()))
 
     @contextmanager
     def _working_on(self, task: Task) -> Iterator[None]:
@@ -303,6 +301,7 @@ class JobTasks:
 
     def _fail(self, task: Task, failure: BaseException) -> None:
         error = failure if isinstance(failure, Exception) else RequestFailedError.of(failure)
+        release_frames(error)
         task.ended = True
         self._abort(task)
         parent = task.parent
@@ -381,3 +380,8 @@ class JobTasks:
                 self.core.abort(request_id)
                 task.channel.num_requests -= 1
         task.requests = {}
+
+
+def _as_answer(result: Any, error: BaseException | None) -> tuple[Any, Exception | None]:
+    """What a job is sent, or what is raised in it, after an offloaded function."""
+    return result, error if error is None or isinstance(error, Exception) else RequestFailedError.of(error)

@@ -9,11 +9,13 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
 from transept.core.kernels.openmp import end_openmp_threads
 from transept.core.thread_priority import raise_niceness, set_lowest_priority
+from transept.core.tracebacks import release_frames
 
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place
@@ -29,16 +31,31 @@ def has_threads() -> bool:
     return any(pool.threads for pool in _pools)
 
 
-class Offloaded(Future[Any]):
-    """What comes of a function that is called beside the engine.
+@dataclass
+class Outcome:
+    """The result of a function, or its error."""
 
-    long_running: whether it takes so long that it has the lowest priority.
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Offloaded(Future[Outcome]):
+    """A function that another thread calls beside the engine. It ends with an Outcome, even if the function raises.
+
+    long_running: True once it takes so long that it has the lowest priority.
     """
 
     def __init__(self, function: Callable[[], Any], long_running: bool) -> None:
         super().__init__()
         self.function: Callable[[], Any] | None = function  # until it is called
         self.long_running = long_running
+
+    def take(self) -> tuple[Any, BaseException | None]:
+        """Return the function's result and its error, one of which is None, and keep neither alive."""
+        outcome = self.result()
+        taken = outcome.result, outcome.error
+        outcome.result = outcome.error = None
+        return taken
 
 
 class OffloadPool:
@@ -149,20 +166,18 @@ class _Thread(threading.Thread):
         self._begun, self._work = self.processor_seconds(), work
         if work.long_running:
             self._lower_priority()
-        result, failure = None, None
+        outcome = Outcome()
         try:
-            result = function()
+            outcome.result = function()
         except BaseException as error:
-            failure = error
+            outcome.error = error
+            release_frames(error)
         del function
         self._work = None
         end_openmp_threads()  # before the engine goes on, whose loops they would slow
         if self._has_lowest_priority:
             self._threads.remove(self)
-        if failure is None:
-            work.set_result(result)
-        else:
-            work.set_exception(failure)
+        work.set_result(outcome)
 
 
 def _end(queue: SimpleQueue[Offloaded | None], threads: list[_Thread]) -> None:

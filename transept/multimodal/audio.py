@@ -24,6 +24,7 @@ from transept.errors import MediaError
 from transept.multimodal.audio_limits import MAX_BYTES, MAX_DECODED_BYTES, MAX_SECONDS, MAX_STREAM_BYTES
 from transept.multimodal.audio_url import AudioUrl
 from transept.multimodal.channels import EACH, MIX, Intake, one_channel
+from transept.multimodal.declared_length import check_sound, is_longer
 from transept.multimodal.resampling import joined, soxr_blocks, swresample_blocks
 from transept.multimodal.waveforms import EXPECTED, Waveform, channels_of, is_array
 
@@ -212,6 +213,7 @@ def _decode(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list
 
 def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, limits: Intake) -> list[Waveform]:
     with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
+        check_sound(sound, sample_rate, limits, name, apart=limits.channel == EACH)
         blocks = _sound_blocks(sound)
         if sound.subtype not in FLOAT_PCM:
             blocks = _without_bursts(blocks, name)
@@ -249,6 +251,10 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, limits: Int
     try:
         # Playlists (ffconcat, m3u8) name further files and URLs; without a protocol FFmpeg opens none of them.
         options = {"protocol_whitelist": "none"}
+        with av.open(file, metadata_errors="replace", options=options) as container:
+            if not is_longer(container, sample_rate, limits, name, apart=limits.channel == EACH):
+                return _samples(container, name, sample_rate, limits, reason)
+        file.seek(0)  # its header is wrong: decoding tells how long it is
         with av.open(file, metadata_errors="replace", options=options) as container:
             return _samples(container, name, sample_rate, limits, reason)
     except av.FFmpegError as error:

@@ -1,6 +1,7 @@
 """AudioLimits: how much audio is taken in; a file is measured before it is decoded, its samples on the way.
 
-`load_audio` applies them. No header is believed: a file ends where its samples end, whatever length it announces.
+`load_audio` applies them. No header is believed by itself: a file ends where its samples end, whatever length it
+announces.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from transept.errors import MediaError, ParameterError
+from transept.errors import MediaError, MediaTooLargeError, ParameterError
 from transept.option_names import finite
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def check_window(seconds: float, longest: float) -> None:
         )
 
 
-class AudioTooLongError(MediaError):
+class AudioTooLongError(MediaTooLargeError):
     """A recording has more than max_audio_seconds."""
 
 
@@ -70,7 +71,7 @@ class AudioLimits:
     def check_size(self, num_bytes: int, name: str) -> None:
         """Raise MediaError for encoded audio of more bytes than max_audio_bytes."""
         if self.max_audio_bytes is not None and num_bytes > self.max_audio_bytes:
-            raise MediaError(
+            raise MediaTooLargeError(
                 f"{name} has more than the {self.max_audio_bytes} bytes of max_audio_bytes: split or compress it, or "
                 "raise that limit"
             )
@@ -88,7 +89,7 @@ class AudioLimits:
             held.write(piece)
             self.check_size(held.tell(), name)
             if self.max_stream_bytes is not None and held.tell() > self.max_stream_bytes:
-                raise MediaError(
+                raise MediaTooLargeError(
                     f"{name} has more than the {self.max_stream_bytes} bytes of max_stream_bytes, which are held in "
                     "memory: pass it as the path of a file, or raise that limit"
                 )
@@ -116,18 +117,47 @@ class AudioLimits:
                 raise MediaError(f"{name} has {channels} channels; up to {MOST_CHANNELS} are mixed: pass some of them")
             seconds += length / rate
             num_bytes += block.size * SAMPLE_BYTES
-            if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
-                raise AudioTooLongError(
-                    f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
-                    "raise that limit"
-                )
-            most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1))
-            if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
-                raise MediaError(
-                    f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "
-                    f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
-                )
+            self.check_length(seconds, channels, rate, sample_rate, name, apart, num_bytes)
             yield block
+
+    def longest_seconds(self, channels: int, rate: float, sample_rate: int, *, apart: bool) -> float | None:
+        """The length that max_audio_seconds and max_decoded_bytes leave to a signal; None: any.
+
+        The arguments are those of `check_length`.
+        """
+        limits = [] if self.max_audio_seconds is None else [float(self.max_audio_seconds)]
+        if self.max_decoded_bytes is not None:
+            a_second = SAMPLE_BYTES * max(rate * channels, sample_rate * (channels if apart else 1))
+            limits.append(self.max_decoded_bytes / a_second)
+        return min(limits, default=None)
+
+    def check_length(
+        self,
+        seconds: float,
+        channels: int,
+        rate: float,
+        sample_rate: int,
+        name: str,
+        apart: bool,
+        num_bytes: float | None = None,
+    ) -> None:
+        """Raise AudioTooLongError for more than max_audio_seconds, MediaTooLargeError for more than max_decoded_bytes.
+
+        rate: the signal's own, in Hz; sample_rate: of what is made of it. apart: each channel is kept by itself.
+        num_bytes: of all its samples as float32; default: those of so many seconds.
+        """
+        if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
+            raise AudioTooLongError(
+                f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
+                "raise that limit"
+            )
+        num_bytes = seconds * rate * channels * SAMPLE_BYTES if num_bytes is None else num_bytes
+        most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1))
+        if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
+            raise MediaTooLargeError(
+                f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "
+                f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
+            )
 
 
 def _position(file: BinaryIO) -> int:

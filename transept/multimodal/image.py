@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from transept.errors import MediaError, message_of, require_packages
+from transept.errors import MediaError, MediaTooLargeError, message_of, require_packages
 from transept.multimodal.audio_limits import check_limit
 from transept.multimodal.audio_url import is_url
 from transept.multimodal.image_bytes import EncodedImage
@@ -76,7 +76,7 @@ class ImageLimits:
     def check_bytes(self, num_bytes: int, name: str) -> None:
         """Raise MediaError for an encoded image of more bytes than max_image_bytes."""
         if self.max_image_bytes is not None and num_bytes > self.max_image_bytes:
-            raise MediaError(
+            raise MediaTooLargeError(
                 f"{name} has more than the {self.max_image_bytes} bytes of max_image_bytes: compress it, or raise that "
                 "limit"
             )
@@ -86,7 +86,7 @@ class ImageLimits:
         if height < 1 or width < 1:
             raise MediaError(f"{name} holds no pixels: it is {width} x {height}; pass one of 1 x 1 or more")
         if self.max_image_pixels is not None and height * width > self.max_image_pixels:
-            raise MediaError(
+            raise MediaTooLargeError(
                 f"{name} has {width} x {height} pixels, more than the {self.max_image_pixels} of max_image_pixels: "
                 "make it smaller, or raise that limit"
             )

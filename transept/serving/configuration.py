@@ -64,7 +64,7 @@ SETTINGS = (
     Setting("max_queue", int, "N", "requests that may wait for a model, beyond which the answer is 429 (default: 64)"),
     Setting("max_running", int, "N", "recordings or documents that a model works on at a time (default: 16)"),
     Setting("max_upload_mb", float, "MB", "refuse larger requests, in MiB (default: 512)"),
-    Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 24 hours)"),
+    Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 4 hours)"),
     Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),
     Setting("upload_timeout", float, "S", "give up an upload of which so long nothing came (default: 30)"),
     Setting("cors", str, "ORIGIN", "let pages of this origin call it, as https://example.org", many=True),

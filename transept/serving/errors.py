@@ -13,6 +13,7 @@ from transept.errors import (
     CapacityError,
     EngineClosedError,
     MediaError,
+    MediaTooLargeError,
     ParameterError,
     PromptError,
     QueueFullError,
@@ -97,6 +98,8 @@ def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_fiel
         return ApiError(429, str(error), code="queue_full", retry_after=1.0)
     if isinstance(error, EngineClosedError):
         return ApiError(503, str(error), code="unavailable", retry_after=5.0)
+    if isinstance(error, MediaTooLargeError):
+        return ApiError(413, str(error), param=blamed(str(error), sent) or data_field, code="too_large")
     if isinstance(error, MediaError | PromptError):
         code = "invalid_media" if isinstance(error, MediaError) else "invalid_prompt"
         return ApiError(400, str(error), param=blamed(str(error), sent) or data_field, code=code)

@@ -44,10 +44,15 @@ class Ended:
 
     def result(self) -> Any:
         """What the job returned. Raises what it raised."""
-        error = self.error.error if isinstance(self.error, Crash) else self.error
-        if error is None:
+        if self.error is None:
             return self.value
-        raise error if isinstance(error, TranseptError) else RequestFailedError.of(error)
+        raise _as_transept_error(self.error)
+
+
+def _as_transept_error(error: Exception | Crash) -> TranseptError:
+    """The error that a reader is told. It stays out of the variables of the frame that raises it, which it holds."""
+    raised = error.error if isinstance(error, Crash) else error
+    return raised if isinstance(raised, TranseptError) else RequestFailedError.of(raised)
 
 
 def told(job: Job) -> Job:

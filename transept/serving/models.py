@@ -95,11 +95,15 @@ class ServedModel:
 
 
 class ServedModels:
-    """All models of a server. on_ready: called with each model once it is ready."""
+    """All models of a server.
+
+    on_ready: called with each model once it is ready. on_loaded: called once all are ready or have failed.
+    """
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.on_ready: Callable[[ServedModel], None] = lambda model: None
+        self.on_loaded: Callable[[], None] = lambda: None
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
         self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
@@ -227,6 +231,7 @@ class ServedModels:
             else:
                 self.on_ready(model)
                 logger.info('model "%s" is ready after %.1f s', model.name, time.monotonic() - begin)
+        self.on_loaded()
 
     async def _load(self, model: ServedModel) -> None:
         settings = self.settings

@@ -17,6 +17,7 @@ MIB = 1 << 20
 MAX_UPLOAD_MB = 512
 MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
 MAX_QUEUE = 64
+MAX_AUDIO_SECONDS = 4 * 3600.0
 ENCODER_TOKENS_PER_STEP = 375
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
@@ -50,8 +51,9 @@ class ServerSettings:
         under which a proxy shows the server, such as ``/speech``. cors: origins whose pages may call it, ``"*"`` any.
     api_keys: any of them opens it; none: everybody may.
     max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
-        beyond it clients are told to come again. max_upload_mb: of a request's body, in MiB. max_audio_seconds,
-        max_text_characters: see Limits. upload_timeout: seconds without a byte after which an upload is given up.
+        beyond it clients are told to come again. max_upload_mb: of a request's body, in MiB. max_audio_seconds: of a
+        recording; None: the engine's limit, or else 4 hours. max_text_characters: see Limits. upload_timeout: seconds
+        without a byte after which an upload is given up.
     shutdown_timeout: seconds that running requests have after SIGTERM.
     log_json: one JSON line a request on stderr, and all other lines of the log as JSON, too.
     engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
@@ -135,8 +137,9 @@ class ServerSettings:
             for name in ("max_audio_seconds", "max_text_characters")
             if getattr(self, name) is not None
         }
+        limits = {"max_audio_seconds": MAX_AUDIO_SECONDS, **self.engine.get("limits", {}), **limits}
         own = {"encoder_tokens_per_step": ENCODER_TOKENS_PER_STEP, **self.engine}
-        return {**own, "limits": {**self.engine.get("limits", {}), **limits}}
+        return {**own, "limits": limits}
 
 
 def read_keys(path: str | Path) -> tuple[str, ...]:

@@ -6,15 +6,17 @@ import logging
 
 from starlette.types import Scope
 
+from transept.core.tracebacks import drop_traceback
 from transept.serving.errors import ApiError, api_error
 
 logger = logging.getLogger(__name__)
 
 
 def answer_to(scope: Scope, error: Exception) -> ApiError:
-    """The answer to an error of the request with this scope."""
+    """The answer to an error of the request with this scope. The error's traceback is dropped, once it is logged."""
     told = api_error(error)
     if told.status >= 500 and told.status != 503:
         logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
+    drop_traceback(error)
     scope["app"].state.metrics.refused(told)
     return told

@@ -1,0 +1,71 @@
+"""The length that a file declares, compared with the limits before anything is decoded.
+
+`transept.multimodal.audio` calls it for each file. A header may be wrong, so a file is refused only if audio is found
+beyond the limit: a seek there takes milliseconds. A file that declares no length, or too short a one, is measured while
+it is decoded (`AudioLimits.counted`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transept.multimodal.audio_limits import AudioLimits
+
+NEAR_PACKETS = 10_000  # read after a seek, which may land some seconds early
+MICROSECONDS = 1_000_000  # in a second: FFmpeg's unit for the duration of a container
+
+
+def check_sound(sound: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> None:
+    """Raise MediaError if a file that libsndfile opened is longer than the limits; else leave it at its beginning.
+
+    sound: soundfile.SoundFile. sample_rate: the one to resample to, in Hz. apart: True if channels are kept unmixed.
+    """
+    longest = limits.longest_seconds(sound.channels, sound.samplerate, sample_rate, apart=apart)
+    last = int(longest * sound.samplerate) if longest is not None else sound.frames
+    if sound.frames <= last:
+        return
+    if _has_sound_at(sound, last):
+        limits.check_length(sound.frames / sound.samplerate, sound.channels, sound.samplerate, sample_rate, name, apart)
+    sound.seek(0)
+
+
+def _has_sound_at(sound: Any, frame: int) -> bool:
+    import soundfile
+
+    try:
+        return sound.seek(frame) == frame and len(sound.read(1, dtype="float32")) == 1
+    except soundfile.LibsndfileError:  # the header is wrong: the file ends before
+        return False
+
+
+def is_longer(container: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> bool:
+    """Raise MediaError if a container that FFmpeg opened is longer than the limits.
+
+    Returns True where it only says so: the container has then been read, and must be opened again.
+    """
+    stream = container.streams.best("audio")
+    if stream is None or stream.codec_context is None or not stream.codec_context.sample_rate:
+        return False
+    rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
+    declared = stream.duration * stream.time_base if stream.duration else (container.duration or 0) / MICROSECONDS
+    longest = limits.longest_seconds(channels, rate, sample_rate, apart=apart)
+    if longest is None or declared <= longest:
+        return False
+    if _has_packet_at(container, stream, longest):
+        limits.check_length(float(declared), channels, rate, sample_rate, name, apart)
+    return True
+
+
+def _has_packet_at(container: Any, stream: Any, seconds: float) -> bool:
+    """Return True if a packet of the stream ends later. FFmpeg's seek is exact for audio, also without an index."""
+    import av
+
+    target = (stream.start_time or 0) + int(seconds / stream.time_base)
+    try:
+        container.seek(target, stream=stream, backward=True)
+        for _, packet in zip(range(NEAR_PACKETS), container.demux(stream), strict=False):
+            if packet.pts is not None and packet.size and packet.pts + (packet.duration or 0) > target:
+                return True
+    except av.FFmpegError:  # it ends before, or cannot be sought in: then decoding tells
+        pass
+    return False
