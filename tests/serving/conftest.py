@@ -1,11 +1,18 @@
 """A server for many tests, started once: tiny.en, and a small BART and T5 with random weights."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
 from serve_process import PATIENCE, Serve, ServeProcess
+
+if TYPE_CHECKING:
+    from page_visit import PageServer, Visit
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +45,56 @@ def openai_client(server: ServeProcess) -> Iterator[openai.OpenAI]:
     """OpenAI's own client of the shared server, which tries nothing again."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Headless Chromium. Of a module, for its event loop runs in this thread while it is open."""
+    from page_visit import CHROMIUM
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
+        flags += ["--autoplay-policy=no-user-gesture-required", "--disable-gpu"]  # no GPU is emulated
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit_of(browser: Browser) -> Iterator[Callable[..., Visit]]:
+    """Opens the page of a server, in a new browser context; the options are Playwright's."""
+    from page_visit import Visit
+
+    visits: list[Visit] = []
+
+    def visit(server: PageServer, **options: Any) -> Visit:
+        options = {"viewport": {"width": 1280, "height": 900}, "permissions": ["microphone"], **options}
+        visits.append(Visit(browser.new_context(**options).new_page(), server))
+        return visits[-1].open()
+
+    yield visit
+    unexpected = [text for each in visits for text in each.unexpected()]
+    for each in visits:
+        each.page.context.close()
+    assert not unexpected, "\n".join(unexpected)
+
+
+@pytest.fixture
+def visit(visit_of: Callable[..., Visit], page_server: PageServer) -> Visit:
+    """The page of the module's own `page_server`."""
+    return visit_of(page_server)
+
+
+@pytest.fixture(scope="module")
+def clip(speech_dir: Path) -> Path:
+    """A short recording."""
+    return speech_dir / "librivox" / "austen-0870.flac"
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that has a recording's suffix and no sound."""
+    file = tmp_path_factory.mktemp("broken") / "broken.mp3"
+    file.write_bytes(b"this is no recording" * 100)
+    return file

@@ -11,7 +11,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -22,10 +21,9 @@ import httpx
 import numpy
 import pytest
 import soundfile
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from page_visit import CHROMIUM, PATIENCE, PHONE, SPOKEN, PageServer, Visit
+from playwright.sync_api import expect
 from random_seamless import save_seamless
-from serve_process import ServeProcess
 from speech.recordings import RATE, joined
 from speech.recordings import clip as samples_of
 from transformers import SeamlessM4TConfig, SeamlessM4TForSpeechToText
@@ -35,14 +33,11 @@ from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.output.writers import FORMATS
 from transept.speech.segments import Segment, Word
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)")
 
-PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
 KEY = "key-of-the-tests"
 SEAMLESS = Path(__file__).parents[2] / "examples" / "transept-seamless"
 OVERLAP = RATE  # samples: a second
-PHONE = {"width": 360, "height": 740}
 ODD_SPEAKERS = [None, "left", 'Jo & <b>Al</b>, "{K}\\ -']
 ODD_TEXT = 'ab é日😀"\\/\n\t\x7f\u2028-->. \u3000\x85'
 
@@ -69,121 +64,6 @@ halves = "transept_halves"
 [tool.setuptools]
 py-modules = ["transept_halves"]
 """
-
-SPOKEN = """() => {
-  const [range] = CSS.highlights.get('spoken');
-  return range ? range.startContainer.data.slice(range.startOffset, range.endOffset) : '';
-}"""
-
-
-class PageServer:
-    """``transept serve`` in a process of its own, which can be stopped and started again at the same address."""
-
-    def __init__(self, folder: Path, *arguments: str | Path, environment: dict[str, str] | None = None) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.folder, self.arguments = folder, (*arguments, "--port", str(port))
-        self.url = f"http://127.0.0.1:{port}/"
-        self.environment = environment
-        self.process: ServeProcess | None = None
-
-    def start(self) -> "PageServer":
-        self.process = ServeProcess(self.folder, *self.arguments, environment=self.environment).wait_until_ready()
-        return self
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        if self.process is not None:
-            self.process.send(how)
-            self.process.wait()
-            self.process.stop()
-            self.process = None
-
-
-class Visit:
-    """The page in a browser of its own, and what its console said."""
-
-    def __init__(self, page: Page, server: PageServer) -> None:
-        self.page, self.server = page, server
-        self.complaints: list[str] = []
-        self.expected: list[str] = []  # patterns of what the console may say
-        page.set_default_timeout(PATIENCE)
-        page.add_init_script(
-            "addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective}`))"
-        )
-        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
-
-    def open(self) -> "Visit":
-        self.page.goto(self.server.url)
-        self.page.wait_for_selector("html[data-started]", state="attached")
-        return self
-
-    def reload(self) -> None:
-        self.page.reload()
-        self.page.wait_for_selector("html[data-started]", state="attached")
-
-    def unexpected(self) -> list[str]:
-        return [text for text in self.complaints if not any(re.search(each, text) for each in self.expected)]
-
-    def add(self, *files: Path) -> None:
-        self.page.set_input_files("#file-input", files)
-
-    def row(self, name: str) -> Locator:
-        return self.page.locator("#queue > li").filter(has_text=name)
-
-    def expect_state(self, name: str, state: str) -> None:
-        expect(self.row(name).locator(".row-state")).to_have_text(re.compile(state), timeout=PATIENCE)
-
-    def transcribe(self, file: Path) -> None:
-        self.add(file)
-        self.expect_state(file.name, "^Done")
-
-    @property
-    def said(self) -> Locator:
-        """The texts of the segments."""
-        return self.page.locator(".said")
-
-    @property
-    def turns(self) -> list[str]:
-        """What stands above the segments where the speaker changes."""
-        return self.page.locator(".speaker").all_inner_texts()
-
-    def download(self, format_: str) -> str:
-        with self.page.expect_download() as download:
-            self.page.get_by_role("button", name=f"Download as {format_}").click()
-        return Path(download.value.path()).read_bytes().decode()
-
-    def position(self) -> float:
-        return self.page.evaluate("document.getElementById('audio').currentTime")
-
-    def word_box(self, segment: int, word: str) -> tuple[float, float]:
-        """The middle of a word on the screen."""
-        return tuple(
-            self.page.evaluate(
-                """([segment, word]) => {
-                  const text = document.querySelectorAll('.said')[segment];
-                  text.scrollIntoView({ block: 'center' });
-                  const at = text.textContent.indexOf(word);
-                  const range = new Range();
-                  range.setStart(text.firstChild, at);
-                  range.setEnd(text.firstChild, at + word.length);
-                  const box = range.getBoundingClientRect();
-                  return [box.x + box.width / 2, box.y + box.height / 2];
-                }""",
-                [segment, word],
-            )
-        )
-
-    def spoken(self) -> str:
-        """The highlighted word."""
-        return self.page.evaluate(f"({SPOKEN})()")
-
-    def focused(self) -> str:
-        return self.page.evaluate("document.activeElement.id || document.activeElement.className")
-
-    def check_accessibility(self) -> None:
-        found = Axe().run(self.page).response["violations"]
-        assert not found, "\n".join(f"{each['id']}: {each['help']}: {each['nodes'][0]['html']}" for each in found)
 
 
 @pytest.fixture(scope="module")
@@ -238,43 +118,6 @@ def locked_server(tiny_en_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
-        flags += ["--autoplay-policy=no-user-gesture-required", "--disable-gpu"]  # no GPU is emulated
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def visit_of(browser: Browser):
-    """Opens the page of a server, in a context of its own; the options are Playwright's."""
-    visits = []
-
-    def visit(server: PageServer, **options) -> Visit:
-        options = {"viewport": {"width": 1280, "height": 900}, "permissions": ["microphone"], **options}
-        visits.append(Visit(browser.new_context(**options).new_page(), server))
-        return visits[-1].open()
-
-    yield visit
-    unexpected = [text for each in visits for text in each.unexpected()]
-    for each in visits:
-        each.page.context.close()
-    assert not unexpected, "\n".join(unexpected)
-
-
-@pytest.fixture
-def visit(visit_of, page_server) -> Visit:
-    return visit_of(page_server)
-
-
-@pytest.fixture(scope="module")
-def clip(speech_dir) -> Path:
-    return speech_dir / "librivox" / "austen-0870.flac"
-
-
-@pytest.fixture(scope="module")
 def long_recording(speech_dir, tmp_path_factory) -> Path:
     """The clips one after the other, twice: about 50 seconds, two windows of the model."""
     file = tmp_path_factory.mktemp("long") / "long.wav"
@@ -310,13 +153,6 @@ def call(speech_dir, tmp_path_factory) -> Path:
         begin += len(sound) - OVERLAP
     file = tmp_path_factory.mktemp("call") / "call.flac"
     soundfile.write(file, both[: begin + OVERLAP], RATE)
-    return file
-
-
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory) -> Path:
-    file = tmp_path_factory.mktemp("broken") / "broken.mp3"
-    file.write_bytes(b"this is no recording" * 100)
     return file
 
 
@@ -561,6 +397,7 @@ def test_edits_keep_times_can_be_undone_and_survive_a_reload(visit, clip, refere
     visit.transcribe(clip)
     page, [first, *_] = visit.page, reference(clip).segments
     before = first.text.strip()
+    visit.edit()
     visit.said.first.focus()
     page.keyboard.press("End")
     page.keyboard.press("Control+End")
@@ -595,6 +432,7 @@ KEPT_ITEMS = """() => new Promise((resolve) => {
 
 def test_pasted_text_stays_on_one_line_without_markup(visit, clip):
     visit.transcribe(clip)
+    visit.edit()
     visit.said.first.focus()
     visit.page.evaluate(
         """() => {
@@ -646,7 +484,7 @@ def test_channels_are_speakers(visit, call, reference, tmp_path):
     page.get_by_label("Batched").check()
     soundfile.write(tmp_path / "alike.flac", numpy.zeros((RATE, 2)) + 0.1, RATE)
     visit.add(tmp_path / "alike.flac")
-    visit.expect_state("alike.flac", "^Failed: .*its channels are all the same sound")
+    visit.expect_state("alike.flac", "^Failed: The channels are not what you chose")
 
     visit.transcribe(call)
     expected = reference(call, channel="each", batched=True)
@@ -668,6 +506,7 @@ def test_channels_are_speakers(visit, call, reference, tmp_path):
     assert page.evaluate(marked) == [word.word.strip(), beside.word.strip()]
     loud_in_the_middle = "item.peaks?.slice(500, 700).some((peak) => peak > 100)"  # where the right one speaks alone
     page.wait_for_function(f"() => ({KEPT_ITEMS})().then((items) => items.some((item) => {loud_in_the_middle}))")
+    visit.edit()
     page.get_by_role("textbox", name="left, text at 0:00").focus()
     page.keyboard.press("Control+Home")
     page.keyboard.type("Edited: ")
@@ -793,6 +632,7 @@ def test_odd_transcripts_are_written_as_python_writes_them(visit):
 
 def test_a_recording_is_transcribed_again_with_other_options(visit, clip, reference):
     visit.transcribe(clip)
+    visit.edit()
     visit.said.first.focus()
     visit.page.keyboard.type("Edited ")
     visit.page.locator("summary", has_text="More options").click()
@@ -860,6 +700,7 @@ def test_two_windows_share_what_is_kept(visit, hours, clip):
     other.expect_state(hours.name, "^Cancelled")
     for each in (visit, other):
         each.row(clip.name).locator(".row-open").click()
+    visit.edit()
     visit.said.first.focus()
     visit.page.keyboard.type("Edited ")
     expect(other.said.first).to_have_text(re.compile("^Edited "))
@@ -987,7 +828,9 @@ def test_all_works_by_keyboard(visit, clip, reference):
     while visit.focused() != "said" and len(reached) < 60:
         page.keyboard.press("Tab")
         reached.append(visit.focused())
-    assert {"row-open", "wave", "play", "speed", "copy", "find-open", "said"} <= set(reached)
+        if reached[-1] == "editing":
+            page.keyboard.press("Enter")
+    assert {"row-open", "wave", "play", "speed", "download", "copy", "find-open", "editing", "said"} <= set(reached)
     page.keyboard.press("Control+Home")
     page.keyboard.type("So: ")
     expect(visit.said.first).to_have_text(f"So: {reference(clip).segments[0].text.strip()}")

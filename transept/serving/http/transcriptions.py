@@ -232,7 +232,7 @@ async def _events(
     except ApiError:
         raise
     except Exception as error:
-        told = api_error(error, data_field="file")
+        told = api_error(error, {"channel": None}, "file")  # the file, unless it has no such channel
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)

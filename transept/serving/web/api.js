@@ -3,13 +3,21 @@
 
 const KEY = "transept-key";
 const BUSY = new Set([429, 503]);
+const STATUSES = {
+  authentication_error: 401,
+  not_found_error: 404,
+  timeout_error: 408,
+  rate_limit_error: 429,
+  server_error: 500,
+  service_unavailable_error: 503,
+};
 const LONGEST_WAIT = 60; // seconds between two attempts, whatever the server says
 
-/** The server said no. `message` is its own text, for people. */
+/** The server said no. `message` is its own text; errors.js has words for the page's users. */
 export class ApiError extends Error {
-  constructor(message, { status = 0, code = null, param = null, retryAfter = null } = {}) {
+  constructor(message, { status = 0, code = null, param = null, retryAfter = null, requestId = null } = {}) {
     super(message);
-    Object.assign(this, { name: "ApiError", status, code, param, retryAfter });
+    Object.assign(this, { name: "ApiError", status, code, param, retryAfter, requestId });
   }
 }
 
@@ -153,8 +161,10 @@ export class EventParser {
   }
 }
 
-/** The error in an event {"error": {...}}. */
-export const errorInStream = (error) => new ApiError(error.message ?? "The server failed.", error);
+/** The error in an event {"error": {...}}, with the status that an answer would have had. */
+export function errorInStream({ message, type, code, param }) {
+  return new ApiError(message ?? "The server failed.", { status: STATUSES[type] ?? 400, code, param });
+}
 
 async function send(path, options) {
   return withKey(async (key) => {
@@ -184,6 +194,7 @@ function errorOf(status, body, header) {
     code: error.code,
     param: error.param,
     retryAfter: Number.isFinite(seconds) && seconds >= 0 ? seconds : null,
+    requestId: header("x-request-id"),
   });
 }
 

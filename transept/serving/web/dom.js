@@ -60,9 +60,9 @@ export function fillSelect(select, pairs, chosen = select.value) {
   if (pairs.some(([value]) => value === chosen)) select.value = chosen;
 }
 
-/** Saves text as a file of the user's. */
-export function download(name, text, type) {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+/** Saves a Blob as a file of the user's. */
+export function download(name, blob) {
+  const address = URL.createObjectURL(blob);
   const link = make("a", { href: address, download: name });
   document.body.append(link);
   link.click();

@@ -1,5 +1,5 @@
 // Transcripts as files, byte for byte as transept/speech/output/ writes them.
-// Called by reader.js. Each function takes segments as the server sends them ({start, end, text, words, speaker, ...}).
+// Called by downloads.js and reader.js. Each function takes segments as the server sends them ({start, end, text, words, speaker, ...}).
 // The rules are openai-whisper's; what looks odd here (rounding, blanks, escapes) is Python's.
 
 import { toKaraoke } from "./karaoke.js";
@@ -13,16 +13,16 @@ const SEGMENT_FIELDS = [
   "language", "speaker",
 ]; // prettier-ignore
 
-/** Formats by suffix: what a download is, and how it is written. */
+/** Formats by suffix: the word for it in a menu, its media type, and how it is written. */
 export const FORMATS = {
-  txt: { type: "text/plain", write: toPlainText },
-  srt: { type: "application/x-subrip", write: toSubRip },
-  vtt: { type: "text/vtt", write: toWebVtt },
-  json: { type: "application/json", write: toJson },
-  tsv: { type: "text/tab-separated-values", write: toTable },
-  csv: { type: "text/csv", write: toCommaSeparated },
-  lrc: { type: "text/plain", write: toLyrics },
-  ass: { type: "text/x-ssa", write: toKaraoke },
+  txt: { label: "Text", type: "text/plain", write: toPlainText },
+  srt: { label: "Subtitles", type: "application/x-subrip", write: toSubRip },
+  vtt: { label: "Web subtitles", type: "text/vtt", write: toWebVtt },
+  json: { label: "Data", type: "application/json", write: toJson },
+  tsv: { label: "Table", type: "text/tab-separated-values", write: toTable },
+  csv: { label: "Spreadsheet", type: "text/csv", write: toCommaSeparated },
+  lrc: { label: "Lyrics", type: "text/plain", write: toLyrics },
+  ass: { label: "Karaoke", type: "text/x-ssa", write: toKaraoke },
 };
 
 export function toPlainText(segments) {

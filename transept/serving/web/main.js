@@ -4,6 +4,8 @@
 import { forgetKey, setKeyDialog, storedKey } from "./api.js";
 import { askForKey, confirmed, dialogIsOpen, showHelp } from "./dialogs.js";
 import { announce, byId, setText } from "./dom.js";
+import { Downloads } from "./downloads.js";
+import { showMessage } from "./message-box.js";
 import { ACTIVE, Queue } from "./queue.js";
 import { QueueView } from "./queue-view.js";
 import { Reader } from "./reader.js";
@@ -32,6 +34,7 @@ const reader = new Reader(queue, server, {
   },
 });
 const queueView = new QueueView(queue, server, (item) => show(item, { focus: true }));
+new Downloads(queue, () => reader.item);
 const recorderPanel = new RecorderPanel({ done: (file) => add([file]), complain });
 
 setKeyDialog(askForKey);
@@ -130,9 +133,8 @@ function listenToFiles() {
   });
 }
 
-function complain(message) {
-  byId("intake-message").textContent = message;
-  byId("intake-message").hidden = !message;
+function complain(problem) {
+  showMessage(byId("intake-message"), problem);
 }
 
 /** How far all is, in the window's title. */
@@ -200,10 +202,10 @@ function listenToKeys() {
 
 function listenToServer() {
   server.addEventListener("change", () => {
-    const [text, action] = bannerFor(server);
-    byId("banner").hidden = !text;
+    const [problem, action] = bannerFor(server);
+    byId("banner").hidden = !problem;
     byId("banner").dataset.state = server.state;
-    setText(byId("banner-text"), text);
+    showMessage(byId("banner-text"), problem);
     byId("banner-action").hidden = !action;
     setText(byId("banner-action"), action);
     byId("forget-key").hidden = !storedKey();
@@ -219,9 +221,12 @@ function bannerFor({ state, error, loading, models }) {
   const failed = models.filter((model) => model.state === "failed");
   if (state === "unreachable") return ["The server does not answer. This page keeps trying; nothing is lost.", "Try now"];
   if (state === "locked") return ["This server asks for a key.", "Enter the key"];
-  if (state === "failing") return [`The server has a problem: ${error}`, "Try again"];
+  if (state === "failing") return [{ message: "The server has a problem.", details: error }, "Try again"];
   if (state === "loading") return ["The server is still loading. What you add waits and starts by itself.", ""];
-  if (failed.length) return [failed.map(({ id, error: why }) => `The model ${id} could not be loaded${why ? `: ${why}` : "."}`).join(" "), ""];
+  if (failed.length) {
+    const message = failed.map(({ id }) => `The model ${id} could not be loaded.`).join(" ");
+    return [{ message, details: failed.map(({ id, error: why }) => why && `${id}: ${why}`).filter(Boolean).join("\n") }, ""];
+  }
   if (loading.length) return [`Still loading: ${loading.map(({ id }) => id).join(", ")}.`, ""];
   return ["", ""];
 }

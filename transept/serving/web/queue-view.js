@@ -78,7 +78,17 @@ export class QueueView {
       make("span", { class: "row-words" }, name, state),
     );
     const bar = make("progress", { class: "row-bar", max: 1, "aria-label": `Progress of ${item.name}` });
-    const cancel = iconButton("stop", `Cancel ${item.name}`, () => this.#act(item, () => this.#queue.cancel(item)));
+    const cancel = make(
+      "button",
+      {
+        type: "button",
+        class: "row-cancel quiet-button",
+        "aria-label": `Cancel ${item.name}`,
+        on: { click: () => this.#act(item, () => this.#queue.cancel(item)) },
+      },
+      icon("close"),
+      make("span", { text: "Cancel" }),
+    );
     const retry = iconButton("retry", `Try ${item.name} again`, () => this.#act(item, () => this.#queue.retry(item)));
     const remove = iconButton("trash", `Remove ${item.name}`, () => this.#remove(item));
     const actions = make("span", { class: "row-actions" }, cancel, retry, remove);
@@ -97,7 +107,8 @@ export class QueueView {
     }
     const model = this.#server.model(item.options.model);
     const unkept = item.unkept && !RETRIABLE.has(item.state) ? " · not kept after a reload: it is too large" : "";
-    setText(view.state, stateText(item, this.#server.state, model?.state) + unkept);
+    const text = stateText(item, this.#server.state, model?.state) + unkept;
+    if (view.state.textContent !== text) view.state.replaceChildren(...markedAsFailed(text));
     view.bar.hidden = !active;
     view.bar.value = fraction(item);
     view.cancel.hidden = !active && item.state !== "waiting";
@@ -120,4 +131,10 @@ export class QueueView {
     await this.#queue.remove(item);
     (this.#rows.get(neighbour?.id)?.open ?? byId("choose-files")).focus();
   }
+}
+
+/** The row's mark shows that a recording failed, and a screen reader hears the word. */
+function markedAsFailed(text) {
+  const [, mark, rest] = /^(Failed: )?(.*)$/s.exec(text);
+  return mark ? [make("span", { class: "visually-hidden", text: mark }), rest] : [rest];
 }

@@ -5,6 +5,7 @@
 // Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message).
 
 import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
+import { PageError, inPlainWords } from "./errors.js";
 import { OtherWindows } from "./windows.js";
 import { announceable } from "./words.js";
 
@@ -12,6 +13,7 @@ const AT_ONCE = 2;
 const MOST_ITEMS = 300;
 const SAVE_PAUSE = 250; // milliseconds from a change to its being kept
 const SAVE_PAUSE_RUNNING = 2000; // while segments pour in
+const LEAST_WATCHED = 2000; // milliseconds of work from which the pace can be told
 
 export const ACTIVE = new Set(["sending", "queued", "running"]);
 const FINAL = new Set(["done", "failed", "cancelled"]);
@@ -24,6 +26,7 @@ export class Queue extends EventTarget {
   #blobs = new Map(); // id -> File of this visit, so that a full store loses nothing before a reload
   #controllers = new Map(); // id -> AbortController of what is under way
   #timers = new Map(); // id -> {due, timer} of what is to be kept
+  #begun = new Map(); // id -> when the server began with it, in milliseconds of performance.now()
   #others = new OtherWindows(() => [...this.#controllers.keys()]);
 
   constructor(store, server) {
@@ -200,7 +203,7 @@ export class Queue extends EventTarget {
     this.#set(item, { ...nothingYet(), peaks: item.peaks, state: "sending" });
     try {
       const blob = await this.blob(item);
-      if (!blob) throw new ApiError("This browser no longer has the file. Remove it here and add it again.");
+      if (!blob) throw new PageError("This browser no longer has the file.", "Remove it here, and add it again.");
       const onWait = (seconds, error) =>
         this.#set(item, { state: "queued", position: null, message: waitText(seconds, error) });
       await politely(() => this.#send(item, blob, signal), { signal, onWait });
@@ -234,14 +237,15 @@ export class Queue extends EventTarget {
     if (event.type === "transcript.queued") {
       this.#set(item, { state: "queued", position: event.position, message: "" }, { keep: false });
     } else if (event.type === "transcript.opened") {
+      this.#begun.set(item.id, performance.now());
       this.#set(item, { state: "running", duration: event.duration, message: "" });
       this.#tell("said", announceable(item));
     } else if (event.type === "transcript.progress") {
-      this.#set(item, { state: "running", seconds: Math.max(item.seconds, event.seconds) }, { keep: false });
+      this.#set(item, { state: "running", ...this.#reached(item, event.seconds) }, { keep: false });
     } else if (event.type === "transcript.text.segment") {
       const { type, ...segment } = event;
       item.segments.push(segment);
-      this.#set(item, { state: "running", seconds: Math.max(item.seconds, segment.end) }, { wait: SAVE_PAUSE_RUNNING });
+      this.#set(item, { state: "running", ...this.#reached(item, segment.end) }, { wait: SAVE_PAUSE_RUNNING });
       this.#tell("segment", { item, index: item.segments.length - 1 });
     } else if (event.type === "transcript.text.done") {
       const duration = event.duration ?? item.duration;
@@ -254,13 +258,19 @@ export class Queue extends EventTarget {
     }
   }
 
+  /** How far a recording is, and how long the rest takes at the pace so far. */
+  #reached(item, end) {
+    const seconds = Math.max(item.seconds, end);
+    return { seconds, left: secondsLeft(seconds, item.duration, performance.now() - this.#begun.get(item.id)) };
+  }
+
   async #fail(item, error, signal) {
     if (!this.items.includes(item)) return;
     if (signal.aborted || error.name === "AbortError") {
       if (this.#controllers.get(item.id)?.signal === signal) this.#set(item, { state: "cancelled", message: "" });
       return;
     }
-    let { message } = error;
+    const problem = inPlainWords(error, "recording");
     if (error instanceof UnreachableError) {
       const begun = item.segments.length > 0;
       await this.#server.refresh();
@@ -268,13 +278,12 @@ export class Queue extends EventTarget {
         this.#set(item, { ...nothingYet(), peaks: item.peaks }); // it goes on by itself when the server is back
         return;
       }
-      if (!begun) message = "The connection broke while the file was sent. It may be larger than the server takes.";
-      else message = `${error.message} What had come is kept.`;
-    } else if (!(error instanceof ApiError)) {
+      if (!begun) Object.assign(problem, BROKE_OFF);
+      else problem.advice = "What had come is kept.";
+    } else if (!(error instanceof ApiError || error instanceof PageError)) {
       console.error(error);
-      message = `This page failed: ${error.message}`;
     }
-    this.#set(item, { state: "failed", message });
+    this.#set(item, { state: "failed", ...problem });
     this.#tell("said", announceable(item));
     if (error.status === 401) this.#server.refresh();
   }
@@ -291,6 +300,7 @@ export class Queue extends EventTarget {
   }
 }
 
+const BROKE_OFF = { message: "The connection broke while the file was sent.", advice: "It may be larger than the server takes." };
 const NOT_KEPT = "The browser has no room left: changes are lost when this page is reloaded. Download what matters.";
 
 /** The fields of a recording that an attempt fills. */
@@ -298,15 +308,24 @@ function nothingYet() {
   return {
     state: "waiting",
     message: "", // for people: why it failed, or what it waits for
+    advice: "", // of a failure: what would work
+    details: "", // of a failure: the server's own text
     sent: 0, // fraction
     position: null, // in the server's queue
     duration: null, // seconds
     seconds: 0, // done so far
+    left: null, // seconds of work, as far as can be told
     language: null,
     segments: [], // as the server sent them
     edits: {}, // index -> {text, words}: what stands instead
     peaks: null, // of the waveform
   };
+}
+
+/** Seconds of work that are left; null: too early to tell. seconds of duration are done after so many milliseconds. */
+export function secondsLeft(seconds, duration, milliseconds) {
+  if (!duration || !(seconds > 0) || !(milliseconds >= LEAST_WATCHED)) return null;
+  return (Math.max(0, duration - seconds) / seconds) * (milliseconds / 1000);
 }
 
 const isUnderWay = (item) => item.state === "waiting" || ACTIVE.has(item.state);

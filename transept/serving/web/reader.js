@@ -2,9 +2,10 @@
 // main.js makes one and calls `show`; it follows the queue by itself.
 
 import { confirmed } from "./dialogs.js";
-import { announce, byId, clockText, copyText, counted, download, setText } from "./dom.js";
-import { FORMATS, toClipboard, toFlowingText } from "./exports.js";
+import { announce, byId, clockText, copyText, setText } from "./dom.js";
+import { toClipboard, toFlowingText } from "./exports.js";
 import { FindBar } from "./find-bar.js";
+import { showMessage } from "./message-box.js";
 import { Player } from "./player.js";
 import { ACTIVE, RETRIABLE } from "./queue.js";
 import { Transcript } from "./transcript.js";
@@ -38,7 +39,7 @@ export class Reader {
     this.#view.addEventListener("history", (event) => this.#step(event.detail));
     this.#view.addEventListener("leave", () => byId("play").focus());
     this.#view.addEventListener("play", ({ detail: { seconds, start } }) => this.#playFrom(seconds, start));
-    this.#setEditable(matchMedia("(pointer: fine)").matches || !matchMedia("(pointer: coarse)").matches);
+    this.#setEditable(false);
 
     byId("editing").addEventListener("click", () => this.#setEditable(byId("editing").getAttribute("aria-pressed") !== "true"));
     byId("undo").addEventListener("click", () => this.#step("undo"));
@@ -50,9 +51,6 @@ export class Reader {
       queue.retry(this.item);
       byId("reader-title").focus();
     });
-    for (const button of document.querySelectorAll("[data-format]")) {
-      button.addEventListener("click", () => this.#export(button.dataset.format));
-    }
   }
 
   /** Shows a recording, or nothing. focus: the user asked for it, so the focus goes there. */
@@ -111,22 +109,25 @@ export class Reader {
       item.options.model,
     ];
     setText(byId("reader-about"), about.filter(Boolean).join(" · "));
-    byId("tools").hidden = !said;
-    byId("again").hidden = item.state !== "done";
-    byId("to-text").hidden = !this.#server.textModels.length || item.state !== "done";
+    // what is there at the end is there from the beginning, so that nothing moves
+    byId("tools").hidden = !said && !(active || item.state === "waiting");
+    for (const id of ["download", "copy", "find-open"]) byId(id).disabled = !said;
+    byId("again").classList.toggle("reserved", item.state !== "done");
+    byId("to-text").hidden = !this.#server.textModels.length;
+    byId("to-text").disabled = item.state !== "done" || !said;
     if (item.duration !== null) this.player.setDuration(item.duration);
     this.#showState(item, active, said);
     this.#showHistory();
   }
 
+  /** What stands in place of a transcript, or below one that is not whole. Progress is in the line under the title. */
   #showState(item, active, said) {
     const state = byId("reader-state");
-    const text = byId("reader-state-text");
     state.dataset.state = item.state;
-    state.hidden = item.state === "done" && said;
-    if (item.state === "done") setText(text, "No speech was found in this recording.");
-    else if (item.state === "running" && said) setText(text, "More is coming");
-    else setText(text, stateText(item, this.#server.state, this.#server.model(item.options.model)?.state));
+    state.hidden = said && (active || item.state === "done");
+    const text = stateText(item, this.#server.state, this.#server.model(item.options.model)?.state);
+    if (item.state === "done") showMessage(byId("reader-state-text"), "No speech was found in this recording.");
+    else showMessage(byId("reader-state-text"), item.state === "failed" ? { ...item, message: text } : text);
     state.classList.toggle("active", active);
     byId("reader-retry").hidden = !RETRIABLE.has(item.state);
   }
@@ -196,14 +197,6 @@ export class Reader {
       announce("The browser did not let this page copy.");
     }
     setTimeout(() => (label.textContent = "Copy"), 1600);
-  }
-
-  #export(format) {
-    const { type, write } = FORMATS[format];
-    const stem = this.item.name.replace(/\.[^.]*$/, "") || this.item.name;
-    const language = this.item.language ?? this.item.options.language ?? "";
-    download(`${stem}.${format}`, write(this.#transcript.exported(), language), type);
-    announce(`${stem}.${format}: ${counted(this.#transcript.length, "segment")} downloaded.`);
   }
 
   async #drawWaveform() {

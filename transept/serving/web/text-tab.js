@@ -3,6 +3,8 @@
 
 import { announce, byId, copyText, counted, download, fillSelect, setText } from "./dom.js";
 import { UnreachableError, errorInStream, politely, streamJson } from "./api.js";
+import { inPlainWords } from "./errors.js";
+import { showMessage } from "./message-box.js";
 import { languageName } from "./words.js";
 
 const TASKS = {
@@ -43,7 +45,7 @@ export class TextTab {
     });
     byId("result-copy").addEventListener("click", () => this.#copy());
     byId("result-download").addEventListener("click", () =>
-      download(TASKS[this.#result.task].file, `${this.#result.text}\n`, "text/plain"),
+      download(TASKS[this.#result.task].file, new Blob([`${this.#result.text}\n`], { type: "text/plain" })),
     );
   }
 
@@ -166,7 +168,7 @@ export class TextTab {
       else {
         this.#setAbout(this.#result.text ? "Broke off here." : "");
         byId("text-result").hidden = !this.#result.text;
-        this.#complain(error instanceof UnreachableError ? `${error.message} Try again in a moment.` : error.message);
+        this.#complain(inPlainWords(error, "text"));
         if (error instanceof UnreachableError) this.#server.refresh();
       }
     } finally {
@@ -227,8 +229,7 @@ export class TextTab {
     this.#store.putSetting("text", this.#kept).catch(() => {});
   }
 
-  #complain(message) {
-    byId("text-message").textContent = message;
-    byId("text-message").hidden = !message;
+  #complain(problem) {
+    showMessage(byId("text-message"), problem);
   }
 }

@@ -1,4 +1,4 @@
-// What is said of a recording's state, in the queue, in the reader and to a screen reader. One place for its wording.
+// Texts for a recording's state, in the queue, in the reader and to a screen reader. One place for its wording.
 
 import { clockText, counted } from "./dom.js";
 
@@ -16,7 +16,9 @@ export function stateText(item, serverState, modelState) {
       if (item.message) return item.message;
       return item.position > 0 ? `In the server’s queue · place ${item.position}` : "About to begin";
     case "running":
-      return item.duration ? `Transcribing · ${percent(item.seconds / item.duration)}` : "Transcribing";
+      return ["Transcribing", item.duration ? percent(item.seconds / item.duration) : "", timeLeft(item.left)]
+        .filter(Boolean)
+        .join(" · ");
     case "done":
       return ["Done", item.duration === null ? "" : clockText(item.duration), languageName(item.language)]
         .filter(Boolean)
@@ -34,6 +36,15 @@ export function stateText(item, serverState, modelState) {
   }
 }
 
+/** "about 3 min left"; "" where it cannot be told yet. */
+export function timeLeft(seconds) {
+  if (typeof seconds !== "number") return "";
+  if (seconds < 60) return seconds < 10 ? "a few seconds left" : "under a minute left";
+  const minutes = Math.round(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  return `about ${hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`} left`;
+}
+
 /** How far a recording is: sending is the first twentieth of the bar. */
 export function fraction(item) {
   if (item.state === "sending") return 0.05 * item.sent;
@@ -44,7 +55,7 @@ export function fraction(item) {
 /** What a screen reader says of a change. */
 export function announceable(item) {
   if (item.state === "done") return `${item.name} is done: ${counted(item.segments.length, "segment")}.`;
-  if (item.state === "failed") return `${item.name} failed: ${item.message}`;
+  if (item.state === "failed") return `${item.name} failed: ${[item.message, item.advice].filter(Boolean).join(" ")}`;
   return `${item.name} is being transcribed.`;
 }
 

@@ -1,0 +1,283 @@
+"""The page while recordings are transcribed, and afterwards: editing, cancelling, errors, downloads."""
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+import soundfile
+from page_visit import CHROMIUM, PHONE, PageServer
+from playwright.sync_api import expect
+from speech.recordings import RATE, joined
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)")
+
+LAPTOP = {"width": 1280, "height": 800}
+UPLOAD_MB = 4
+WORDS = ("Text", "Subtitles", "Web subtitles", "Data", "Table", "Spreadsheet", "Lyrics", "Karaoke")
+ABOUT = ("1 min", "3 min", "1 h 0 min", "2 h 2 min")
+SHIFTS = """() => {
+  window.shifts = [];
+  new PerformanceObserver((list) => {
+    for (const { value, sources } of list.getEntries()) {
+      const moved = sources.map(({ node, previousRect: from, currentRect: to }) =>
+        `${node?.id || node?.className || node?.nodeName} ${from.x},${from.y} -> ${to.x},${to.y}`);
+      shifts.push(`${value}: ${moved}`);
+    }
+  }).observe({ type: 'layout-shift' });
+}"""
+
+
+@pytest.fixture(scope="module")
+def page_server(tiny_en_dir, bart_dir, tmp_path_factory):
+    """With small limits, so that small files pass them."""
+    limits = ("--max-upload-mb", str(UPLOAD_MB), "--max-audio-seconds", "600")
+    server = PageServer(tmp_path_factory.mktemp("page"), f"tiny.en={tiny_en_dir}", f"bart={bart_dir}", *limits).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def minutes(speech_dir, tmp_path_factory) -> Path:
+    """About two minutes: several windows of the model."""
+    file = tmp_path_factory.mktemp("minutes") / "minutes.flac"
+    soundfile.write(file, numpy.tile(joined(speech_dir / "librivox"), 5), RATE)
+    return file
+
+
+# --- reading and editing
+
+
+@pytest.mark.parametrize("options", [{}, {"viewport": PHONE, "has_touch": True, "is_mobile": True}], ids=["", "phone"])
+def test_reading_is_the_start_and_one_button_edits(visit_of, page_server, clip, options):
+    visit = visit_of(page_server, **options)
+    visit.transcribe(clip)
+    button, text = visit.page.get_by_role("button", name="Edit", exact=True), visit.said.first
+    before = text.inner_text()
+    for pressed in ("false", "true", "false"):
+        expect(button).to_have_attribute("aria-pressed", pressed)
+        assert text.evaluate("text => text.isContentEditable") == (pressed == "true")
+        assert text.get_attribute("aria-readonly") == (None if pressed == "true" else "true")
+        text.focus()
+        visit.page.keyboard.press("Control+Home")
+        visit.page.keyboard.type("So ")
+        expect(text).to_have_text(before if pressed == "false" else f"So {before}")
+        before = text.inner_text()
+        button.click()
+
+
+# --- while the server works
+
+
+def test_cancel_has_a_mark_and_a_word(visit, minutes):
+    visit.add(minutes)
+    button = visit.page.get_by_role("button", name=f"Cancel {minutes.name}")
+    expect(button).to_have_text("Cancel")
+    assert button.locator("use").get_attribute("href") == "#icon-close"
+    visit.expect_state(minutes.name, "^Transcribing")
+    visit.check_accessibility()
+    button.click()
+    visit.expect_state(minutes.name, "^Cancelled")
+    expect(button).to_be_hidden()
+
+
+@pytest.mark.parametrize("options", [{"viewport": LAPTOP}, {"viewport": PHONE}], ids=["laptop", "phone"])
+def test_nothing_moves_while_a_recording_is_transcribed(visit_of, page_server, minutes, clip, options):
+    visit = visit_of(page_server, **options)
+    page = visit.page
+    visit.add(minutes, clip)
+    visit.expect_state(minutes.name, "^Transcribing")
+    page.evaluate(SHIFTS)
+    page.wait_for_selector(".said")
+    tools = page.locator("#tools").bounding_box()
+    visit.expect_state(minutes.name, "^Done")
+    visit.expect_state(clip.name, "^Done")
+    expect(page.locator("#to-text")).to_be_enabled()
+    page.wait_for_function("() => !document.getElementById('wave').classList.contains('plain')")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("shifts") == []
+    assert page.locator("#tools").bounding_box() == tools
+
+
+def test_the_toolbar_has_one_line_on_a_laptop(visit_of, page_server, clip):
+    visit = visit_of(page_server, viewport=LAPTOP)
+    visit.transcribe(clip)
+    boxes = [each.bounding_box() for each in visit.page.locator("#tools button:visible").all()]
+    middles = {round(box["y"] + box["height"] / 2) for box in boxes}
+    assert max(middles) - min(middles) <= 1
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= LAPTOP["width"]
+
+
+def test_the_time_left_is_told(visit, minutes):
+    page = visit.page
+    told = page.evaluate(
+        """async () => {
+          const { secondsLeft } = await import(new URL('web/queue.js', document.baseURI));
+          const { stateText, timeLeft } = await import(new URL('web/words.js', document.baseURI));
+          const paces = [[60, 600, 10000], [0, 600, 10000], [60, 600, 100], [60, null, 10000], [600, 600, 10000]];
+          const item = { state: 'running', duration: 600, seconds: 60, left: 90 };
+          return [
+            paces.map(([seconds, duration, milliseconds]) => secondsLeft(seconds, duration, milliseconds)),
+            [null, 0, 9, 59, 61, 150, 3599, 7300].map(timeLeft),
+            stateText(item, 'ready', 'ready'),
+          ];
+        }"""
+    )
+    assert told == [
+        [90, None, None, None, 0],
+        [
+            "",
+            "a few seconds left",
+            "a few seconds left",
+            "under a minute left",
+            *(f"about {n} left" for n in ABOUT),
+        ],
+        "Transcribing · 10 % · about 2 min left",
+    ]
+
+
+# --- errors
+
+
+def test_errors_are_in_the_users_words_with_details_on_demand(visit, broken, clip):
+    visit.expected.append("status of 400")
+    page = visit.page
+    visit.add(broken)
+    visit.expect_state(broken.name, "^Failed: This file is not audio that can be read\\.$")
+    row = visit.row(broken.name).locator(".row-state")
+    assert row.evaluate("state => state.scrollHeight <= state.clientHeight && state.scrollWidth <= state.clientWidth")
+    state = page.locator("#reader-state")
+    expect(state).to_contain_text("such as mp3, m4a, wav or mp4")
+    technical = state.locator(".technical")
+    expect(technical).to_be_hidden()
+    state.get_by_text("Details").click()
+    expect(technical).to_be_visible()
+    expect(technical).to_contain_text("libsndfile")
+    expect(technical).to_contain_text(re.compile(r"status 400, invalid_media, request \S+"))
+    visit.check_accessibility()
+    visit.reload()  # and it is kept
+    visit.expect_state(broken.name, "^Failed: This file is not audio")
+    state.get_by_text("Details").click()
+    expect(technical).to_contain_text("libsndfile")
+
+
+def test_the_channels_are_to_blame_where_they_are(visit, clip):
+    visit.expected.append("status of 400")
+    visit.page.locator("summary", has_text="More options").click()
+    visit.page.get_by_label("Channels").select_option("Right only")
+    visit.add(clip)
+    visit.expect_state(clip.name, "^Failed: The channels are not what you chose")
+    expect(visit.page.locator("#reader-state")).to_contain_text("Choose “Mixed” under Channels")
+
+
+def test_every_error_of_the_server_has_words(visit):
+    shapes = [
+        *(
+            ("recording", 400, code, None)
+            for code in ("invalid_media", "invalid_value", "unknown_field", "unsupported")
+        ),
+        ("recording", 400, "invalid_value", "hotwords"),
+        *(("recording", status, code, None) for status, code in ((401, "invalid_api_key"), (404, "model_not_found"))),
+        *(("recording", status, code, None) for status, code in ((408, "timeout"), (413, "too_large"), (413, None))),
+        *(("recording", status, code, None) for status, code in ((429, "queue_full"), (500, "failed"), (502, None))),
+        *(("recording", 503, code, None) for code in ("loading", "draining", "failed", "unavailable")),
+        *((subject, 400, "invalid_media", "file") for subject in ("recording", "image", "text")),
+        *((subject, 413, "too_large", "file") for subject in ("recording", "image", "text")),
+        ("text", 400, "invalid_prompt", "input"),
+    ]
+    found = visit.page.evaluate(
+        """async (shapes) => {
+          const { ApiError, UnreachableError, errorInStream } = await import(new URL('web/api.js', document.baseURI));
+          const { inPlainWords } = await import(new URL('web/errors.js', document.baseURI));
+          const api = ([subject, status, code, param]) =>
+            inPlainWords(new ApiError('libfoo: max_bar must be 3', { status, code, param, requestId: 'r1' }), subject);
+          const others = [new UnreachableError(), new TypeError('x is undefined')];
+          const inStream = errorInStream({ message: 'libfoo', type: 'server_error', param: null, code: 'failed' });
+          const rest = [...others, inStream].map((error) => inPlainWords(error, 'recording'));
+          return [...shapes.map(api), ...rest];
+        }""",
+        shapes,
+    )
+    for each in found:
+        assert re.fullmatch(r"[A-Z“][^_.]+\.", each["message"]), each
+        assert re.fullmatch(r"[A-Z][^_]+\.", each["advice"]), each
+        assert "libfoo" not in each["message"] + each["advice"]
+    assert [each["details"] for each in found[-3:]] == ["", "TypeError: x is undefined", "libfoo (status 500, failed)"]
+    assert all("max_bar" in each["details"] for each in found[:-3])
+    assert found[-1]["message"] == "The server failed on this recording."
+
+
+# --- downloads
+
+
+def test_formats_are_one_menu_with_a_word_each(visit, clip):
+    page = visit.page
+    visit.transcribe(clip)
+    button = page.get_by_role("button", name="Download", exact=True)
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    menu = page.get_by_role("menu", name="Download", exact=True)
+    suffixes = ("txt", "srt", "vtt", "json", "tsv", "csv", "lrc", "ass")
+    expected = [f"{word} {suffix}" for word, suffix in zip(WORDS, suffixes, strict=True)]
+    expect(menu.get_by_role("menuitem")).to_have_text([*expected, "All of these zip"])
+    visit.check_accessibility()
+    pressed = []
+    for key in ("ArrowDown", "End", "ArrowDown", "ArrowUp", "Home", "k", "s", "s"):
+        page.keyboard.press(key)
+        pressed.append(page.evaluate("document.activeElement.lastElementChild.textContent"))
+    assert pressed == ["srt", "zip", "txt", "zip", "txt", "ass", "srt", "csv"]
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    assert visit.focused() == "download"
+    button.click()
+    page.locator("#reader-title").click()
+    expect(menu).to_be_hidden()
+
+
+def test_all_transcripts_come_in_one_archive(visit, clip, broken, tmp_path):
+    visit.expected.append("status of 400")
+    names = ["Grüße, 日本.flac", "grüße, 日本.wav", "Vol. 2"]
+    files = [tmp_path / name for name in names]
+    for file in files:
+        file.write_bytes(clip.read_bytes())
+    button = visit.page.get_by_role("button", name="Download all", exact=True)
+    visit.add(broken)
+    visit.expect_state(broken.name, "^Failed")
+    expect(button).to_be_disabled()
+    visit.add(*files)
+    for name in names:
+        visit.expect_state(name, "^Done")
+    said = visit.said.first.inner_text()
+    with zipfile.ZipFile(visit.downloaded("Download all", "txt")) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["Grüße, 日本.txt", "grüße, 日本 (2).txt", "Vol. 2.txt"]
+        assert [archive.read(name).decode() for name in archive.namelist()] == [f"{said}\n"] * 3
+    with zipfile.ZipFile(visit.downloaded("Download all", "zip")) as archive:
+        assert len(archive.namelist()) == len(WORDS) * 3
+    with zipfile.ZipFile(visit.downloaded("Download", "zip")) as archive:
+        assert archive.namelist()[1:3] == ["Grüße, 日本.srt", "Grüße, 日本.vtt"]
+        assert archive.read("Grüße, 日本.srt").decode() == visit.download("srt")
+
+
+def test_an_archive_is_one_that_python_reads(visit):
+    names = ["a.txt", "A.TXT", "a.txt", "../up/é.srt", "e\u0301.srt", "é.srt", ".hidden", "", "x" * 300, "CON?.txt"]
+    texts = [f"{name} 😀\r\n" * 3 for name in names]
+    unique, data = visit.page.evaluate(
+        """async ([names, texts]) => {
+          const { uniqueNames, zipOf } = await import(new URL('web/zip.js', document.baseURI));
+          const [unique, date] = [uniqueNames(names), new Date(2024, 1, 29, 13, 5, 8)];
+          const blob = zipOf(unique.map((name, index) => ({ name, text: texts[index] })), date);
+          return [unique, [...new Uint8Array(await blob.arrayBuffer())]];
+        }""",
+        [names, texts],
+    )
+    assert unique[:5] == ["a.txt", "A (2).TXT", "a (3).txt", "__up_é.srt", "e\u0301.srt"]
+    assert unique[5:8] == ["é (2).srt", "_hidden", "_"]
+    with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == unique
+        assert [archive.read(name).decode() for name in unique] == texts
+        assert {each.date_time for each in archive.infolist()} == {(2024, 2, 29, 13, 5, 8)}
