@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -66,3 +66,56 @@ def test_a_beam_search_normalises_what_they_leave() -> None:
     ((token,),) = sampled.values()
     assert token.token_id == 9
     assert token.logprob == pytest.approx(0.0)
+
+
+@dataclass(frozen=True)
+class Returns:
+    """Returns what a function makes of the logits."""
+
+    make: Callable[[Tensor], object]
+
+    def __call__(self, logits: Tensor, rows: Sequence[SequenceData]) -> object:
+        return self.make(logits)
+
+
+def only(token: int) -> Callable[[Tensor], Tensor]:
+    """New logits, as processors of transformers make them, that allow one token."""
+    return lambda logits: torch.full_like(logits, float("-inf")).index_fill_(1, torch.tensor([token]), 0.0)
+
+
+def first_tokens(logits: Tensor, **options: object) -> list[list[int]]:
+    rows = [SamplingRow(seq_id, SequenceData([0], [5], 0), params(**options), 1) for seq_id in range(len(logits))]
+    drawn = Drawn([Sampler(torch.device("cpu"))(logits.clone(), rows)]).collect()
+    return [[token.token_id for token in tokens] for tokens in drawn.values()]
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 2}, {"num_beams": 2}], ids=str)
+def test_returned_logits_are_taken(options: dict[str, object]) -> None:
+    logits = torch.randn(3, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    assert first_tokens(logits, logits_processors=Returns(only(7)), **options) == [[7]] * 3
+    in_turn = (Returns(only(7)), Returns(lambda given: given.roll(1, dims=1)))
+    assert first_tokens(logits, logits_processors=in_turn, **options) == [[8]] * 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda logits: None,
+        lambda logits: logits,
+        lambda logits: logits.mul_(1.0),
+        lambda logits: logits.clone(),
+        lambda logits: logits.view_as(logits),
+        lambda logits: logits.T.contiguous().T,
+    ],
+)
+def test_returned_logits_that_are_the_same_change_nothing(make: Callable[[Tensor], object]) -> None:
+    logits = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    plain = first_tokens(logits, temperature=0.0)
+    assert first_tokens(logits, temperature=0.0, logits_processors=Returns(make)) == plain
+
+
+def test_a_view_of_the_logits_may_be_returned() -> None:
+    """Here the rows of which are columns: copied over themselves they would be mixed."""
+    logits = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    turned = first_tokens(logits.T.contiguous(), temperature=0.0)
+    assert first_tokens(logits, temperature=0.0, logits_processors=Returns(lambda given: given.T)) == turned

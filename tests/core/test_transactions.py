@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
@@ -50,6 +51,16 @@ class LeavesNothing:
         for index, row in enumerate(rows):
             if len(row.output_token_ids) == 3:
                 logits[index] = self.number
+
+
+@dataclasses.dataclass(frozen=True)
+class ReturnsAt:
+    """A logits processor that returns what a function makes of the logits once a row has three tokens."""
+
+    make: Callable[[torch.Tensor], object]
+
+    def __call__(self, logits: torch.Tensor, rows: Any) -> object:
+        return self.make(logits) if any(len(row.output_token_ids) == 3 for row in rows) else logits.clone()
 
 
 class Tokenizer:
@@ -130,6 +141,31 @@ def test_a_processor_that_raises_ends_its_request_and_holds_up_nobody(
         assert finished[f"good {index}"].error is None
         assert_failed(finished[f"bad {index}"], "this processor is broken")
         assert len(finished[f"bad {index}"].outputs[0].token_ids) == length
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda logits: logits[:, :5], "returned a torch.float32 tensor of shape [1, 5] on cpu; it must return None"),
+        (lambda logits: logits[0], "of shape [127]"),
+        (lambda logits: logits.half(), "returned a torch.float16 tensor"),
+        (lambda logits: logits.to("meta"), "on meta"),
+        (lambda logits: logits.tolist(), "returned [["),
+        (lambda logits: True, "returned True"),
+    ],
+)
+def test_a_processor_that_returns_no_logits_ends_its_request_alone(
+    engine: Engine, alone: Callable, make: Callable, message: str
+) -> None:
+    for index, kind in enumerate((GREEDY, *KINDS[2:4])):
+        broken = dataclasses.replace(kind, logits_processors=[ReturnsAt(make)], min_tokens=5)
+        engine.add_request(f"bad {index}", WORDS[index], broken)
+        engine.add_request(f"good {index}", WORDS[index], kind)
+    finished = run(engine)
+    assert_failed(finished["bad 0"], message)
+    for index, kind in enumerate((GREEDY, *KINDS[2:4])):
+        assert isinstance(finished[f"bad {index}"].error, RequestFailedError)
+        assert results(finished[f"good {index}"]) == alone(WORDS[index], kind)
 
 
 def test_beams_and_samples_fail_as_a_whole(engine: Engine, alone: Callable) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
-from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
 from transept.core.transfer import Download, upload
@@ -195,10 +195,10 @@ class Sampler:
 
 
 def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
-    """Let a request's processors change [rows, vocabulary] in place.
+    """Let a request's processors change [rows, vocabulary], in place or by returning new logits.
 
-    They are a user's: what they get besides the numbers are copies. Raises ValueError for a changed shape or memory,
-    and ProcessorInterruptedError for what is no Exception.
+    They are a user's code: everything they get but the numbers is a copy. Raises ValueError for a changed shape or
+    memory and for a return value that cannot be the logits, ProcessorInterruptedError for a BaseException.
     """
     num_bytes = logits.untyped_storage().nbytes()
     data = [
@@ -207,7 +207,7 @@ def _call_processors(logits: Tensor, params: SamplingParams, rows: list[Sampling
     for processor in params.logits_processors:
         given = logits.view_as(logits)
         try:
-            processor(given, data)
+            returned: Any = processor(given, data)
         except Exception:
             raise
         except BaseException as error:  # sys.exit(), or a signal
@@ -216,6 +216,24 @@ def _call_processors(logits: Tensor, params: SamplingParams, rows: list[Sampling
         same = given.shape == logits.shape and given.data_ptr() == logits.data_ptr()
         if not same or logits.untyped_storage().nbytes() != num_bytes:
             raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
+        if returned is not None and returned is not given:
+            _take(returned, logits, processor)
+
+
+def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
+    """Write the logits that a processor returned over those that it was given. Raises ValueError for others."""
+    if isinstance(returned, Tensor):
+        kind = f"a {returned.dtype} tensor of shape {[*returned.shape]} on {returned.device}"
+        fits = (returned.shape, returned.dtype, returned.device) == (logits.shape, logits.dtype, logits.device)
+    else:
+        kind, fits = shown(returned), False
+    if not fits:
+        raise ValueError(
+            f"{shown(processor)} returned {kind}; it must return None, or logits like those that it was given: "
+            f"{logits.dtype}, {[*logits.shape]}, on {logits.device}"
+        )
+    shared = returned.untyped_storage().data_ptr() == logits.untyped_storage().data_ptr()
+    logits.copy_(returned.clone() if shared else returned)
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:

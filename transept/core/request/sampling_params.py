@@ -21,7 +21,7 @@ from transept.core.request.prompt_probe import PromptProbe
 from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
 
-LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], None]  # (logits tensor, rows of SequenceData)
+LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], Any]  # (logits, rows of SequenceData) -> None or logits
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
@@ -69,10 +69,12 @@ class SamplingParams:
     forced_bos_token_id: the first new token after a decoder prompt of one token. forced_eos_token_id: the token, or one
         of several, that comes as the last one when max_tokens is reached.
     logits_processors: called in turn as ``processor(logits, rows)`` after the suppressions above, to change logits in
-        place: float32 [rows, vocabulary], and each row's SequenceData with its prompt_token_ids and output_token_ids.
+        place, or to return new ones of the same shape, dtype and device: float32 [rows, vocabulary], and each row's
+        SequenceData with its prompt_token_ids and output_token_ids.
         Requests with equal ones share a call, so let them be hashable and equal where they do the same. What they do
         is to depend on their arguments alone: after a failure in the batch, or a preemption, they are called again for
-        the same tokens. The lists are copies; the tensor keeps its shape and memory. One that raises ends its request.
+        the same tokens. The lists are copies; the tensor keeps its shape and memory. One that raises, or returns
+        anything else, ends its request.
         NaN is not looked for; where nothing but minus infinity is left, any token may come. A beam search normalises
         what they leave.
     stop: strings that end the output (and are cut from it); stop_token_ids: tokens that end it.
