@@ -25,6 +25,7 @@ from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.bodies import MAX_JSON_BYTES
+from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.http.transcriptions import target_of
 from transept.serving.metrics import Metrics
 from transept.serving.models import OPENAI_SPEECH, ServedModels, translates_to
@@ -101,7 +102,7 @@ class Router:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""
-        return IdByServe(cross_origin(self._counted, self.settings.cors))
+        return IdByServe(cross_origin(HttpRules(self._counted), self.settings.cors))
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # whose metrics count what is refused
@@ -116,8 +117,9 @@ class Router:
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         with _refusals():
-            response = await self._of_all(path) if scope["method"] in ("GET", "HEAD") else None
+            response = await self._of_all(path) if scope["method"] == "GET" else None
         if response is not None:
+            await refuse_query(Request(scope))
             await response(scope, receive, send)
             return
         body = await _body(receive)
@@ -145,7 +147,7 @@ class Router:
 
     async def _model_of(self, path: str, scope: Scope, body: bytes) -> str:
         """The model that a request is for. Raises ApiError: 404 for a name that there is not."""
-        if path.startswith(f"{MODELS_PATH}/"):
+        if path.startswith(f"{MODELS_PATH}/") and path != f"{MODELS_PATH}/":
             return self.names.named(path.removeprefix(f"{MODELS_PATH}/")).name
         name, target = await _named_in(scope, body)
         kind = "speech" if path.startswith(SPEECH_PATHS) else "vision" if path == IMAGE_PATH else "text"

@@ -35,7 +35,7 @@ TYPES = {
 class ApiError(Exception):
     """What a client is answered with instead of a result.
 
-    param: the field that is to blame. code: for programs. retry_after: seconds.
+    param: the field that is to blame. code: for programs. retry_after: seconds. headers: more of the answer's.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         message, param = _sendable(message), param and _sendable(param)
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
         self.retry_after = retry_after
+        self.more_headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
         """The JSON object."""
@@ -59,7 +61,9 @@ class ApiError(Exception):
 
     def headers(self) -> dict[str, str]:
         """What OpenAI's client looks at before it tries again, and others do."""
-        headers = {} if self.retry_after is None else retry_headers(self.retry_after)
+        headers = dict(self.more_headers)
+        if self.retry_after is not None:
+            headers |= retry_headers(self.retry_after)
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return headers

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError
 from transept.serving.http.failures import answer_to
+from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
 from transept.serving.settings import MIB
 
@@ -77,6 +78,7 @@ class Access:
 
         try:
             self._check_key(scope, headers)
+            check_encoding(headers)
             await self.app(scope, self._bounded(headers, receive), send_with_id)
         except Exception as error:
             if status:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -18,6 +18,7 @@ from transept.serving.errors import ApiError, client_gone
 from transept.serving.http import catalog, completions, image_texts, probes, text_tasks, transcriptions
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.failures import answer_to
+from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.metrics import Metrics
 from transept.serving.models import ServedModels
 from transept.serving.settings import ServerSettings
@@ -48,12 +49,13 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
     for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes):
-        app.include_router(module.router)
+        app.include_router(module.router, dependencies=[Depends(refuse_query)])
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(ClientDisconnect, _answer)
     app.add_middleware(Access, models=app.state.models)
+    app.add_middleware(HttpRules)
     app.add_middleware(cross_origin, origins=settings.cors)
     app.mount("/web", _Page(directory=WEB), name="web")
     app.add_route("/", _page, include_in_schema=False)
@@ -85,12 +87,21 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RequestValidationError):
         error = _of_validation(error)
     elif isinstance(error, HTTPException):  # of routing, and of bodies that cannot be parsed
-        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes another method; see /docs"}
+        headers = {"Allow": _allowed(error)} if error.status_code == 405 else None
+        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes another method, see Allow"}
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_body")
-        error = ApiError(error.status_code, detail.get(error.status_code, str(error.detail)), code=code)
+        error = ApiError(
+            error.status_code, detail.get(error.status_code, str(error.detail)), code=code, headers=headers
+        )
     elif isinstance(error, ClientDisconnect):
         error = client_gone()
     return answer_to(request.scope, error).response()
+
+
+def _allowed(error: HTTPException) -> str:
+    """The methods of a path that was called with another one. Files, which name none, are read only."""
+    methods = {each.strip() for each in (error.headers or {}).get("Allow", "GET").split(",")}
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
 def _of_validation(error: RequestValidationError) -> ApiError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse
 
 router = APIRouter(tags=["models"])
 
@@ -17,7 +18,9 @@ async def models(request: Request) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{name:path}")
-async def model(request: Request, name: str) -> dict[str, Any]:
+async def model(request: Request, name: str) -> Any:
     """One model."""
+    if not name:
+        return RedirectResponse(request.url.path.rstrip("/"))
     described: dict[str, Any] = request.app.state.models.named(name).describe()
     return described

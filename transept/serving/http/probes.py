@@ -10,7 +10,6 @@ from transept.serving.errors import retry_headers
 router = APIRouter(tags=["operations"])
 
 
-@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health(request: Request) -> JSONResponse:
     """200 while the server works: it answers, and of every engine that was loaded the thread and the ranks live."""
@@ -18,7 +17,6 @@ async def health(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok" if alive else "failed"}, 200 if alive else 503)
 
 
-@router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(request: Request) -> JSONResponse:
     """200 once all models are loaded and warm; 503 while they load, when one failed, and while the server drains."""

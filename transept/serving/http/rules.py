@@ -1,0 +1,82 @@
+"""Rules of HTTP (RFC 9110, RFC 9112) for every path, which the framework leaves to the application.
+
+Plain ASGI, around the application of one process and around the router of a cluster.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transept.serving.errors import ApiError
+
+
+class HttpRules:
+    """ASGI middleware.
+
+    HEAD is answered as GET, without the body. Redirects have a relative Location, since the server does not know the
+    scheme and host that its clients see. A connection whose framing is ambiguous is closed after the answer.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        is_head, closes = scope["method"] == "HEAD", _has_two_lengths(Headers(scope=scope))
+        scope.setdefault("state", {})["method"] = scope["method"]  # for the log
+
+        async def send_by_rules(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if "location" in headers:
+                    headers["Location"] = _relative(headers["location"])
+                if closes:
+                    headers["Connection"] = "close"
+            elif is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self.app({**scope, "method": "GET"} if is_head else scope, receive, send_by_rules)
+
+
+def check_encoding(headers: Headers) -> None:
+    """Raise ApiError for a compressed body: 415, with the encodings that are taken (RFC 9110, section 15.5.16)."""
+    encoding = headers.get("content-encoding", "").strip()
+    if encoding.lower() not in ("", "identity"):
+        raise ApiError(
+            415,
+            f"the body came with Content-Encoding {encoding[:100]!r}, and bodies are read as they are: send it "
+            "without; recordings may be compressed themselves, such as opus or mp3",
+            code="unsupported_encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
+
+
+async def refuse_query(request: Request) -> None:
+    """Raise ApiError for a query parameter: no endpoint of the API has any, so a misplaced field is not lost."""
+    for name in request.query_params:
+        shown = name[:100]
+        message = f"there is no query parameter {shown!r}: fields stand in the body of the request; send it there"
+        raise ApiError(400, message, param=shown, code="unknown_parameter")
+
+
+def _has_two_lengths(headers: Headers) -> bool:
+    """True for a request with Content-Length beside Transfer-Encoding.
+
+    The latter is followed, and the connection closed: a proxy may have followed the former, and then what comes next
+    is not another request (RFC 9112, section 6.1).
+    """
+    return "transfer-encoding" in headers and "content-length" in headers
+
+
+def _relative(location: str) -> str:
+    """A redirect's target without scheme and host. Two slashes at its beginning would name a host."""
+    target = urlsplit(location)
+    return urlunsplit(("", "", "/" + target.path.lstrip("/"), target.query, target.fragment))
