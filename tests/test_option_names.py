@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 import transept
-from transept import Engine, EngineConfig, SamplingParams, TextGenerator, Transcriber, TranscriptionOptions
+from transept import (
+    Engine,
+    EngineConfig,
+    SamplingParams,
+    TextGenerator,
+    Transcriber,
+    TranscriptionOptions,
+    VisionReader,
+)
 from transept.errors import ParameterError
 
 TASK = {"truncate", "chunk", "max_source_tokens"}
@@ -21,7 +29,8 @@ def names_of(options: type) -> set[str]:
     return {each.name for each in dataclasses.fields(options)} - {"model"}
 
 
-ENGINE, SPEECH, SAMPLING = names_of(EngineConfig), names_of(TranscriptionOptions), names_of(SamplingParams)
+ENGINE, SPEECH = names_of(EngineConfig), names_of(TranscriptionOptions)
+SAMPLING = names_of(SamplingParams) - {"logprobs", "prompt_probe"}  # whose results a text has no place for
 
 
 @pytest.mark.parametrize(
@@ -39,6 +48,8 @@ ENGINE, SPEECH, SAMPLING = names_of(EngineConfig), names_of(TranscriptionOptions
         (TextGenerator.generate, TASK | SAMPLING),
         (TextGenerator.translate, TASK | SAMPLING | {"source", "target"}),
         (TextGenerator.stream, TASK | SAMPLING | {"source", "target"}),
+        (VisionReader.read, SAMPLING | {"task"}),
+        (VisionReader.stream, SAMPLING | {"task"}),
         (transept.summarize, TASK | SAMPLING | ENGINE),
         (transept.generate, TASK | SAMPLING | ENGINE),
         (transept.translate, TASK | SAMPLING | ENGINE | {"source", "target"}),
@@ -46,7 +57,7 @@ ENGINE, SPEECH, SAMPLING = names_of(EngineConfig), names_of(TranscriptionOptions
     ids=lambda each: getattr(each, "__qualname__", ""),
 )
 def test_a_call_shows_its_options(call: Callable[..., Any], options: set[str]) -> None:
-    own = {"self", "model", "audio", "audios", "documents", "task", "progress", "on_info", "on_segment"} - options
+    own = {"self", "model", "audio", "audios", "documents", "images", "task", "progress", "on_info", "on_segment"} - options
     parameters = inspect.signature(call).parameters
     assert {*parameters} - own == options
     assert {parameters[name].kind for name in options} == {inspect.Parameter.KEYWORD_ONLY}

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 import transept
-from transept import GeneratedText, TextGenerator
+from transept import GeneratedText, PromptProbe, TextGenerator
 from transept.errors import CheckpointError, ParameterError, PromptError, UnsupportedModelError
 from transept.text.splitting import split
 
@@ -230,6 +230,13 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         ("generate", {"num_beam": 2}, "Did you mean 'num_beams'"),
         ("generate", {"num_beams": 2, "num_return_sequences": 2}, "Engine.generate"),
         ("generate", {"n": 2, "temperature": 1.0}, "Engine.generate"),
+        (
+            "generate",
+            {"logprobs": 2},
+            "logprobs has no effect here, since a document gets a text alone; .*Engine.generate",
+        ),
+        ("summarize", {"prompt_probe": PromptProbe()}, "prompt_probe has no effect here"),
+        ("generate", {"detokenize": False}, "detokenize=False leaves a document no text"),
         ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
         ("generate", {"max_source_tokens": 0}, "from 1"),
         ("generate", {"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),

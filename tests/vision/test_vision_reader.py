@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, ViTImageProcessorPil
 
 import transept
-from transept import Engine, ImageText, SamplingParams, TextGenerator, VisionReader
+from transept import Engine, ImageText, PromptProbe, SamplingParams, TextGenerator, VisionReader
 from transept.authoring import VisionSpec, VisionTask
 from transept.errors import CheckpointError, MediaError, ParameterError, PluginError, UnsupportedModelError
 
@@ -190,6 +190,9 @@ def test_a_task_has_its_prompt_and_its_settings(checkpoint: Checkpoint) -> None:
     [
         ({"max_token": 5}, "no option 'max_token'\\. Did you mean 'max_tokens'"),
         ({"n": 2, "temperature": 1.0}, "an image gets one text"),
+        ({"logprobs": 1}, "logprobs has no effect here, since an image gets a text alone"),
+        ({"prompt_probe": PromptProbe()}, "prompt_probe has no effect here"),
+        ({"detokenize": False}, "detokenize=False leaves an image no text"),
         ({"task": "title"}, "there is no task 'title' with this model"),
         ({"num_beams": 0}, "num_beams"),
         ({"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),

@@ -16,6 +16,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import WITHOUT_RESULT
 from transept.errors import CheckpointError, EngineClosedError, PromptError, TranseptError, UnsupportedModelError
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import call_declared
@@ -39,8 +40,9 @@ class TextGenerator(ClosesEngine):
         what is written for the pieces. With neither it is an error.
     max_source_tokens: what is too long, in tokens of the encoder. Default: what the model has positions for; where
         they have no bound (T5), the engine's max_encoder_tokens.
-    num_beams, max_tokens and all other fields of SamplingParams. What they leave open is as the checkpoint has it for
-        the task: ``task_specific_params`` of its config.json, then its generation_config.json.
+    num_beams, max_tokens and other fields of SamplingParams, but for logprobs and prompt_probe. Fields that are left
+        open are as the checkpoint has them for the task: ``task_specific_params`` of its config.json, then its
+        generation_config.json.
 
     Raises ParameterError for a bad option, before anything is computed; EngineClosedError. Errors of a document are
     PromptError where it is empty or too long, CapacityError where it could never fit into memory, RequestFailedError.
@@ -83,7 +85,7 @@ class TextGenerator(ClosesEngine):
     def summarize(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def summarize(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES))
+    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES, *WITHOUT_RESULT))
     def summarize(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """Summarize one document or several. Options: see the class."""
         return self._complete("summarize", documents, options)
@@ -92,7 +94,7 @@ class TextGenerator(ClosesEngine):
     def translate(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def translate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task"))
+    @shows_options(make_job, SamplingParams, without=("engine", "task", *WITHOUT_RESULT))
     def translate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """Translate one document or several.
 
@@ -105,12 +107,12 @@ class TextGenerator(ClosesEngine):
     def generate(self, documents: str, **options: Any) -> GeneratedText: ...
     @overload
     def generate(self, documents: Iterable[str], **options: Any) -> list[GeneratedText]: ...
-    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES))
+    @shows_options(make_job, SamplingParams, without=("engine", "task", *LANGUAGES, *WITHOUT_RESULT))
     def generate(self, documents: str | Iterable[str], **options: Any) -> GeneratedText | list[GeneratedText]:
         """What the model writes for one document or several, which it gets as they are. Options: see the class."""
         return self._complete("generate", documents, options)
 
-    @shows_options(make_job, SamplingParams, without=("engine",))
+    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
     def stream(self, task: Task, documents: str | Iterable[str], **options: Any) -> Iterator[TextUpdate]:
         """Run a task and tell what is written as soon as it is final, document after document in their order.
 
@@ -122,7 +124,7 @@ class TextGenerator(ClosesEngine):
         job = make_job(self.engine, task, **options)
         return self._updates(_several(documents), job)
 
-    @shows_options(make_job, SamplingParams, without=("engine",))
+    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
         """A job for `engine.runner` (docs/jobs.md), whose result is a GeneratedText.
 

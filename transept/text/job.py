@@ -12,6 +12,7 @@ from typing import Any, Literal
 from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import params_of_single_text
 from transept.errors import CheckpointError, ParameterError, PluginError, suggest
 from transept.option_names import refuse_unknown
 from transept.registry.plugin_calls import call_declared
@@ -63,9 +64,7 @@ def make_job(
     for name, language in (("source", source), ("target", target)):
         if not isinstance(language, str | None):
             raise ParameterError(f'{name} must be a language as the model names it, such as "en", not {language!r}')
-    params = SamplingParams(**sampling)
-    if params.n > 1 or (params.num_return_sequences or 1) > 1:
-        raise ParameterError("a document gets one text; for several samples or hypotheses call Engine.generate")
+    params = params_of_single_text("a document", sampling)
     text_task = _text_task(engine, task, source, target)
     settings = _task_settings(engine, text_task)
     text_task = dataclasses.replace(text_task, prefix=settings.pop("prefix", text_task.prefix))

@@ -15,6 +15,7 @@ from transept.core.jobs import Offload, Submit
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import Prompt
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import params_of_single_text
 from transept.errors import CheckpointError, ParameterError, PluginError, suggest
 from transept.option_names import refuse_unknown
 from transept.registry.plugin_calls import call_declared
@@ -49,9 +50,7 @@ def make_job(engine: Engine, *, task: str | None = None, **sampling: Any) -> Rea
     spec = engine.spec.vision
     assert spec is not None  # VisionReader looked
     refuse_unknown("read has no option", sampling, OPTIONS)
-    params = SamplingParams(**sampling)
-    if params.n > 1 or (params.num_return_sequences or 1) > 1:
-        raise ParameterError("an image gets one text; for several samples or hypotheses call Engine.generate")
+    params = params_of_single_text("an image", sampling)
     known = tasks(engine, spec)
     name = next(iter(known)) if task is None else task
     if not isinstance(name, str) or name not in known:

@@ -17,6 +17,7 @@ from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
 from transept.core.jobs import Job
 from transept.core.request.sampling_params import SamplingParams
+from transept.core.request.single_text import WITHOUT_RESULT
 from transept.errors import (
     CheckpointError,
     MediaError,
@@ -80,7 +81,7 @@ class VisionReader(ClosesEngine):
     def read(self, images: list[Any] | tuple[Any, ...] | Iterator[Any], **options: Any) -> list[ImageText]: ...
     @overload
     def read(self, images: Any, **options: Any) -> Any: ...
-    @shows_options(make_job, SamplingParams, without=("engine",))
+    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
     def read(self, images: Any, **options: Any) -> Any:
         """Read one image, which gives an ImageText, or several, which give a list of them in their order.
 
@@ -95,7 +96,7 @@ class VisionReader(ClosesEngine):
             raise result.error
         return result
 
-    @shows_options(make_job, SamplingParams, without=("engine",))
+    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
     def stream(self, images: Iterable[Any], **options: Any) -> Iterator[ImageText]:
         """The ImageText of each image, in their order, each as soon as it and those before it are there.
 
@@ -108,7 +109,7 @@ class VisionReader(ClosesEngine):
             )
         return self._in_order(images, make_job(self.engine, **options))
 
-    @shows_options(make_job, SamplingParams, without=("engine",))
+    @shows_options(make_job, SamplingParams, without=("engine", *WITHOUT_RESULT))
     def job(self, image: Any, **options: Any) -> Job:
         """A job for `engine.runner` (docs/jobs.md) that reads one image, whose result is an ImageText.
 

@@ -1,0 +1,36 @@
+"""Parameters of a request whose result is one text: a document's or an image's.
+
+Options that ask for more than the text are refused by name here, for every task and for every door to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transept.core.request.sampling_params import SamplingParams
+from transept.errors import ParameterError
+
+INSTEAD = "Engine.generate, and over HTTP /v1/completions"
+# Options of SamplingParams that a single text has no place for, and what they ask for.
+WITHOUT_RESULT: Mapping[str, str] = {
+    "logprobs": f"log probabilities of its tokens call {INSTEAD}",
+    "prompt_probe": "the result of a prompt_probe call Engine.generate",
+}
+
+
+def params_of_single_text(what: str, sampling: Mapping[str, Any]) -> SamplingParams:
+    """Make the SamplingParams of options whose names are known.
+
+    what: gets the text, such as ``"a document"``. Raises ParameterError for bad values and for options whose results
+    the text has no place for.
+    """
+    for name, asked in WITHOUT_RESULT.items():
+        if sampling.get(name) is not None:
+            raise ParameterError(f"{name} has no effect here, since {what} gets a text alone; for {asked}")
+    params = SamplingParams(**sampling)
+    if params.n > 1 or (params.num_return_sequences or 1) > 1:
+        raise ParameterError(f"{what} gets one text; for several samples or hypotheses call {INSTEAD}")
+    if not params.detokenize:
+        raise ParameterError(f"detokenize=False leaves {what} no text; for tokens alone call Engine.generate")
+    return params
