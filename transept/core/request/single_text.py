@@ -12,7 +12,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
 INSTEAD = "Engine.generate, and over HTTP /v1/completions"
-# Options of SamplingParams that a single text has no place for, and what they ask for.
+# Options of SamplingParams whose results a single text cannot hold, with the advice that their error gives.
 WITHOUT_RESULT: Mapping[str, str] = {
     "logprobs": f"log probabilities of its tokens call {INSTEAD}",
     "prompt_probe": "the result of a prompt_probe call Engine.generate",
