@@ -61,6 +61,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "root_path": "/speech",
         "shutdown_timeout": 8.5,
         "log_json": True,
+        "log_probes": True,
     }
     assert set(values) == {setting.name for setting in SETTINGS}
     engine = {

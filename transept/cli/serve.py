@@ -14,6 +14,7 @@ from transept.cli.engine_options import MODEL, NAMES, add_engine_options
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import require_packages
 from transept.serving.configuration import CONFIG, MODELS, SETTINGS, Setting, read_settings
+from transept.serving.request_context import RequestIdFilter
 
 EXTRA = {  # module: the package that holds it
     "fastapi": "fastapi",
@@ -122,7 +123,9 @@ def _check_cluster(arguments: argparse.Namespace) -> None:
 def _set_up_log(as_json: bool) -> None:
     """Everything of ours on stderr, what uvicorn cannot help, and other libraries' warnings."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if as_json else PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(RequestIdFilter())
+    line = "%(asctime)s %(levelname)s %(message)s%(of_request)s"
+    handler.setFormatter(_JsonFormatter() if as_json else PrintableFormatter(line))
     for name, level in (("transept", logging.INFO), ("uvicorn", logging.ERROR)):
         logger = logging.getLogger(name)
         logger.setLevel(level)
@@ -144,6 +147,8 @@ class _JsonFormatter(PrintableFormatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (request_id := getattr(record, "request_id", None)) is not None:
+            line["request_id"] = request_id
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from transept.cluster.rank_actors import RankActors, replica_placement_group
 from transept.cluster.runtime import num_ranks, replica_threads
 from transept.errors import EngineClosedError
+from transept.serving.request_context import RequestIdFilter
 from transept.serving.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ class ModelServer:
         ours = logging.getLogger("transept")
         ours.setLevel(logging.INFO)
         if not ours.handlers:
-            ours.addHandler(logging.StreamHandler())
+            handler = logging.StreamHandler()
+            handler.addFilter(RequestIdFilter())
+            handler.setFormatter(logging.Formatter("%(message)s%(of_request)s"))
+            ours.addHandler(handler)
         engine = settings.engine
         if num_ranks(engine) > 1:
             engine = {**engine, "launcher": RankActors(replica_placement_group())}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from types import SimpleNamespace
@@ -93,11 +92,11 @@ class Router:
     """Runs in a replica of the ingress. models: by name, in the order in which they were named."""
 
     def __init__(self, settings: ServerSettings, models: Mapping[str, DeploymentHandle[Any]]) -> None:
-        self.settings = dataclasses.replace(settings, log_json=False)  # the models' replicas log
+        self.settings = settings
         self.handles = dict(models)
         self.names = ServedModels(self.settings)  # never loaded: it knows names
         self.state = SimpleNamespace(metrics=Metrics(self.names))
-        self._access = Access(self._answer, models=self.names)
+        self._access = Access(self._answer, models=self.names, logs=False)
         self._described: dict[str, dict[str, Any]] = {}  # models that requests without a name made us ask
 
     def __serve_build_asgi_app__(self) -> ASGIApp:

@@ -24,6 +24,7 @@ from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, QueueFullError, TranseptError, shown
+from transept.serving.job_context import in_context
 from transept.serving.loop_channel import Ended, LoopChannel, told
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 
@@ -233,9 +234,9 @@ class AsyncEngine:
             raise EngineClosedError("the engine ends what it has begun and takes no new work")
 
     def _start(self, job: Job) -> LoopChannel:
-        """Let a job begin before the next step."""
+        """Let a job begin before the next step, in the caller's context."""
         channel = LoopChannel(asyncio.get_running_loop())
-        self.engine.runner.submit(told(job), channel)
+        self.engine.runner.submit(told(in_context(job)), channel)
         return channel
 
     def _stop(self, channel: LoopChannel) -> None:

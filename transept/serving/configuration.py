@@ -70,7 +70,8 @@ SETTINGS = (
     Setting("cors", str, "ORIGIN", "let pages of this origin call it, as https://example.org", many=True),
     Setting("root_path", str, "PATH", "path at which a proxy shows it, such as /speech"),
     Setting("shutdown_timeout", float, "S", "time that running requests have after SIGTERM (default: 30)"),
-    Setting("log_json", bool, None, "write the log as JSON, with one line for each request"),
+    Setting("log_json", bool, None, "write the log, which has a line for each request, as JSON"),
+    Setting("log_probes", bool, None, "log requests of /health, /ready and /metrics as well"),
 )
 ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file they stand, with others, under [engine]
     Setting("plugin", str, "NAME", "see `transept serve --help`"),

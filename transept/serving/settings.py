@@ -55,7 +55,7 @@ class ServerSettings:
         recording; None: the engine's limit, or else 4 hours. max_text_characters: see Limits. upload_timeout: seconds
         without a byte after which an upload is given up.
     shutdown_timeout: seconds that running requests have after SIGTERM.
-    log_json: one JSON line a request on stderr, and all other lines of the log as JSON, too.
+    log_json: each line of the log on stderr is JSON. log_probes: requests of /health, /ready and /metrics are logged.
     engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
 
     Raises ParameterError for what cannot be.
@@ -75,6 +75,7 @@ class ServerSettings:
     upload_timeout: float = 30.0
     shutdown_timeout: float = 30.0
     log_json: bool = False
+    log_probes: bool = False
     engine: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

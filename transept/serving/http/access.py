@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
-import logging
 import re
 import time
 import uuid
@@ -21,15 +19,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError
 from transept.serving.http.failures import answer_to
+from transept.serving.http.request_log import log_request
 from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
+from transept.serving.request_context import REQUEST_ID
 from transept.serving.settings import MIB
-
-requests_log = logging.getLogger("transept.requests")
 
 SLOWEST_UPLOAD = 4 << 10  # bytes a second that a body must come with, all in all
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
-REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
@@ -46,10 +44,10 @@ def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 
 class Access:
-    """ASGI middleware; see the module."""
+    """ASGI middleware; see the module. logs: it logs requests, which a cluster's router leaves to the replicas."""
 
-    def __init__(self, app: ASGIApp, models: ServedModels) -> None:
-        self.app, self.models, self.settings = app, models, models.settings
+    def __init__(self, app: ASGIApp, models: ServedModels, *, logs: bool = True) -> None:
+        self.app, self.models, self.settings, self.logs = app, models, models.settings, logs
         self.keys = tuple(key.encode() for key in self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,8 +64,9 @@ class Access:
             scope["root_path"] = root_path
         headers, begin, status = Headers(scope=scope), time.monotonic(), 0
         given = headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if GIVEN_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
+        in_log = REQUEST_ID.set(request_id)
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -85,8 +84,9 @@ class Access:
                 raise  # in the middle of an answer
             await answer_to(scope, error).response()(scope, receive, send_with_id)
         finally:
-            if self.settings.log_json and scope["type"] == "http":
-                _log(scope, request_id, status, time.monotonic() - begin)
+            if self.logs and scope["type"] == "http":
+                log_request(scope, self.settings, status, time.monotonic() - begin)
+            REQUEST_ID.reset(in_log)
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -144,18 +144,3 @@ def _too_large(limit: int) -> ApiError:
         param="file",
         code="too_large",
     )
-
-
-def _log(scope: Scope, request_id: str, status: int, seconds: float) -> None:
-    """One line; nothing of what the client sent but the method and the path, which names no file."""
-    route = scope.get("route")
-    line = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "request_id": request_id,
-        "method": scope["method"],
-        "path": getattr(route, "path", None) or "(unknown)",
-        "status": status,
-        "seconds": round(seconds, 3),
-        **scope["state"].get("log", {}),
-    }
-    requests_log.info(json.dumps(line))

@@ -1,0 +1,52 @@
+"""The line of each request in the log. Called by `access`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+from starlette.types import Scope
+
+from transept.serving.settings import ServerSettings
+
+logger = logging.getLogger("transept.requests")
+
+PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
+UNKNOWN = "(unknown)"  # in place of a path that is none of ours: it may hold anything
+
+
+def endpoint_of(scope: Scope) -> str:
+    """The pattern of the path that a request was routed to, such as ``/v1/models/{name:path}``."""
+    return getattr(scope.get("route"), "path", None) or UNKNOWN
+
+
+def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: float) -> None:
+    """Log one request, as JSON or as a line of text. Of what the client sent it tells the method alone.
+
+    Probes are logged where the settings say so. scope["state"]: `log` of the endpoint, and `method` of `HttpRules`.
+    """
+    state, endpoint = scope["state"], endpoint_of(scope)
+    if endpoint in PROBES and not settings.log_probes:
+        return
+    line: dict[str, Any] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "request_id": state["request_id"],
+        "method": state.get("method", scope["method"]),
+        "path": endpoint,
+        "status": status,
+        "seconds": round(seconds, 3),
+        **state.get("log", {}),
+    }
+    logger.info(json.dumps(line) if settings.log_json else _as_text(line))
+
+
+def _as_text(line: dict[str, Any]) -> str:
+    """A line such as ``POST /v1/summarize 200 in 0.241 s, model=bart (request 0f3a)``."""
+    first = ("time", "request_id", "method", "path", "status", "seconds")
+    more = "".join(f", {name}={value}" for name, value in line.items() if name not in first)
+    return (
+        f"{line['method']} {line['path']} {line['status']} in {line['seconds']:.3f} s{more} "
+        f"(request {line['request_id']})"
+    )
