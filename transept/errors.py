@@ -56,7 +56,7 @@ class ParameterError(TranseptError, ValueError):
 
 
 class UnsupportedTaskError(ParameterError):
-    """The model's family does not have a text task at all, such as translation, whatever the options."""
+    """The checkpoint cannot do a text task, such as translation, whatever the options."""
 
 
 class CapacityError(TranseptError):

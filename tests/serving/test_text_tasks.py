@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from serve_process import PATIENCE, ServeProcess
-from text.small_checkpoints import TEXTS
+from serve_process import PATIENCE, Serve, ServeProcess
+from text.small_checkpoints import TEXTS, save_nllb
 
 from transept import GeneratedText, TextGenerator
 
@@ -92,6 +92,17 @@ def test_a_stream_tells_document_after_document(
     assert [event["index"] for event in events[:-1]] == sorted(event["index"] for event in events[:-1])
     if options:
         assert len(deltas) > 3 * len(TEXTS)
+
+
+def test_a_model_is_listed_with_what_it_can_do(serve: Serve, tmp_path: Path) -> None:
+    save_nllb(tmp_path)
+    server = serve(f"nllb={tmp_path}").wait_until_ready()
+    (listed,) = httpx.get(f"{server.url}/v1/models").json()["data"]
+    assert listed["tasks"] == ["translate", "generate"]
+    answer = post(server, "summarize", input=TEXTS[0])
+    assert answer.status_code == 400
+    assert "this model translates, and does not summarize" in answer.json()["error"]["message"]
+    assert post(server, "translate", input=TEXTS[0], source="eng", target="deu").status_code == 200
 
 
 def test_a_text_that_is_cut_by_a_forced_end_says_so(server: ServeProcess) -> None:

@@ -1,5 +1,6 @@
-"""What the built-in families make of the tasks: prefixes, language codes, refusals."""
+"""Tasks of the built-in families: prefixes, language codes, refusals."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from transformers import MBart50Tokenizer, MBartConfig, MBartTokenizer
 from views import view_of
 
 from transept.authoring import ModelSpec, TextTask
-from transept.errors import ParameterError
+from transept.errors import ParameterError, UnsupportedTaskError
 from transept.registry.plugins import discover
 from transept.text.encoding import DocumentEncoder
 
@@ -70,7 +71,6 @@ def test_madlad_marks_the_target_by_a_token_of_its_vocabulary() -> None:
 
 
 def test_mt5_knows_what_its_config_names() -> None:
-    assert SPECS["mt5"].text.summarize is None
     assert translate_t5(None, None, None, "mt5") == TextTask("translation")
     assert translate_t5(G2P, None, "phonemes", "umt5").name == "translation_graphemes_to_phonemes"
     with pytest.raises(ParameterError, match="leave source and target out"):
@@ -209,3 +209,69 @@ def test_every_language_that_is_told_is_taken(family: str, tmp_path: Path) -> No
     assert len(sources) == len(targets) > 1
     for source, target in zip(sources, reversed(targets), strict=True):
         assert spec.translate(view_of(config, made), source, target).decoder_prompt
+
+
+@pytest.mark.parametrize(
+    ("family", "tasks"),
+    [
+        ("t5", ["summarize", "translate", "generate"]),
+        ("bart", ["summarize", "generate"]),
+        ("mbart", ["translate", "generate"]),
+        ("mbart50", ["translate", "generate"]),
+        ("nllb", ["translate", "generate"]),
+        ("m2m100", ["translate", "generate"]),
+    ],
+)
+def test_a_checkpoint_offers_what_it_can_do(cases: Callable, family: str, tasks: list[str]) -> None:
+    generator = cases(family).generator
+    assert generator.tasks == tasks
+    for task in ("summarize", "translate"):
+        if task not in tasks and family != "mbart" and family != "mbart50":  # fine-tuned ones may summarize
+            with pytest.raises(UnsupportedTaskError, match="summarize"):
+                getattr(generator, task)("a text")
+
+
+MADLAD = ["<2en>", "<2de>"]
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "marks", "refused"),
+    [
+        ("t5", None, [], []),
+        ("t5", T5_TASKS, [], []),
+        ("t5", None, MADLAD, ["summarize"]),
+        ("mt5", None, [], []),
+        ("mt5", G2P, [], ["summarize"]),
+        ("umt5", {**G2P, "summarization": {}}, [], []),
+        ("longt5", None, [], []),
+        ("pegasus", None, [], ["translate"]),
+        ("blenderbot-small", None, [], ["summarize", "translate"]),
+    ],
+)
+def test_families_refuse_what_they_cannot_do(
+    family: str, config: dict[str, dict] | None, marks: list[str], refused: list[str]
+) -> None:
+    tokenizer = t5_tokenizer(additional_special_tokens=marks) if marks else t5_tokenizer()
+    view = view_of(SimpleNamespace(task_specific_params=config, model_type=family), tokenizer)
+    spec = SPECS[family].text
+    calls = {"summarize": lambda: spec.summarize(view), "translate": lambda: spec.translate(view, None, None)}
+    for task, call in calls.items():
+        if task in refused:
+            with pytest.raises(UnsupportedTaskError):
+                call()
+    if "summarize" not in refused:
+        assert spec.summarize(view).name == "summarization"
+
+
+def test_a_task_that_a_family_leaves_open_is_offered_where_the_config_names_it(
+    cases: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = cases("mbart").generator
+    monkeypatch.setattr(generator.engine.model_config, "task_specific_params", {"summarization": {"num_beams": 2}})
+    assert generator.tasks == ["summarize", "translate", "generate"]
+
+
+def test_a_checkpoint_without_language_codes_offers_no_translation() -> None:
+    view = view_of(SimpleNamespace(), SimpleNamespace(all_special_tokens=["<s>"]))
+    with pytest.raises(UnsupportedTaskError, match="no language codes: call generate"):
+        SPECS["m2m100"].text.translate(view, "en", "de")

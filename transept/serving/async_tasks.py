@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import AsyncGenerator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from transept.core.jobs import Job
-from transept.errors import ParameterError, TranseptError, UnsupportedTaskError
+from transept.errors import ParameterError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine
 from transept.serving.async_stream import AsyncSegmentStream
@@ -124,17 +124,8 @@ class AsyncTextGenerator:
 
     @property
     def tasks(self) -> list[Task]:
-        """Those that the model's family has at all; some of them need languages, too."""
-        return [task for task in get_args(Task) if self._has(task)]
-
-    def _has(self, task: Task) -> bool:
-        try:
-            self.generator.job(task, "")
-        except UnsupportedTaskError:
-            return False
-        except TranseptError:  # such as one that asks for the languages
-            return True
-        return True
+        """The tasks that the checkpoint is for: see TextGenerator.tasks. Some of them need languages."""
+        return self.generator.tasks
 
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:
         """A job for `engine`: its events, with stream, are pieces of text, its result a GeneratedText.

@@ -23,7 +23,7 @@ from transept.registry.plugin_calls import call_declared
 from transept.text.document import write_for
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText, TextUpdate
-from transept.text.job import LANGUAGES, Task, TextJob, make_job
+from transept.text.job import LANGUAGES, Task, TextJob, make_job, offered_tasks
 
 
 class TextGenerator(ClosesEngine):
@@ -71,6 +71,14 @@ class TextGenerator(ClosesEngine):
             )
         if self.engine.tokenizer is None:
             raise CheckpointError(f'"{model}" has no tokenizer; put its tokenizer.json beside the weights')
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The methods that the checkpoint is for: "generate", and those of "summarize" and "translate" that it can do.
+
+        A family may leave a task open, which then takes documents as they are; it is here if config.json names it.
+        """
+        return offered_tasks(self.engine)
 
     @property
     def languages(self) -> tuple[list[str], list[str]]:

@@ -7,13 +7,20 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import params_of_single_text
-from transept.errors import CheckpointError, ParameterError, PluginError, suggest
+from transept.errors import (
+    CheckpointError,
+    ParameterError,
+    PluginError,
+    TranseptError,
+    UnsupportedTaskError,
+    suggest,
+)
 from transept.option_names import refuse_unknown
 from transept.registry.plugin_calls import call_declared
 from transept.registry.spec import TextSpec, TextTask
@@ -21,6 +28,7 @@ from transept.text.encoding import DocumentEncoder
 
 Task = Literal["summarize", "translate", "generate"]
 TASKS = ("summarize", "translate", "generate")
+CONFIG_NAMES = {"summarize": "summarization", "translate": "translation"}  # in task_specific_params
 LANGUAGES = ("source", "target")
 OWN_OPTIONS = ("truncate", "chunk", "max_source_tokens")
 OPTIONS = (*OWN_OPTIONS, *(field.name for field in dataclasses.fields(SamplingParams)))
@@ -84,7 +92,7 @@ def make_job(
 
 
 def _text_task(engine: Engine, task: Task, source: str | None, target: str | None) -> TextTask:
-    """What the model's family makes of the task."""
+    """The task as the model's family declares it."""
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
         raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
@@ -97,11 +105,34 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
         )
     if task == "summarize" and spec.summarize is not None:
         return _asked(engine, task)
-    return TextTask({"summarize": "summarization", "translate": "translation", "generate": None}[task])
+    return TextTask(CONFIG_NAMES.get(task))
+
+
+def offered_tasks(engine: Engine) -> list[Task]:
+    """The tasks that this checkpoint is for, as far as its family and its config say; "generate" is always one.
+
+    A task that the family leaves open passes documents on unchanged. It is offered if config.json names it.
+    """
+    return [task for task in get_args(Task) if _is_offered(engine, task)]
+
+
+def _is_offered(engine: Engine, task: Task) -> bool:
+    if task == "generate":
+        return True
+    if getattr(engine.spec.text, task, None) is None:
+        named = getattr(engine.model_config, "task_specific_params", None) or ()
+        return any(str(name).partition("_")[0] == CONFIG_NAMES[task] for name in named)
+    try:
+        make_job(engine, task)
+    except UnsupportedTaskError:
+        return False
+    except TranseptError:  # such as one that asks for the languages
+        return True
+    return True
 
 
 def _asked(engine: Engine, task: Task, *languages: str | None) -> TextTask:
-    """What a plugin says of a task. Raises PluginError for what is no TextTask, and for what it raises itself."""
+    """Ask the plugin for its TextTask. Raises PluginError if it returns anything else or raises."""
     text_task = call_declared(engine.spec, f"text.{task}", engine.view, *languages)
     if not isinstance(text_task, TextTask):
         where = f"the TextSpec of {engine.spec.known_as}"

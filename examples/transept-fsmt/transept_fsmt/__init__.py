@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, dec_prompt, hookimpl
+from transept.authoring import (
+    CheckpointView,
+    ModelSpec,
+    ParameterError,
+    TextSpec,
+    TextTask,
+    UnsupportedTaskError,
+    dec_prompt,
+    hookimpl,
+)
 
 
 def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
@@ -23,6 +32,11 @@ def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
         for language, vocabulary in sides
     )
     return source, target
+
+
+def summarize(view: CheckpointView) -> TextTask:
+    """Raises UnsupportedTaskError: the family translates, and a server lists it for nothing else."""
+    raise UnsupportedTaskError("this model translates, and does not summarize. Call translate, or take a BART model")
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
@@ -45,6 +59,6 @@ def register_models() -> list[ModelSpec]:
             default_decoder_prompt=dec_prompt,
             tokenizers=tokenizers,
             weight_maps={"huggingface": "transept_fsmt.weights:HUGGINGFACE"},
-            text=TextSpec(translate=translate),
+            text=TextSpec(summarize, translate),
         )
     ]

@@ -6,7 +6,16 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transept.authoring import CheckpointView, ModelSpec, ParameterError, TextSpec, TextTask, dec_prompt, hookimpl
+from transept.authoring import (
+    CheckpointView,
+    ModelSpec,
+    ParameterError,
+    TextSpec,
+    TextTask,
+    UnsupportedTaskError,
+    dec_prompt,
+    hookimpl,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,6 +46,11 @@ def summarize(view: CheckpointView) -> TextTask:
     return TextTask("summarization", encoder_inputs={"global_attention": [0]})
 
 
+def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
+    """Raises UnsupportedTaskError: the family is of one language."""
+    raise UnsupportedTaskError("LED models do not translate. Call summarize, or take an NLLB, mBART or T5 model")
+
+
 @hookimpl
 def register_models() -> list[ModelSpec]:
     """One family, read from Hugging Face checkpoints."""
@@ -48,6 +62,6 @@ def register_models() -> list[ModelSpec]:
             default_decoder_prompt=dec_prompt,
             encoder_inputs={"global_attention": global_attention},
             weight_maps={"huggingface": "transept_led.weights:HUGGINGFACE"},
-            text=TextSpec(summarize=summarize),
+            text=TextSpec(summarize, translate),
         )
     ]

@@ -16,6 +16,6 @@ def register_models() -> list[ModelSpec]:
             model_class="transept_marian.model:MarianMTModel",
             default_decoder_prompt=dec_prompt,
             weight_maps={"huggingface": "transept_marian.weights:HUGGINGFACE"},
-            text=TextSpec(translate=tasks.translate, languages=tasks.languages),
+            text=TextSpec(tasks.summarize, tasks.translate, tasks.languages),
         )
     ]

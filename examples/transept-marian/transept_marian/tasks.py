@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ParameterError, TextTask, suggest
+from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, suggest
 
 
 def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """The targets, where there are several to choose from."""
     return [], [code.strip("<>") for code in view.tokenizer.supported_language_codes]
+
+
+def summarize(view: CheckpointView) -> TextTask:
+    """Raises UnsupportedTaskError: the family translates, and a server lists it for nothing else."""
+    raise UnsupportedTaskError("this model translates, and does not summarize. Call translate, or take a BART model")
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:

@@ -67,6 +67,7 @@ def register_models() -> list[ModelSpec]:
             model_class="transept.plugins.bart.model:BlenderbotSmallForConditionalGeneration",
             default_decoder_prompt=dec_prompt,
             weight_maps=_WEIGHT_MAPS,
+            text=TextSpec(tasks.refuse_to_summarize_a_chat, tasks.refuse_to_translate_a_chat),
         ),
         ModelSpec(
             name="m2m100",
@@ -74,6 +75,6 @@ def register_models() -> list[ModelSpec]:
             model_class="transept.plugins.bart.model:M2M100ForConditionalGeneration",
             default_decoder_prompt=mbart_default_decoder_prompt,
             weight_maps=_SINUSOIDAL,
-            text=TextSpec(translate=tasks.translate_m2m100, languages=tasks.languages),
+            text=TextSpec(tasks.refuse_to_summarize, tasks.translate_m2m100, tasks.languages),
         ),
     ]

@@ -7,11 +7,12 @@ from typing import Any
 
 from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, suggest
 
+REPLIES = "this model replies to a text, and neither summarizes nor translates. Call generate"
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """A summary is what the checkpoint was trained to write; bart-large-cnn's config asks for a blank in front."""
+    """The document, with the prefix in the checkpoint's config: bart-large-cnn has a blank."""
     return TextTask("summarization", prefix=getattr(view.config, "prefix", None) or "")
 
 
@@ -21,6 +22,23 @@ def refuse_to_translate(view: CheckpointView, source: str | None, target: str | 
         f'"{view.config.model_type}" models do not translate. This one summarizes, or writes whatever else it was '
         "trained for: call summarize or generate, or take an NLLB, mBART, Marian or T5 model"
     )
+
+
+def refuse_to_summarize(view: CheckpointView) -> TextTask:
+    """Raises UnsupportedTaskError: M2M100 and NLLB were trained to translate and for nothing else."""
+    raise UnsupportedTaskError(
+        "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
+    )
+
+
+def refuse_to_summarize_a_chat(view: CheckpointView) -> TextTask:
+    """Raises UnsupportedTaskError: BlenderbotSmall replies."""
+    raise UnsupportedTaskError(REPLIES)
+
+
+def refuse_to_translate_a_chat(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
+    """Raises UnsupportedTaskError: BlenderbotSmall replies."""
+    raise UnsupportedTaskError(REPLIES)
 
 
 def translate_mbart(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
@@ -70,7 +88,7 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
 
 
 def token_of(view: CheckpointView, name: str) -> int | None:
-    """What the generation config has under a name, or else the config, where older checkpoints have it."""
+    """Token id under a name in the generation config, or else in the config, where older checkpoints have it."""
     token: int | None = getattr(view.generation_config, name, None)
     return getattr(view.config, name, None) if token is None else token
 
@@ -82,7 +100,7 @@ def _codes(tokenizer: Any) -> dict[str, int]:
         special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
         codes = {code: tokenizer.convert_tokens_to_ids(code) for code in special}
     if not codes:
-        raise ParameterError(
+        raise UnsupportedTaskError(
             f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
             "as they are"
         )

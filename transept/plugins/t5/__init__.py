@@ -31,18 +31,18 @@ def register_models() -> list[ModelSpec]:
                 _HUGGINGFACE,
                 TextSpec(tasks.summarize, tasks.translate, tasks.languages),
             ),
-            ("longt5", "LongT5ForConditionalGeneration", _LONG, TextSpec()),
+            ("longt5", "LongT5ForConditionalGeneration", _LONG, TextSpec(tasks.summarize_plainly)),
             (
                 "mt5",
                 "MT5ForConditionalGeneration",
                 _HUGGINGFACE,
-                TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
+                TextSpec(tasks.summarize_plainly, tasks.translate_multilingual, tasks.named_languages),
             ),
             (
                 "umt5",
                 "UMT5ForConditionalGeneration",
                 _HUGGINGFACE,
-                TextSpec(translate=tasks.translate_multilingual, languages=tasks.named_languages),
+                TextSpec(tasks.summarize_plainly, tasks.translate_multilingual, tasks.named_languages),
             ),
         )
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from itertools import permutations
 from typing import Any
 
-from transept.authoring import CheckpointView, ParameterError, TextTask
+from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}  # Raffel et al. 2020, section 3.1.3
 _TRANSLATION = re.compile(r"translation_(.+?)_to_(.+)")
@@ -15,15 +16,37 @@ _TARGET = re.compile(r"<2(\w+)>")
 
 def summarize(view: CheckpointView) -> TextTask:
     """T5's prefix, unless the checkpoint's config has its own."""
-    return TextTask("summarization", prefix="summarize: ")
+    return dataclasses.replace(summarize_plainly(view), prefix="summarize: ")
+
+
+def summarize_plainly(view: CheckpointView) -> TextTask:
+    """The document alone, as fine-tuned checkpoints of mT5, UMT5 and LongT5 read it.
+
+    Raises UnsupportedTaskError for a checkpoint that translates and names no summary: MADLAD-400, by the marks of its
+    languages, and one whose config names translations alone.
+    """
+    named = getattr(view.config, "task_specific_params", None) or {}
+    translates = _marks(view, "en") or (_named_translations(view.config) and "summarization" not in named)
+    if translates:
+        raise UnsupportedTaskError(
+            "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
+        )
+    return TextTask("summarization")
+
+
+def _marks(view: CheckpointView, language: str) -> bool:
+    """True if the vocabulary has MADLAD-400's mark of a target language."""
+    mark = f"<2{language}>"
+    token_id = view.tokenizer.convert_tokens_to_ids(mark)
+    return token_id not in (None, view.tokenizer.convert_tokens_to_ids("<unk>"))
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
     """The one translation that fits among those that the checkpoint's config names, else among T5's four languages.
 
-    MADLAD-400's vocabulary has a prefix for each target, whatever the source (Kudugunta et al. 2023).
+    MADLAD-400's vocabulary has a prefix for each target and none for the source (Kudugunta et al. 2023).
     """
-    if target is not None and f"<2{target}>" in view.tokenizer.get_vocab():
+    if target is not None and _marks(view, target):
         return TextTask(prefix=f"<2{target}> ")
     named = _named_translations(view.config)
     if all(name in LANGUAGES for pair in named for name in pair):
@@ -55,7 +78,7 @@ def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
 
 
 def named_languages(view: CheckpointView) -> tuple[list[str], list[str]]:
-    """Those of the translations that config names."""
+    """Languages of the translations that the config names."""
     named = _named_translations(view.config)
     return list(dict.fromkeys(x for x, _ in named)), list(dict.fromkeys(y for _, y in named))
 
