@@ -39,6 +39,19 @@ def test_a_long_sentence_is_cut_at_its_longest_pause_away_from_the_ends() -> Non
     assert cut(" ".join(words), pauses) == [" ".join(words[:10]), " ".join(words[10:])]
 
 
+def parts_of(texts: list[str], pauses: list[float], seconds: float = 0.5) -> list[str]:
+    words = [WordTiming(text, [index], index * seconds, (index + 1) * seconds, 1.0) for index, text in enumerate(texts)]
+    return ["".join(word.word for word in part) for part in sentences(words, pauses)]
+
+
+def test_no_word_is_cut() -> None:
+    assert parts_of([" at", " example.", "com", " today."], [0.0, 0.3, 0.0]) == [" at example.com today."]
+    assert parts_of([" a", " cold", "-hearted", " man"], [0.0, LONG_PAUSE, 0.0]) == [" a cold-hearted man"]
+    assert parts_of(["a"] + ["-a"] * 30, [0.0] * 30) == ["a" + "-a" * 30]
+    assert parts_of([" a", "-a", "-a", " b"], [0.1, 0.5, 0.0], seconds=4.0) == [" a-a-a", " b"]
+    assert parts_of(["はい。", "いいえ。"], [0.3]) == ["はい。", "いいえ。"]
+
+
 def test_nothing_is_cut_into_nothing() -> None:
     assert cut("word", []) == ["word"]
 

@@ -75,6 +75,18 @@ def test_a_segment_of_one_speaker_stays_whole_and_so_does_one_without_times() ->
     assert AB.cut(untimed, characters) == [dataclasses.replace(untimed, speaker="B")]  # from 1 s to 9 s
 
 
+def test_a_word_of_several_parts_has_one_speaker() -> None:
+    words = timed(" a", " cold", "-hearted", " man", "字", "幕")
+    turns = Turns([Turn(0.0, 1.2, "A"), Turn(1.2, 3.0, "B"), Turn(3.0, 5.0, "A"), Turn(5.0, 6.0, "B")])
+    parts = turns.cut(segment(words, " a cold-hearted man字幕"), characters)
+    assert [(part.speaker, part.text) for part in parts] == [
+        ("A", " a"),
+        ("B", " cold-hearted"),
+        ("A", " man字"),
+        ("B", "幕"),
+    ]
+
+
 @given(
     st.lists(st.tuples(st.sampled_from([" a", " né", "字", " 👩🏽‍🚀", "'s"]), st.booleans()), min_size=1, max_size=8)
 )

@@ -17,7 +17,8 @@ from whisper.model import ModelDimensions, Whisper
 from whisper.tokenizer import get_tokenizer
 from whisper.utils import get_writer
 
-from transept import Transcriber
+from transept.compat.recordings import CompatTranscriber
+from transept.compat.whisper.utils import get_writer as compat_writer
 from transept.core.checkpoints.hf_configs import load_tokenizer
 from transept.speech.segments import Segment, Word
 from transept.speech.timing.words import WordTiming, merge_punctuation, place_words, token_times, word_timings
@@ -205,7 +206,7 @@ def test_words_and_subtitles_of_a_recording_are_those_of_openai_whisper(
     waveform = joined(speech_dir / "prompts-en", count=10)
     options = {"temperature": 0.0, "word_timestamps": True}
     result = openai_result(openai_model(tiny_en_dir), waveform, **options)
-    transcript = Transcriber(tiny_en_dir).transcribe((waveform, RATE), **options)
+    transcript = CompatTranscriber(tiny_en_dir).transcribe((waveform, RATE), **options)
 
     expected = [word for segment in result["segments"] for word in segment["words"]]
     found = [word for segment in transcript.segments for word in segment.words]
@@ -220,5 +221,5 @@ def test_words_and_subtitles_of_a_recording_are_those_of_openai_whisper(
     layout = {"max_line_width": 42, "max_line_count": 2}
     for name in ("txt", "srt", "vtt", "tsv"):
         get_writer(name, str(tmp_path))(result, "theirs", layout)
-        transcript.write(tmp_path / f"ours.{name}", **layout)
+        compat_writer(name, str(tmp_path))(transcript.to_dict(), "ours", layout)
         assert (tmp_path / f"ours.{name}").read_text() == (tmp_path / f"theirs.{name}").read_text()

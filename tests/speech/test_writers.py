@@ -1,9 +1,11 @@
-"""Files that transcripts are written to, byte for byte against openai-whisper's writers."""
+"""Files that transcripts are written to: against openai-whisper's writers, and what subtitles are to be beyond that."""
 
 import dataclasses
 import gzip
+import html
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from whisper.utils import get_writer
 
+from transept.compat.whisper.utils import get_writer as compat_writer
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment, Word
@@ -46,16 +49,17 @@ def info(duration: float, **options: Any) -> TranscriptionInfo:
 
 
 @st.composite
-def transcripts(draw, with_words: bool) -> Transcript:
-    """Segments in order of time; words last up to some seconds, and pauses may be long."""
+def transcripts(draw, with_words: bool, texts: st.SearchStrategy[str] = TEXTS, shortest: float = 0.0) -> Transcript:
+    """Segments in order of time; words last from the shortest up to some seconds, and pauses may be long."""
     time = float(draw(HOURS))
     steps = st.sampled_from([0.0, 0.02, 0.5, 0.9999, 3.0, 3.0004, 3.5, 61.0])
+    lengths = steps.filter(lambda seconds: seconds >= shortest)
     segments = []
     for index in range(draw(st.integers(0, 4))):
         start, words = time, []
-        for text in draw(st.lists(TEXTS, max_size=7)):
+        for text in draw(st.lists(texts, max_size=7)):
             begin = time + draw(steps)
-            time = begin + draw(steps)
+            time = begin + draw(lengths)
             words.append(Word(begin, time, text, draw(st.floats(0, 1))))
         time += draw(steps)
         text = "".join(word.word for word in words)
@@ -102,10 +106,16 @@ def openai_result(transcript: Transcript) -> dict[str, Any]:
 
 
 def assert_equal_files(transcript: Transcript, folder: Path, **layout: Any) -> None:
+    """The compat door's files are openai-whisper's; ours are but for subtitles."""
+    result = openai_result(transcript)
     for name in FORMATS:
-        get_writer(name, str(folder))(openai_result(transcript), "theirs.wav", dict(layout))
-        transcript.write(folder / f"ours.{name}", **layout)
-        assert (folder / f"ours.{name}").read_bytes() == (folder / f"theirs.{name}").read_bytes(), name
+        get_writer(name, str(folder))(result, "theirs.wav", dict(layout))
+        theirs = (folder / f"theirs.{name}").read_bytes()
+        compat_writer(name, str(folder))(result, "compat.wav", dict(layout))
+        assert (folder / f"compat.{name}").read_bytes() == theirs, name
+        if name not in ("srt", "vtt"):
+            transcript.write(folder / f"ours.{name}", **layout)
+            assert (folder / f"ours.{name}").read_bytes() == theirs, name
 
 
 @given(transcripts(with_words=True), layouts)
@@ -123,6 +133,118 @@ def test_files_without_words_are_those_of_openai_whisper(
     tmp_path_factory: pytest.TempPathFactory, transcript: Transcript
 ) -> None:
     assert_equal_files(transcript, tmp_path_factory.getbasetemp())
+
+
+PLAIN_TEXTS = st.sampled_from([" a", " word", " Привет,", " مرحبا", " é", " longer-word", " 👩🏽‍🚀"])
+
+
+@given(transcripts(with_words=True, texts=PLAIN_TEXTS, shortest=0.02), layouts)
+@settings(deadline=None, max_examples=100)
+def test_subtitles_of_plain_words_are_those_of_openai_whisper(
+    tmp_path_factory: pytest.TempPathFactory, transcript: Transcript, layout: dict[str, Any]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    for name in ("srt", "vtt"):
+        get_writer(name, str(folder))(openai_result(transcript), "theirs.wav", dict(layout))
+        transcript.write(folder / f"ours.{name}", **layout)
+        assert (folder / f"ours.{name}").read_bytes() == (folder / f"theirs.{name}").read_bytes(), name
+
+
+CUE = re.compile(r"(?:\d+\n)?([\d:,.]+) --> ([\d:,.]+)\n(.+)", re.DOTALL)
+
+
+def cues_of(text: str) -> list[tuple[str, str, str]]:
+    """Start, end and text of each subtitle in a SubRip or WebVTT file, read as players do: up to a blank line."""
+    blocks = [block for block in text.removeprefix("WEBVTT\n\n").split("\n\n") if block]
+    matches = [CUE.fullmatch(block) for block in blocks]
+    assert None not in matches, text
+    return [match.groups() for match in matches]
+
+
+@given(transcripts(with_words=True), layouts)
+@settings(deadline=None, max_examples=200)
+def test_no_subtitle_is_empty_or_without_a_length_or_breaks_a_word(
+    transcript: Transcript, layout: dict[str, Any]
+) -> None:
+    said = ["".join(word.word for word in segment.words) for segment in transcript.segments]
+    breakable = re.compile("([字幕])")  # where words have no blanks between them
+    words = [word for text in said for word in breakable.sub(r" \1 ", text.replace("-->", "->")).split()]
+    subtitles = cues_of(written(transcript, "srt", **layout))
+    assert all(start < end for start, end, _ in subtitles)
+    if not layout["highlight_words"]:
+        lines = [line for _, _, text in subtitles for line in text.split("\n")]
+        assert [word for line in lines for word in breakable.sub(r" \1 ", line).split()] == words
+    markup = cues_of(written(transcript, "vtt", **layout))
+    texts = [text.replace("<u>", "").replace("</u>", "") for _, _, text in markup]
+    assert not any(mark in text for text in texts for mark in "<>")
+    assert [html.unescape(text).replace("-->", "->") for text in texts] == [
+        text.replace("<u>", "").replace("</u>", "") for _, _, text in subtitles
+    ]
+
+
+def spoken(*words: str, seconds: float = 0.5) -> Transcript:
+    """A segment of words, each of a length."""
+    timed = [Word(seconds * index, seconds * (index + 1), word, 0.9) for index, word in enumerate(words)]
+    segment = Segment(0, 0, 0.0, timed[-1].end, "".join(words), [1], 0.0, -0.2, 1.1, 0.01, words=timed)
+    return Transcript.of(info(timed[-1].end), segment.text.strip(), [segment])
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt"])
+@pytest.mark.parametrize("layout", [{"max_line_width": 8}, {"max_line_width": 8, "max_line_count": 1}])
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ([" a", " cold", "-hearted", " man."], ["a", "cold-hearted", "man."]),
+        ([" j", "'ai", " aujourd", "'hui"], ["j'ai", "aujourd'hui"]),
+        ([" at", " example.", "com", " 3.", "5", " ok"], ["at", "example.com", "3.5 ok"]),
+        (["ご視聴", "ありが", "とう", "。", "Open", "AI"], ["ご視聴ありが", "とう。", "OpenAI"]),
+        (["「はい", "、", "」", "それ", "は", "い", "つ", "のー", "と"], ["「はい、」それは", "いつのーと"]),
+        ([" AT", "&T", " <b>", " -->"], ["AT&T <b>", "-->"]),
+    ],
+)
+def test_lines_break_between_words(words: list[str], lines: list[str], layout: dict[str, Any], name: str) -> None:
+    subtitles = cues_of(written(spoken(*words), name, **layout))
+    found = [line for _, _, text in subtitles for line in text.split("\n")]
+    if name == "vtt":
+        found = [html.unescape(line) for line in found]
+    expected = lines if name == "vtt" else [line.replace("-->", "->") for line in lines]
+    assert found == expected
+    assert len(subtitles) == (1 if "max_line_count" not in layout else len(lines))
+
+
+def test_a_word_of_several_parts_is_one_word() -> None:
+    cold = spoken(" a", " cold", "-hearted", " man.")
+    texts = [text for _, _, text in cues_of(written(cold, "srt", max_words_per_line=2))]
+    assert texts == ["a cold-hearted", "man."]
+    highlighted = cues_of(written(cold, "srt", highlight_words=True))
+    assert highlighted[1] == ("00:00:00,500", "00:00:01,500", "a <u>cold-hearted</u> man.")
+    assert r"{\k100} cold-hearted" in written(cold, "ass")
+
+
+def test_words_at_one_time_follow_each_other() -> None:
+    timed = [Word(1.0, 1.5, " a", 0.9), Word(1.5, 1.5, " b", 0.9), Word(1.5, 1.5, " c", 0.9), Word(1.5, 2.0, " d", 0.9)]
+    segment = Segment(0, 0, 1.0, 2.0, " a b c d", [1], 0.0, -0.2, 1.1, 0.01, words=timed)
+    text = written(Transcript.of(info(2.0), "a b c d", [segment]), "srt", max_words_per_line=1)
+    assert [(start[-6:], end[-6:], word) for start, end, word in cues_of(text)] == [
+        ("01,000", "01,500", "a"),
+        ("01,500", "01,520", "b"),
+        ("01,520", "01,540", "c"),
+        ("01,540", "02,000", "d"),
+    ]
+    last = dataclasses.replace(segment, words=timed[:3])
+    text = written(Transcript.of(info(2.0), "a b c", [last]), "srt", max_words_per_line=1)
+    assert [(start[-6:], end[-6:]) for start, end, _ in cues_of(text)] == [
+        ("01,000", "01,460"),
+        ("01,460", "01,480"),
+        ("01,480", "01,500"),
+    ]
+
+
+def test_segments_without_words_are_subtitles_where_they_say_something() -> None:
+    segment = Segment(0, 0, 1.0, 1.0, " a\n\nb", [1], 0.0, -0.2, 1.1, 0.01)
+    silent = dataclasses.replace(segment, text="", tokens=[])
+    text = written(Transcript.of(info(2.0), "a b", [silent, segment]), "srt")
+    assert cues_of(text) == [("00:00:01,000", "00:00:01,020", "a\nb")]
 
 
 def one_segment(words: list[Word] | None = None) -> Transcript:
@@ -303,8 +425,14 @@ def test_a_subtitle_that_is_filled_up_has_one_speaker() -> None:
     layout = {"max_line_width": 15, "max_line_count": 2}
     cues = written(two_speakers(words=True), "srt", **layout).split("\n\n")[:-1]
     assert [cue.split("\n")[2:] for cue in cues] == [["A & <B>, C: Hello,", "you."], ["right: Oh, hi."], ["Who?"]]
-    narrow = written(two_speakers(words=True), "srt", max_line_width=9, max_line_count=2).split("\n\n")[:-1]
-    assert [cue.split("\n")[2:] for cue in narrow][1] == ["right: Oh,", "hi."], "the name counts"
+    narrow = {"max_line_width": 9, "max_line_count": 2}
+    assert [text.split("\n") for _, _, text in cues_of(written(two_speakers(words=True), "srt", **narrow))][1] == [
+        "right: Oh,",
+        "hi.",
+    ], "the name counts"
+    assert [text for _, _, text in cues_of(written(two_speakers(words=True), "vtt", **narrow))][1] == (
+        "<v right>Oh, hi."
+    ), "a name that is not in the line does not"
 
 
 def test_each_subtitle_of_highlighted_words_has_its_speaker() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from transept.compat.recordings import CompatTranscriber
 from transept.core.checkpoints.source import locate
 from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
@@ -153,7 +154,7 @@ class WhisperModel:
             **({"offline": True} if local_files_only else {}),
             **model_kwargs,
         }
-        self.transcriber = Transcriber(model_size_or_path, **options)
+        self.transcriber = CompatTranscriber(model_size_or_path, **options)
 
     @property
     def supported_languages(self) -> list[str]:

@@ -25,6 +25,7 @@ from transept.option_names import refuse_misplaced, refuse_unknown, shows_option
 from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.events import Found, Opened
+from transept.speech.lasting import lasting_transcript, with_lasting_words
 from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
@@ -161,7 +162,7 @@ class Transcriber(ClosesEngine):
             *_, (_, result) = events
         if isinstance(result, TranseptError):
             raise result
-        return result
+        return lasting_transcript(result)
 
     @property
     def supported_languages(self) -> list[str]:
@@ -209,7 +210,11 @@ class Transcriber(ClosesEngine):
         Its events are an Opened, a TranscriptionInfo, then Founds.
         Raises ParameterError at once for a bad option.
         """
-        return conversation.transcribe(self.model, audio, self.engine.config.limits, self._checked(options))
+        return self._recording(audio, self._checked(options))
+
+    def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
+        """The job of one recording. `transept.compat` has another one."""
+        return with_lasting_words(conversation.transcribe(self.model, audio, self.engine.config.limits, options))
 
     def _checked(self, options: dict[str, Any]) -> TranscriptionOptions:
         checked = self._options(options)
@@ -244,8 +249,7 @@ class Transcriber(ClosesEngine):
         self, audios: Iterable[AudioInput], options: TranscriptionOptions, progress: bool | None
     ) -> Generator[tuple[int, Any], None, None]:
         """All that comes up, with the index of the recording; the bar follows it."""
-        limits = self.engine.config.limits
-        return self._run((conversation.transcribe(self.model, audio, limits, options) for audio in audios), progress)
+        return self._run((self._recording(audio, options) for audio in audios), progress)
 
     def _run(self, jobs: Iterable[Job], progress: bool | None) -> Generator[tuple[int, Any], None, None]:
         runner, max_jobs = self.engine.runner, min(MAX_RECORDINGS, self.engine.config.max_num_seqs)

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transept.compat.recordings import CompatTranscriber
 from transept.compat.whisper.decoding import decode, detect_language, heard_as, told_language
 from transept.errors import ParameterError, TranseptError
 from transept.registry.plugins import discover
@@ -41,7 +42,7 @@ def load_model(
     effect.
     """
     options = {} if download_root is None else {"model_dir": download_root}
-    return Whisper(Transcriber(name, device="auto" if device is None else str(device), **options))
+    return Whisper(CompatTranscriber(name, device="auto" if device is None else str(device), **options))
 
 
 @dataclass(frozen=True)

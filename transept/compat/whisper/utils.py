@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from transept.errors import ParameterError, suggest
-from transept.speech.output.subtitles import SubtitleLayout
-from transept.speech.output.writers import write_transcript
+from transept.speech.output.subtitles import Cue, SubtitleLayout, cues_of_words, fill_subtitles
+from transept.speech.output.writers import subrip, web_video_text, write_transcript
 from transept.speech.segments import Segment, Word
 
 FORMATS = ("txt", "vtt", "srt", "tsv", "json")  # of "all"
+SUBTITLES = {"vtt": web_video_text, "srt": subrip}
 Writer = Callable[..., None]
 
 
@@ -41,10 +42,24 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
             file = Path(output_dir) / f"{stem}.{name}"
             if name == "json":
                 file.write_text(json.dumps(result), encoding="utf-8")  # whatever the dict holds
+            elif name in SUBTITLES:
+                text = SUBTITLES[name](_cues(segments, layout_of_subtitles, with_words))
+                file.write_text(text, encoding="utf-8", newline="\n")
             else:
                 write_transcript(file, name, segments, result.get("language") or "", layout_of_subtitles)
 
     return write
+
+
+def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool) -> Iterator[Cue]:
+    """openai-whisper's subtitles: of the model's words as they are, in lines that may break between any two."""
+    if with_words:
+        for words, speaker in fill_subtitles(segments, layout, named=False):
+            yield from cues_of_words(words, speaker, layout)
+        return
+    for segment in segments:
+        text = segment.text.strip().replace("-->", "->")
+        yield Cue(round(1000.0 * segment.start), round(1000.0 * segment.end), text)
 
 
 def _segment(given: Mapping[str, Any]) -> Segment:

@@ -1,9 +1,10 @@
 // Transcripts as files, byte for byte as transept/speech/output/ writes them.
 // Called by downloads.js and reader.js. Each function takes segments as the server sends them ({start, end, text, words, speaker, ...}).
-// The rules are openai-whisper's; what looks odd here (rounding, blanks, escapes) is Python's.
+// What looks odd here (rounding, blanks, escapes) is Python's.
 
 import { toKaraoke } from "./karaoke.js";
-import { attribution, makeCues, milliseconds, onOneLine, round, strip } from "./subtitles.js";
+import { onOneLine, round, strip } from "./python-text.js";
+import { attribution, makeCues, milliseconds } from "./subtitles.js";
 
 // In the order of transept.speech.segments.Segment. "id" is the position, whatever the server calls it.
 const INTEGERS = new Set(["seek"]);
@@ -31,13 +32,15 @@ export function toPlainText(segments) {
 
 export function toSubRip(segments) {
   const time = (total) => clock(total, ",", true);
-  return makeCues(segments)
+  const escape = (text) => text.replaceAll("-->", "->"); // the arrow between two times must stay the only one
+  return makeCues(segments, { escape })
     .map((cue, index) => `${index + 1}\n${time(cue.start)} --> ${time(cue.end)}\n${attribution(cue)}${cue.text}\n\n`)
     .join("");
 }
 
 export function toWebVtt(segments) {
-  const cues = makeCues(segments).map(
+  // A voice span is not shown in the line.
+  const cues = makeCues(segments, { named: false, escape: escaped }).map(
     (cue) => `${clock(cue.start, ".")} --> ${clock(cue.end, ".")}\n${voice(cue)}${cue.text}\n\n`,
   );
   return `WEBVTT\n\n${cues.join("")}`;
@@ -45,8 +48,11 @@ export function toWebVtt(segments) {
 
 /** WebVTT's voice span, which lasts to the end of its cue. */
 function voice({ speaker }) {
-  return speaker ? `<v ${speaker.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")}>` : "";
+  return speaker ? `<v ${escaped(speaker)}>` : "";
 }
+
+/** Text as WebVTT's markup writes it. */
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 export function toTable(segments) {
   return rows(segments)

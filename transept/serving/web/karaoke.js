@@ -1,7 +1,8 @@
 // Advanced SubStation Alpha, in which each word changes its colour as it is said, byte for byte as
 // transept/speech/output/advanced_substation.py writes it, which says what the format wants. Called by exports.js.
 
-import { attribution, fillSubtitles, haveWords, makeCues, round } from "./subtitles.js";
+import { round } from "./python-text.js";
+import { attribution, fillSubtitles, haveWords, makeCues } from "./subtitles.js";
 
 const HEAD = `[Script Info]
 ScriptType: v4.00+

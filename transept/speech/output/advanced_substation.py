@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transept.speech.output.subtitles import SubtitleLayout, fill_subtitles, has_words, make_cues
+from transept.speech.output.subtitles import SubtitleLayout, has_words, make_cues, whole_subtitles
 from transept.speech.segments import Segment, Word
 
 HEAD = """[Script Info]
@@ -38,7 +38,7 @@ def karaoke(segments: Sequence[Segment], layout: SubtitleLayout) -> str:
         return HEAD + "".join(
             _line(round(cue.start / 10), round(cue.end / 10), cue.speaker, _escaped(cue.text)) for cue in cues
         )
-    subtitles = fill_subtitles(segments, layout)
+    subtitles = whole_subtitles(segments, layout, named=True)
     return HEAD + "".join(
         _line(_hundredths(words[0].start), _hundredths(words[-1].end), speaker, _syllables(words))
         for words, speaker in subtitles

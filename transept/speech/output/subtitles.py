@@ -1,20 +1,25 @@
 """Subtitles from segments: which words a subtitle shows, where its lines break, from when until when.
 
-Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The rules are openai-whisper's.
+Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The layout is openai-whisper's.
+Unlike there, a word is never broken (`transept.speech.word_breaks`) and always lasts (`transept.speech.durations`).
+`transept.compat.whisper` lays out openai-whisper's own words with `fill_subtitles` and `cues_of_words`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from transept.errors import ParameterError, suggest
+from transept.speech.durations import SHORTEST, spread
 from transept.speech.segments import Segment, Word
+from transept.speech.word_breaks import may_break, whole_words
 
 UNBOUNDED = 1000  # characters a line, words a subtitle, where the layout leaves them open
 CUE_PAUSE = 3.0  # seconds between the starts of two words after which subtitles that are filled up are cut
+BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its file
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,52 @@ class Cue:
         return self.text if self.speaker is None else f"{self.speaker}: {self.text}"
 
 
-def make_cues(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[Cue]:
-    """The subtitles of a recording in order.
+def make_cues(
+    segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool = True, escape: Callable[[str], str] = str
+) -> Iterator[Cue]:
+    """The subtitles of a recording in order, none of them empty or without a length.
 
+    named: the file shows a speaker's name in the first line, which then counts in its width. escape: makes text what
+    the file wants.
     Segments with words are laid out; of segments without, each is one subtitle.
     Raises ParameterError when the layout asks for something and there are no words.
     """
     if not has_words(segments):
         _refuse_layout_without_words(layout)
         for segment in segments:
-            text = segment.text.strip().replace("-->", "->")  # the arrow between two times must stay the only one
-            yield Cue(_milliseconds(segment.start), _milliseconds(segment.end), text, segment.speaker)
+            if text := BLANK_LINES.sub("\n", segment.text.strip()):
+                end = max(segment.end, segment.start + SHORTEST)
+                yield Cue(_milliseconds(segment.start), _milliseconds(end), escape(text), segment.speaker)
         return
-    for words, speaker in fill_subtitles(segments, layout):
-        if layout.highlight_words:
-            yield from _highlighted(words, speaker)
-        else:
-            text = "".join(each.word for each in words)
-            yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), text, speaker)
+    for words, speaker in whole_subtitles(segments, layout, named=named):
+        escaped = [dataclasses.replace(word, word=escape(word.word)) for word in words]
+        yield from cues_of_words(escaped, speaker, layout)
+
+
+def whole_subtitles(
+    segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool
+) -> Iterator[tuple[list[Word], str | None]]:
+    """The words of each subtitle, whole and lasting, and its speaker. named: see `make_cues`."""
+    whole = [dataclasses.replace(segment, words=_own_words(segment)) for segment in segments]
+    for words, speaker in fill_subtitles(whole, layout, named=named):
+        yield spread(words), speaker
+
+
+def _own_words(segment: Segment) -> list[Word]:
+    """The words of a segment, whole and lasting; the first has a blank before it where its script has blanks."""
+    words = spread(whole_words(segment.words or ()))
+    if words and may_break("x", words[0].word):  # after any letter
+        return words
+    return [dataclasses.replace(word, word=f" {word.word}") for word in words[:1]] + words[1:]
+
+
+def cues_of_words(words: Sequence[Word], speaker: str | None, layout: SubtitleLayout) -> Iterator[Cue]:
+    """The subtitle of some words, or with highlight_words one for each of them and for each pause."""
+    if layout.highlight_words:
+        yield from _highlighted(words, speaker)
+    else:
+        text = "".join(each.word for each in words)
+        yield Cue(_milliseconds(words[0].start), _milliseconds(words[-1].end), text, speaker)
 
 
 def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
@@ -106,11 +139,12 @@ def has_words(segments: Sequence[Segment]) -> bool:
     return all(segment.words is not None for segment in segments)
 
 
-def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Iterator[tuple[list[Word], str | None]]:
-    """The words of each subtitle, and its speaker.
+def fill_subtitles(
+    segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool
+) -> Iterator[tuple[list[Word], str | None]]:
+    """The words of each subtitle, and its speaker. named: see `make_cues`.
 
-    The text of a word that begins a line has no leading blank but a line feed. A speaker's name counts as part of the
-    first line.
+    The text of a word that begins a line has no leading blank but a line feed.
     """
     width = layout.max_line_width or UNBOUNDED
     subtitle: list[Word] = []
@@ -137,7 +171,7 @@ def fill_subtitles(segments: Sequence[Segment], layout: SubtitleLayout) -> Itera
                 text = "\n" + text
             if not subtitle:
                 speaker = segment.speaker
-                new_length += len(segment.attribution)
+                new_length += len(segment.attribution) if named else 0
             length = new_length
         subtitle.append(dataclasses.replace(word, word=text))
         last_start = word.start

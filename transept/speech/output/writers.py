@@ -1,6 +1,7 @@
-"""Transcripts as files that editors and players open; those that openai-whisper has, byte for byte as it writes them.
+"""Transcripts as files that editors and players open, under the names of openai-whisper's formats and ours.
 
-Called by ``Transcript.write`` and the command line. Each format is one function from segments to a file's text.
+Called by ``Transcript.write``, the command line and the server. Each format is one function from segments to a file's
+text. Text, tables and JSON are byte for byte openai-whisper's; `transept.compat.whisper` writes its subtitles.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import html
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,15 +78,26 @@ def _plain_text(segments: Sequence[Segment], language: str, layout: SubtitleLayo
 
 
 def _subrip(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
+    # The arrow between two times must stay the only one.
+    return subrip(make_cues(segments, layout, escape=lambda text: text.replace("-->", "->")))
+
+
+def subrip(cues: Iterable[Cue]) -> str:
+    """A SubRip file's text."""
     return "".join(
         f"{number}\n{clock(cue.start, hours=True, point=',')} --> {clock(cue.end, hours=True, point=',')}\n"
         f"{cue.attributed}\n\n"
-        for number, cue in enumerate(make_cues(segments, layout), 1)
+        for number, cue in enumerate(cues, 1)
     )
 
 
 def _web_video_text(segments: Sequence[Segment], language: str, layout: SubtitleLayout) -> str:
-    cues = make_cues(segments, layout)
+    # A voice span is not shown in the line.
+    return web_video_text(make_cues(segments, layout, named=False, escape=partial(html.escape, quote=False)))
+
+
+def web_video_text(cues: Iterable[Cue]) -> str:
+    """A WebVTT file's text. The cues' texts are markup: what is said in them must be escaped."""
     return "WEBVTT\n\n" + "".join(
         f"{clock(cue.start)} --> {clock(cue.end)}\n{_voice(cue)}{cue.text}\n\n" for cue in cues
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from transept.registry.diarizers import Turn
 from transept.speech.segments import Segment
+from transept.speech.word_breaks import parts_of_words
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]  # the text of tokens, timestamps left out
 
@@ -41,7 +42,11 @@ class Turns:
         """A segment with its speaker, cut between words of different speakers; whole where its words have no times."""
         if not segment.words:
             return [dataclasses.replace(segment, speaker=self.speaker(segment.start, segment.end))]
-        owned = [(self.speaker(word.start, word.end), word) for word in segment.words]
+        owned = [
+            (self.speaker(parts[0].start, parts[-1].end), word)
+            for parts in parts_of_words(segment.words)
+            for word in parts
+        ]
         runs = [(speaker, [word for _, word in run]) for speaker, run in groupby(owned, key=lambda each: each[0])]
         if len(runs) == 1:
             return [dataclasses.replace(segment, speaker=runs[0][0])]

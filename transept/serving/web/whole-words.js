@@ -1,0 +1,69 @@
+// Words that are whole and that last, as transept/speech/word_breaks.py and durations.py make them of timed words.
+// Called by subtitles.js. Times are seconds.
+
+import { isBlank, strip, stripEnd } from "./python-text.js";
+
+export const SHORTEST = 0.02; // seconds; one position of Whisper's encoder
+// Scripts that put no blanks between words: Thai and Lao, Burmese, Khmer, Chinese, Japanese, and full-width forms.
+const UNSPACED_SCRIPTS =
+  /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u3190-\ua4cf\uaa60-\uaa7f\uf900-\ufaff\uff00-\uff9f\u{20000}-\u{3ffff}]/u;
+const NEVER_FIRST = /[\p{Mn}\p{Mc}\p{Pe}\p{Pf}\p{Po}\p{Lm}ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶ]/u;
+const NEVER_LAST = /[\p{Ps}\p{Pi}เแโใไເແໂໃໄ\u1039\u17d2]/u;
+const LINE_BREAKS = /[ \t\r\n]*[\r\n][ \t\r\n]*/g;
+
+/** True if a word ends between two texts, neither of them empty, that follow each other. */
+export function mayBreak(before, after) {
+  const last = [...before].at(-1);
+  const first = String.fromCodePoint(after.codePointAt(0));
+  if (isBlank(last) || isBlank(first)) return true;
+  if (!UNSPACED_SCRIPTS.test(last) && !UNSPACED_SCRIPTS.test(first)) return false;
+  return !NEVER_FIRST.test(first) && !NEVER_LAST.test(last);
+}
+
+/** The words of a segment, those without a break between them joined; words that show nothing are left out. */
+export function wholeWords(words) {
+  let blank = ""; // at the end of the previous word
+  return partsOfWords(words).flatMap((parts) => {
+    const shown = parts.filter(({ word }) => strip(word));
+    if (!shown.length) return [];
+    const text = parts.map((part) => part.word).join("").replace(LINE_BREAKS, " "); // prettier-ignore
+    const word = (isBlank(text[0]) ? "" : blank) + stripEnd(text);
+    blank = isBlank(text.at(-1)) ? " " : "";
+    return [{ ...shown[0], end: shown.at(-1).end, word }];
+  });
+}
+
+/** The words of a segment, those without a break between them together. */
+function partsOfWords(words) {
+  const together = [];
+  let text = ""; // of the present word
+  for (const word of words) {
+    if (together.length && (!word.word || !strip(text) || !mayBreak(text, word.word))) {
+      together.at(-1).push(word);
+      text += word.word;
+    } else {
+      together.push([word]);
+      text = word.word;
+    }
+  }
+  return together;
+}
+
+/** The words, each at least SHORTEST long and none begun before the previous one ends. */
+export function spread(words) {
+  if (!words.length) return [];
+  const begin = words[0].start;
+  let done = begin;
+  const times = words.map((word) => {
+    const start = Math.max(word.start, done);
+    done = Math.max(word.end, start + SHORTEST);
+    return { start, end: done };
+  });
+  let limit = Math.max(words.at(-1).end, begin + words.length * SHORTEST);
+  for (const time of times.reverse()) {
+    time.end = Math.min(time.end, limit);
+    limit = time.start = Math.max(begin, Math.min(time.start, time.end - SHORTEST));
+  }
+  times.reverse();
+  return words.map((word, index) => ({ ...word, ...times[index] }));
+}

@@ -1,0 +1,73 @@
+"""Where one timed word ends and the next begins: the places at which a line, a subtitle or a segment may be cut.
+
+Whisper's words are runs of tokens, and a word with a hyphen, an apostrophe or a decimal point is several of them.
+Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`. The page has the same rules in
+``serving/web/whole-words.js``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from transept.speech.segments import Word
+
+# Scripts that put no blanks between words: Thai and Lao, Burmese, Khmer, Chinese, Japanese, and full-width forms.
+UNSPACED_SCRIPTS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u3190-\ua4cf\uaa60-\uaa7f\uf900-\ufaff\uff00-\uff9f"
+    "\U00020000-\U0003ffff]"
+)
+NEVER_FIRST = ("Mn", "Mc", "Pe", "Pf", "Po", "Lm")  # categories: vowel signs, closing marks, stops, marks of length
+NEVER_LAST = ("Ps", "Pi")  # categories: opening marks
+SMALL_KANA = "ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮヵヶ"  # belong to the character before them
+LEADING_SIGNS = "เแโใไເແໂໃໄ\u1039\u17d2"  # vowels and stackers that belong to the consonant after them
+LINE_BREAKS = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
+
+
+def may_break(before: str, after: str) -> bool:
+    """True if a word ends between two texts, neither of them empty, that follow each other.
+
+    Words end at blanks; in scripts without blanks, between any two runs of tokens that punctuation and vowel signs do
+    not hold together.
+    """
+    last, first = before[-1], after[0]
+    if last.isspace() or first.isspace():
+        return True
+    if not (UNSPACED_SCRIPTS.match(last) or UNSPACED_SCRIPTS.match(first)):
+        return False
+    starts = unicodedata.category(first) not in NEVER_FIRST and first not in SMALL_KANA
+    return starts and unicodedata.category(last) not in NEVER_LAST and last not in LEADING_SIGNS
+
+
+def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
+    """The words of a segment, those without a break between them together; a blank alone stays with what follows it."""
+    together: list[list[Word]] = []
+    text = ""  # of the present word
+    for word in words:
+        if together and (not word.word or not text.strip() or not may_break(text, word.word)):
+            together[-1].append(word)
+            text += word.word
+        else:
+            together.append([word])
+            text = word.word
+    return together
+
+
+def whole_words(words: Sequence[Word]) -> list[Word]:
+    """The words of a segment, those without a break between them joined; words that show nothing are left out.
+
+    A joined word lasts from its first part's start to its last one's end. Line feeds become blanks, and a blank at the
+    end of a word goes to the head of the next.
+    """
+    whole = []
+    blank = ""  # at the end of the previous word
+    for parts in parts_of_words(words):
+        text = LINE_BREAKS.sub(" ", "".join(part.word for part in parts))
+        shown = [part for part in parts if part.word.strip()]
+        if shown:
+            head = "" if text[0].isspace() else blank
+            whole.append(dataclasses.replace(shown[0], end=shown[-1].end, word=head + text.rstrip()))
+            blank = " " if text[-1].isspace() else ""
+    return whole
