@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transept import Transcriber
 from transept.compat import faster_whisper, whisper
 from transept.compat.recordings import CompatTranscriber
-from transept.speech.durations import SHORTEST, lasting, spread
+from transept.speech.durations import SHORTEST, lasting, lengthened
 from transept.speech.segments import Segment, Word
 
 SQUEEZED = (
@@ -43,7 +43,7 @@ def times_of(words: list[Word]) -> list[tuple[float, float]]:
 def test_a_word_without_a_length_takes_one(
     given: list[tuple[float, float]], expected: list[tuple[float, float]]
 ) -> None:
-    assert times_of(spread(words_at(*given))) == expected
+    assert times_of(lengthened(words_at(*given))) == expected
 
 
 times = st.integers(0, 60).map(lambda number: number / 50)
@@ -56,13 +56,13 @@ def test_words_follow_each_other_and_last(steps: list[tuple[float, float]]) -> N
         drawn.append((time + pause, time + pause + length))
         time += pause + length
     words = words_at(*drawn)
-    found = spread(words)
+    found = lengthened(words)
     slack = 1e-9
     assert all(word.end - word.start >= SHORTEST - slack for word in found)
     assert all(one.end <= other.start + slack for one, other in pairwise(found))
     assert found[0].start == words[0].start
     assert found[-1].end <= max(words[-1].end, words[0].start + len(words) * SHORTEST) + slack
-    assert times_of(spread(found)) == times_of(found)
+    assert times_of(lengthened(found)) == times_of(found)
     if all(word.end - word.start > SHORTEST for word in words):
         assert found == words
 

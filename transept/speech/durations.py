@@ -14,7 +14,7 @@ from transept.speech.segments import Segment, Word
 SHORTEST = 0.02  # seconds; one position of Whisper's encoder
 
 
-def spread(words: Sequence[Word]) -> list[Word]:
+def lengthened(words: Sequence[Word]) -> list[Word]:
     """The words, each at least SHORTEST long and none begun before the previous one ends.
 
     A word that is too short takes the time after it, from the next words where no pause is there. The last word ends
@@ -46,7 +46,7 @@ def lasting(segment: Segment) -> Segment:
     if words and any(word.end <= word.start for word in words):
         words = [
             each if each is word else dataclasses.replace(each, start=round(each.start, 3), end=round(each.end, 3))
-            for word, each in zip(words, spread(words), strict=True)
+            for word, each in zip(words, lengthened(words), strict=True)
         ]
         end = max(end, words[-1].end)
     if segment.text and end <= start:

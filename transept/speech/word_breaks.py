@@ -1,4 +1,4 @@
-"""Where one timed word ends and the next begins: the places at which a line, a subtitle or a segment may be cut.
+"""Ends of words among timed tokens: the places at which a line, a subtitle or a segment may be cut.
 
 Whisper's words are runs of tokens, and a word with a hyphen, an apostrophe or a decimal point is several of them.
 Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`. The page has the same rules in
@@ -42,17 +42,17 @@ def may_break(before: str, after: str) -> bool:
 
 
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
-    """The words of a segment, those without a break between them together; a blank alone stays with what follows it."""
-    together: list[list[Word]] = []
+    """The words of a segment, those without a break between them together; a lone blank stays with the word after it."""
+    groups: list[list[Word]] = []
     text = ""  # of the present word
     for word in words:
-        if together and (not word.word or not text.strip() or not may_break(text, word.word)):
-            together[-1].append(word)
+        if groups and (not word.word or not text.strip() or not may_break(text, word.word)):
+            groups[-1].append(word)
             text += word.word
         else:
-            together.append([word])
+            groups.append([word])
             text = word.word
-    return together
+    return groups
 
 
 def whole_words(words: Sequence[Word]) -> list[Word]:

@@ -52,7 +52,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
 
 
 def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool) -> Iterator[Cue]:
-    """openai-whisper's subtitles: of the model's words as they are, in lines that may break between any two."""
+    """openai-whisper's subtitles, whose lines may break between any two of the model's words."""
     if with_words:
         for words, speaker in fill_subtitles(segments, layout, named=False):
             yield from cues_of_words(words, speaker, layout)
@@ -63,7 +63,7 @@ def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool)
 
 
 def _segment(given: Mapping[str, Any]) -> Segment:
-    """Of a dict that may be made by hand: the four fields that a writer reads."""
+    """A segment from the four fields that a writer reads of a dict, which users may make."""
     if given["start"] < 0:
         raise ParameterError(f"a timestamp is at least 0 seconds, not {given['start']}")
     words = given.get("words")

@@ -2,7 +2,7 @@
 // Called by exports.js and karaoke.js. Times are milliseconds, rounded as Python does.
 
 import { round, strip } from "./python-text.js";
-import { SHORTEST, spread, wholeWords } from "./whole-words.js";
+import { SHORTEST, lengthened, wholeWords } from "./whole-words.js";
 
 const LINE_WIDTH = 1000; // characters of a line, and words of a subtitle
 const BLANK_LINES = /[\r\n][ \t\r\n]*/g; // would end a subtitle in its file
@@ -44,7 +44,7 @@ export function fillSubtitles(segments, named = true) {
   let subtitle = { words: [] };
   let length = 0; // characters of the present line
   for (const segment of segments) {
-    for (const [index, word] of spread(wholeWords(segment.words)).entries()) {
+    for (const [index, word] of lengthened(wholeWords(segment.words)).entries()) {
       const nextGroup = index % LINE_WIDTH === 0 && subtitle.words.length > 0;
       let text = word.word;
       if (length && length + codePoints(text) <= LINE_WIDTH && !nextGroup) {
@@ -68,7 +68,7 @@ export function fillSubtitles(segments, named = true) {
     }
   }
   if (subtitle.words.length) subtitles.push(subtitle);
-  return subtitles.map(({ words, speaker }) => ({ words: spread(words), speaker }));
+  return subtitles.map(({ words, speaker }) => ({ words: lengthened(words), speaker }));
 }
 
 export const milliseconds = (seconds) => round(seconds * 1000);

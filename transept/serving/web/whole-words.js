@@ -35,22 +35,22 @@ export function wholeWords(words) {
 
 /** The words of a segment, those without a break between them together. */
 function partsOfWords(words) {
-  const together = [];
+  const groups = [];
   let text = ""; // of the present word
   for (const word of words) {
-    if (together.length && (!word.word || !strip(text) || !mayBreak(text, word.word))) {
-      together.at(-1).push(word);
+    if (groups.length && (!word.word || !strip(text) || !mayBreak(text, word.word))) {
+      groups.at(-1).push(word);
       text += word.word;
     } else {
-      together.push([word]);
+      groups.push([word]);
       text = word.word;
     }
   }
-  return together;
+  return groups;
 }
 
 /** The words, each at least SHORTEST long and none begun before the previous one ends. */
-export function spread(words) {
+export function lengthened(words) {
   if (!words.length) return [];
   const begin = words[0].start;
   let done = begin;

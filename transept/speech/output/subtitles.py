@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from transept.errors import ParameterError, suggest
-from transept.speech.durations import SHORTEST, spread
+from transept.speech.durations import SHORTEST, lengthened
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import may_break, whole_words
 
@@ -26,7 +26,7 @@ BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its fil
 class SubtitleLayout:
     """How words are laid out as subtitles. All of it needs the times of words.
 
-    highlight_words: a subtitle for each word as it is said, which underlines it.
+    highlight_words: a subtitle for the time of each word, which underlines it.
     max_line_width: characters of a line at most. max_line_count: lines of a subtitle at most; has an effect only with
         max_line_width, and then subtitles are filled up across segments.
     max_words_per_line: words of a subtitle at most; has no effect where subtitles are filled up.
@@ -58,13 +58,13 @@ class SubtitleLayout:
 
     @property
     def fills_up(self) -> bool:
-        """Whether subtitles take words of several segments."""
+        """True if subtitles take words of several segments."""
         return self.max_line_width is not None and self.max_line_count is not None
 
 
 @dataclass(frozen=True)
 class Cue:
-    """One subtitle. start, end: milliseconds from the begin of the recording. speaker: None where nobody knows."""
+    """One subtitle. start, end: milliseconds from the begin of the recording. speaker: None where it is unknown."""
 
     start: int
     end: int
@@ -73,7 +73,7 @@ class Cue:
 
     @property
     def attributed(self) -> str:
-        """The text as it is read, after its speaker's name."""
+        """The text after its speaker's name."""
         return self.text if self.speaker is None else f"{self.speaker}: {self.text}"
 
 
@@ -85,7 +85,7 @@ def make_cues(
     named: the file shows a speaker's name in the first line, which then counts in its width. escape: makes text what
     the file wants.
     Segments with words are laid out; of segments without, each is one subtitle.
-    Raises ParameterError when the layout asks for something and there are no words.
+    Raises ParameterError for a layout of words where their times are unknown.
     """
     if not has_words(segments):
         _refuse_layout_without_words(layout)
@@ -105,12 +105,12 @@ def whole_subtitles(
     """The words of each subtitle, whole and lasting, and its speaker. named: see `make_cues`."""
     whole = [dataclasses.replace(segment, words=_own_words(segment)) for segment in segments]
     for words, speaker in fill_subtitles(whole, layout, named=named):
-        yield spread(words), speaker
+        yield lengthened(words), speaker
 
 
 def _own_words(segment: Segment) -> list[Word]:
     """The words of a segment, whole and lasting; the first has a blank before it where its script has blanks."""
-    words = spread(whole_words(segment.words or ()))
+    words = lengthened(whole_words(segment.words or ()))
     if words and may_break("x", words[0].word):  # after any letter
         return words
     return [dataclasses.replace(word, word=f" {word.word}") for word in words[:1]] + words[1:]
@@ -135,7 +135,7 @@ def _refuse_layout_without_words(layout: SubtitleLayout) -> None:
 
 
 def has_words(segments: Sequence[Segment]) -> bool:
-    """Whether the times of words are known, so that they can be laid out."""
+    """True if all segments have the times of their words."""
     return all(segment.words is not None for segment in segments)
 
 
@@ -187,7 +187,7 @@ def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Segment, 
 
 
 def _highlighted(words: Sequence[Word], speaker: str | None) -> Iterator[Cue]:
-    """The same subtitle again and again, each word underlined in its time, none between words."""
+    """The same subtitle for each word, which it underlines, and for each pause."""
     texts = [word.word for word in words]
     done = _milliseconds(words[0].start)
     for index, word in enumerate(words):

@@ -97,7 +97,7 @@ def _web_video_text(segments: Sequence[Segment], language: str, layout: Subtitle
 
 
 def web_video_text(cues: Iterable[Cue]) -> str:
-    """A WebVTT file's text. The cues' texts are markup: what is said in them must be escaped."""
+    """A WebVTT file's text. The cues' texts are markup, in which words are escaped."""
     return "WEBVTT\n\n" + "".join(
         f"{clock(cue.start)} --> {clock(cue.end)}\n{_voice(cue)}{cue.text}\n\n" for cue in cues
     )

@@ -18,7 +18,7 @@ def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[
     """The words, cut after the end of each sentence that a pause follows, and wherever the pause is long.
 
     words: in order, with their punctuation. pauses: seconds of silence after each word but the last. A mark without a
-    pause ends no sentence: it may be that of an abbreviation. The parts of one word stay together.
+    pause ends no sentence: it may end an abbreviation. The parts of one word stay together.
     """
     begin = 0
     for index, pause in enumerate(pauses):
