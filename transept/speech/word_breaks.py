@@ -42,7 +42,7 @@ def may_break(before: str, after: str) -> bool:
 
 
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
-    """The words of a segment, those without a break between them together; a lone blank stays with the word after it."""
+    """The words of a segment, those without a break between them together; a lone blank goes with the next word."""
     groups: list[list[Word]] = []
     text = ""  # of the present word
     for word in words:
