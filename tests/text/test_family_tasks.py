@@ -239,6 +239,7 @@ MADLAD = ["<2en>", "<2de>"]
     [
         ("t5", None, [], []),
         ("t5", T5_TASKS, [], []),
+        ("t5", G2P, [], []),
         ("t5", None, MADLAD, ["summarize"]),
         ("mt5", None, [], []),
         ("mt5", G2P, [], ["summarize"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from itertools import permutations
 from typing import Any
@@ -10,27 +9,26 @@ from typing import Any
 from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError
 
 LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ro": "Romanian"}  # Raffel et al. 2020, section 3.1.3
+TRANSLATES = "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
 _TRANSLATION = re.compile(r"translation_(.+?)_to_(.+)")
 _TARGET = re.compile(r"<2(\w+)>")
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """T5's prefix, unless the checkpoint's config has its own."""
-    return dataclasses.replace(summarize_plainly(view), prefix="summarize: ")
+    """T5's prefix, unless the checkpoint's config has its own. Raises UnsupportedTaskError for MADLAD-400."""
+    if _marks(view, "en"):
+        raise UnsupportedTaskError(TRANSLATES)
+    return TextTask("summarization", prefix="summarize: ")
 
 
 def summarize_plainly(view: CheckpointView) -> TextTask:
     """The document alone, as fine-tuned checkpoints of mT5, UMT5 and LongT5 read it.
 
-    Raises UnsupportedTaskError for a checkpoint that translates and names no summary: MADLAD-400, by the marks of its
-    languages, and one whose config names translations alone.
+    Raises UnsupportedTaskError for a checkpoint whose config names translations and no summary.
     """
     named = getattr(view.config, "task_specific_params", None) or {}
-    translates = _marks(view, "en") or (_named_translations(view.config) and "summarization" not in named)
-    if translates:
-        raise UnsupportedTaskError(
-            "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
-        )
+    if _named_translations(view.config) and "summarization" not in named:
+        raise UnsupportedTaskError(TRANSLATES)
     return TextTask("summarization")
 
 
