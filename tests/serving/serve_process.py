@@ -105,7 +105,12 @@ class ServeProcess:
 
     def held(self, **options: Any) -> list[str]:
         """What requests hold: places, blocks of the cache, files."""
-        names = ("transept_requests_running", "transept_requests_waiting", "transept_kv_cache_usage_ratio")
+        names = (
+            "transept_uploads",
+            "transept_requests_running",
+            "transept_requests_waiting",
+            "transept_kv_cache_usage_ratio",
+        )
         found = [" ".join(name) for name, value in self.metrics(**options).items() if name[0] in names and value > 0]
         return found + self.temporary_files()
 

@@ -7,8 +7,6 @@ import pytest
 
 from transept.errors import ParameterError
 from transept.serving.configuration import ENGINE_SETTINGS, SETTINGS, read_settings
-from transept.serving.errors import ApiError
-from transept.serving.models import ServedModels
 from transept.serving.settings import ModelSource, ServerSettings
 
 MODELS = {"models": ["a"]}
@@ -53,6 +51,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "api_key_file": str(tmp_path / "keys"),
         "max_queue": 2,
         "max_running": 3,
+        "max_uploads": 4,
         "max_upload_mb": 4.5,
         "max_audio_seconds": 5.5,
         "max_text_characters": 6,
@@ -202,16 +201,3 @@ def test_the_example_for_a_deployment_is_right() -> None:
     file = Path(__file__).parents[2] / "deploy" / "transept.toml"
     found = read_settings({"config": str(file)}, {})
     assert [model.name for model in found.models] == ["whisper", "bart"]
-
-
-def test_only_so_many_requests_are_read_without_a_place() -> None:
-    models = ServedModels(
-        ServerSettings(models=(ModelSource("a", "a"), ModelSource("b", "b")), max_running=1, max_queue=1)
-    )
-    with models.without_place():
-        with models.without_place(), pytest.raises(ApiError, match="2 requests are being read already") as refused:
-            models.without_place().__enter__()
-        assert (refused.value.status, refused.value.code) == (429, "queue_full")
-        with models.without_place():
-            pass
-    assert not models.num_without_place

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from transept.errors import MediaError, ParameterError, shown
 from transept.multimodal.audio_limits import AudioLimits
+from transept.multimodal.large_memory import GrowingSamples
 from transept.multimodal.waveforms import Waveform, mono
 
 MIX, LEFT, RIGHT, EACH = CHANNELS = ("mix", "left", "right", "each")
@@ -63,12 +63,12 @@ class Intake(AudioLimits):
 
 def joined_streams(streams: Sequence[Iterator[Waveform]]) -> list[Waveform]:
     """Streams of mono blocks, read side by side, each joined to one waveform, float32 [num_samples]."""
-    joined = [bytearray() for _ in streams]  # they grow where they lie, so that hours of audio are never held twice
+    joined = [GrowingSamples() for _ in streams]
     for blocks in itertools.zip_longest(*streams):
         for samples, block in zip(joined, blocks, strict=True):
             if block is not None:
-                samples += np.ascontiguousarray(block).data
-    return [np.frombuffer(samples, np.float32) for samples in joined]
+                samples.append(block)
+    return [samples.array() for samples in joined]
 
 
 def _channel(block: npt.NDArray[Any], number: int, name: str) -> Waveform:

@@ -12,6 +12,7 @@ import numpy as np
 
 from transept.errors import MediaError
 from transept.multimodal.audio import SAMPLE_RATE
+from transept.multimodal.large_memory import empty
 from transept.multimodal.waveforms import Waveform
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def recording_log_mel(waveform: Waveform, num_mels: int, device: torch.device | 
     import torch
 
     num_frames, num_computed = len(waveform) // HOP_LENGTH, _signal_frames(waveform)
-    features = torch.empty(num_mels, num_frames, device=device)
+    if torch.device(device).type == "cpu":
+        features = torch.from_numpy(empty((num_mels, num_frames)))
+    else:
+        features = torch.empty(num_mels, num_frames, device=device)
     loudest = features.new_full((), LOWEST)  # never read here: the host need not wait for a GPU
     for first in range(0, num_computed, CHUNK_FRAMES):
         last = min(first + CHUNK_FRAMES, num_computed)

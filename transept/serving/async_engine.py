@@ -90,15 +90,19 @@ class AsyncEngine:
         """
         self._check_open()
         self._bind(asyncio.get_running_loop())
+        self.check_room()
+        ticket = Ticket(self)
+        self._tickets.add(ticket)
+        self.num_admitted += 1
+        return ticket
+
+    def check_room(self) -> None:
+        """Raise QueueFullError when max_running jobs run and max_queue wait."""
         if len(self._tickets) >= self.max_running + self.max_queue:
             raise QueueFullError(
                 f"{len(self._running)} requests run and {len(self._tickets) - len(self._running)} wait already: try "
                 f"again in {self.retry_after:.0f} s"
             )
-        ticket = Ticket(self)
-        self._tickets.add(ticket)
-        self.num_admitted += 1
-        return ticket
 
     async def run(self, job: Job) -> AsyncGenerator[Any, None]:
         """Admit and run a job: its events as they come, and last what it returned. Raises what it raised."""

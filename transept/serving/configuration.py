@@ -63,6 +63,7 @@ SETTINGS = (
     Setting("api_key_file", str, "FILE", "file of such keys, one a line"),
     Setting("max_queue", int, "N", "requests that may wait for a model, beyond which the answer is 429 (default: 64)"),
     Setting("max_running", int, "N", "recordings or documents that a model works on at a time (default: 16)"),
+    Setting("max_uploads", int, "N", "requests that are received at a time, beside those that wait (default: 512)"),
     Setting("max_upload_mb", float, "MB", "refuse larger requests, in MiB (default: 512)"),
     Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 4 hours)"),
     Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),

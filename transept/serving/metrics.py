@@ -89,6 +89,9 @@ class _Engines(Collector):
         for model in self.models.models.values():
             ready.add_metric([model.name], float(model.state == "ready"))
         yield ready
+        yield GaugeMetricFamily(
+            "transept_uploads", "Requests whose bodies are being received", value=self.models.uploads.num
+        )
         loaded = [(model.name, model.engine) for model in self.models.models.values() if model.engine is not None]
         for name, about, value in GAUGES:
             gauge = GaugeMetricFamily(f"transept_{name}", about, labels=["model"])

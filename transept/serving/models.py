@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transept.errors import EngineClosedError, QueueFullError, TranseptError
 from transept.serving.errors import ApiError
 from transept.serving.settings import ModelSource, ServerSettings
+from transept.serving.uploads import Uploads
 from transept.speech.options import TRANSLATES_TO
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class ServedModels:
         self.models = {source.name: ServedModel(source) for source in settings.models}
         self.is_draining = False
         self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
-        self.num_without_place = 0  # requests that are read before it is known which model they are for
+        self.uploads = Uploads(settings.max_uploads)
         self._loading: asyncio.Task[None] | None = None
 
     def start_loading(self) -> None:
@@ -158,30 +159,19 @@ class ServedModels:
         loading = any(model.state == "loading" for model in self.models.values())
         return found[0] if len(found) == 1 and not loading else None
 
-    def admit(self, model: ServedModel) -> Ticket:
-        """A place in a model's engine. Raises ApiError: 429 when its queue is full, 503 while the server drains."""
-        self.check_open()
+    def check_room(self, model: ServedModel) -> None:
+        """Raise ApiError: 429 when a model's queue is full."""
         _check_ready(model)
         assert model.engine is not None
-        try:
-            return model.engine.admit()
-        except QueueFullError as error:
-            raise ApiError(429, str(error), code="queue_full", retry_after=model.engine.retry_after) from None
-        except EngineClosedError as error:
-            raise ApiError(503, str(error), code="unavailable", retry_after=LOADING_RETRY) from None
+        with _told_of_engine(model.engine):
+            model.engine.check_room()
 
-    @contextlib.contextmanager
-    def without_place(self) -> Iterator[None]:
-        """While a request is read of which it is not known which model it is for. Raises ApiError: 429 for too many."""
-        most = self.settings.max_running + self.settings.max_queue
-        if self.num_without_place >= most:
-            message = f"{most} requests are being read already: try again in {LOADING_RETRY:.0f} s"
-            raise ApiError(429, message, code="queue_full", retry_after=LOADING_RETRY)
-        self.num_without_place += 1
-        try:
-            yield
-        finally:
-            self.num_without_place -= 1
+    def admit(self, model: ServedModel) -> Ticket:
+        """A place in a model's engine. Raises ApiError: 429 when its queue is full, 503 once the engine is closed."""
+        _check_ready(model)
+        assert model.engine is not None
+        with _told_of_engine(model.engine):
+            return model.engine.admit()
 
     def engines(self) -> list[AsyncEngine]:
         """Of all models that are loaded."""
@@ -283,6 +273,17 @@ def _check_ready(model: ServedModel) -> None:
         raise ApiError(503, f'"{model.name}" is loading', code="loading", retry_after=LOADING_RETRY)
     if model.state == "failed":
         raise ApiError(503, f'"{model.name}" could not be loaded or has stopped; see the server\'s log', code="failed")
+
+
+@contextlib.contextmanager
+def _told_of_engine(engine: AsyncEngine) -> Iterator[None]:
+    """Turn an engine's refusal into an answer."""
+    try:
+        yield
+    except QueueFullError as error:
+        raise ApiError(429, str(error), code="queue_full", retry_after=engine.retry_after) from None
+    except EngineClosedError as error:
+        raise ApiError(503, str(error), code="unavailable", retry_after=LOADING_RETRY) from None
 
 
 async def _warmed_up(tasks: AsyncTranscriber | AsyncTextGenerator | AsyncVisionReader) -> None:

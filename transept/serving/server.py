@@ -122,7 +122,7 @@ class Server(uvicorn.Server):
 
     def _num_unfinished(self) -> int:
         admitted = sum(engine.num_running + engine.num_waiting for engine in self.models.engines())
-        return admitted + self.models.num_without_place
+        return admitted + self.models.uploads.num
 
     def _nothing_is_served(self) -> bool:
         """Whether every model has failed, so that whoever watches the process should know."""

@@ -17,6 +17,7 @@ MIB = 1 << 20
 MAX_UPLOAD_MB = 512
 MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
 MAX_QUEUE = 64
+MAX_UPLOADS = 512
 MAX_AUDIO_SECONDS = 4 * 3600.0
 ENCODER_TOKENS_PER_STEP = 375
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -51,9 +52,11 @@ class ServerSettings:
         under which a proxy shows the server, such as ``/speech``. cors: origins whose pages may call it, ``"*"`` any.
     api_keys: any of them opens it; none: everybody may.
     max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
-        beyond it clients are told to come again. max_upload_mb: of a request's body, in MiB. max_audio_seconds: of a
-        recording; None: the engine's limit, or else 4 hours. max_text_characters: see Limits. upload_timeout: seconds
-        without a byte after which an upload is given up.
+        beyond it clients are told to come again.
+    max_uploads: requests that are received at a time, for all models; an address may hold as many as it leaves free.
+        max_upload_mb: of a request's body, in MiB. upload_timeout: seconds without a byte after which an upload is
+        given up.
+    max_audio_seconds: of a recording; None: the engine's limit, or else 4 hours. max_text_characters: see Limits.
     shutdown_timeout: seconds that running requests have after SIGTERM.
     log_json: each line of the log on stderr is JSON. log_probes: requests of /health, /ready and /metrics are logged.
     engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
@@ -69,6 +72,7 @@ class ServerSettings:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     max_running: int = MAX_RUNNING
     max_queue: int = MAX_QUEUE
+    max_uploads: int = MAX_UPLOADS
     max_upload_mb: float = MAX_UPLOAD_MB
     max_audio_seconds: float | None = None
     max_text_characters: int | None = None
@@ -111,6 +115,7 @@ class ServerSettings:
             ("port", 0, True),
             ("max_running", 1, True),
             ("max_queue", 0, True),
+            ("max_uploads", 1, True),
             ("max_upload_mb", 0, False),
             ("upload_timeout", 0, False),
             ("shutdown_timeout", 0, False),

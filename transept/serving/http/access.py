@@ -24,8 +24,8 @@ from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
 from transept.serving.request_context import REQUEST_ID
 from transept.serving.settings import MIB
+from transept.serving.uploads import UploadPace
 
-SLOWEST_UPLOAD = 4 << 10  # bytes a second that a body must come with, all in all
 OPEN_PATHS = re.compile(r"/(?:health|ready|web/.*)?")  # need no key: probes, and the page, which asks for it itself
 GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
@@ -108,14 +108,14 @@ class Access:
         announced = headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             raise _too_large(limit)
-        num_bytes, waited, has_ended = 0, 0.0, False
+        num_bytes, has_ended, pace = 0, False, UploadPace(patience)
 
         async def bounded() -> Message:
-            nonlocal num_bytes, waited, has_ended
+            nonlocal num_bytes, has_ended
             if has_ended:
                 return await receive()  # tells when the client goes away
             begin = time.monotonic()
-            timeout = asyncio.timeout(min(patience, patience + num_bytes / SLOWEST_UPLOAD - waited))
+            timeout = asyncio.timeout(pace.seconds_left)
             self.models.reading.add(timeout)
             try:
                 async with timeout:
@@ -125,8 +125,8 @@ class Access:
                 raise ApiError(408, f"the request came too slowly: {num_bytes} bytes so far", code="timeout") from None
             finally:
                 self.models.reading.discard(timeout)
-            waited += time.monotonic() - begin
             if message["type"] == "http.request":
+                pace.came(len(message.get("body", b"")), time.monotonic() - begin)
                 num_bytes += len(message.get("body", b""))
                 has_ended = not message.get("more_body", False)
             if num_bytes > limit:

@@ -77,8 +77,8 @@ SCHEMA = {
 async def completions(request: Request) -> Response:
     """What a text model writes for a prompt, in OpenAI's format."""
     async with AsyncExitStack() as stack:
-        place = Place(request.app.state.models, "text", stack)
-        await place.take_early()
+        place = Place(request, "text", stack)
+        place.take_early()
         body = await bodies.read_json(request, FIELDS)
         asked = _asked(body)
         model, ticket = await place.take(bodies.text(body, "model"))

@@ -44,8 +44,8 @@ BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"s
 async def read(request: Request) -> Response:
     """The text in an image, as the model's own settings say where a field is left out."""
     async with contextlib.AsyncExitStack() as stack:
-        place = Place(request.app.state.models, "vision", stack)
-        await place.take_early()  # a full queue is told before anything is read
+        place = Place(request, "vision", stack)
+        place.take_early()  # a full queue is told before anything is read
         form = await stack.enter_async_context(forms.read_form(request))
         options = _options(form)
         model, ticket = await place.take(forms.text(form, "model"))

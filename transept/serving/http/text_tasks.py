@@ -60,8 +60,8 @@ async def translate(request: Request) -> Response:
 
 async def _respond(request: Request, task: Task, options: tuple[str, ...]) -> Response:
     async with AsyncExitStack() as stack:
-        place = Place(request.app.state.models, "text", stack)
-        await place.take_early()
+        place = Place(request, "text", stack)
+        place.take_early()
         body = await bodies.read_json(request, (*OWN_FIELDS, *options))
         documents, stream = _documents(body), bodies.truth(body, "stream")
         given = {name: body[name] for name in options if name in body}

@@ -99,8 +99,8 @@ async def translations(request: Request) -> Response:
 
 async def _respond(request: Request, task: str) -> Response:
     async with contextlib.AsyncExitStack() as stack:
-        place = Place(request.app.state.models, "speech", stack)
-        await place.take_early()  # a full queue is told before anything is read
+        place = Place(request, "speech", stack)
+        place.take_early()  # a full queue is told before anything is read
         form = await stack.enter_async_context(forms.read_form(request))
         asked = _asked(form, task)
         target = target_of(asked.options.get("task"), asked.options.get("target_language"))

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from transept.errors import ParameterError
+from transept.multimodal.large_memory import empty
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.coverage import Stretch
 from transept.speech.options import TranscriptionOptions
@@ -118,4 +119,5 @@ def spoken_windows(model: SpeechModel, waveform: Waveform, options: Transcriptio
 
 
 def _joined(waveform: Waveform, spans: Sequence[Span]) -> Waveform:
-    return np.concatenate([waveform[span.start : span.end] for span in spans] or [waveform[:0]])
+    joined = empty((sum(span.end - span.start for span in spans),))
+    return np.concatenate([waveform[span.start : span.end] for span in spans], out=joined) if spans else joined
