@@ -1,4 +1,4 @@
-"""Memory for hours of audio, which is given back without holding Python's lock.
+"""Memory for hours of audio, freed without holding Python's lock.
 
 Freeing gigabytes takes the system up to a second, and an array or a bytearray is freed under the GIL: a server answers
 nothing meanwhile. A memory map is released without it. Readers of whole recordings and their features allocate here.
