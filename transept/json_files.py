@@ -26,11 +26,16 @@ def check_file(path: Path, most_bytes: int) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises CheckpointError when it cannot be read, is no object, or is far too large."""
-    check_file(path, MOST_JSON_BYTES)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of brackets in each other
-        raise CheckpointError(f'cannot read "{path}": {error}') from None
+    content = read_json_value(path)
     if not isinstance(content, dict):
         raise CheckpointError(f'"{path}" is not a JSON object')
     return content
+
+
+def read_json_value(path: Path) -> Any:
+    """Any JSON value from a file. Raises CheckpointError when it cannot be read or is far too large."""
+    check_file(path, MOST_JSON_BYTES)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of brackets in each other
+        raise CheckpointError(f'cannot read "{path}": {error}') from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ class SpeechTokenizer:
 
     family: has a SpeechSpec. view: for its functions.
     tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
-    control: the control tokens. text_tokens: the ids of text.
+    control: the control tokens. text_tokens: the ids of text, in rising order. timestamps: the ids of times.
     """
 
     def __init__(self, family: ModelSpec, view: CheckpointView) -> None:
@@ -34,7 +34,26 @@ class SpeechTokenizer:
         self.tokenizer: Any = view.tokenizer
         self.control: SpeechTokens = call_declared(family, "speech.tokens", view)
         self._matching: dict[str, frozenset[int]] = {}  # by regular expression
-        self.text_tokens = range(self.control.end_of_text) if self.control.text is None else self.control.text
+        # a range, or keys of a dict: both keep their order and find a member at once
+        self.text_tokens: Collection[int] = self.text_range
+        if self.control.added_text:
+            self.text_tokens = dict.fromkeys((*self.text_range, *self.control.added_text)).keys()
+        self.timestamps = self._timestamps()
+
+    @property
+    def text_range(self) -> range:
+        """The ids of text without those that were added outside of their range."""
+        return range(self.control.end_of_text) if self.control.text is None else self.control.text
+
+    def _timestamps(self) -> range:
+        first, last, spec = self.control.first_timestamp, self.control.last_timestamp, self.family.speech
+        if first is None:
+            return range(0)
+        if last is None:
+            assert spec is not None  # SpeechModel looked
+            window = call_declared(self.family, "speech.window_seconds", self.view)
+            last = first + round(window / spec.seconds_per_timestamp)
+        return range(first, last + 1)
 
     def opening_tokens(self, language: str | None, task: str, *, timestamps: bool, **target: str | None) -> list[int]:
         """The control tokens that open a transcript; timestamps: in families that have such.
@@ -62,8 +81,8 @@ class SpeechTokenizer:
         return self._decoded([*self._opening_word, *text])[len(self._decoded(self._opening_word)) :]
 
     def is_timestamp(self, token: int) -> bool:
-        """Whether a token is a time."""
-        return self.control.first_timestamp is not None and token >= self.control.first_timestamp
+        """True if a token is a time."""
+        return token in self.timestamps
 
     def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:
         """The tokens that never come, control tokens of prompts among them unless suppress_tokens names none at all.

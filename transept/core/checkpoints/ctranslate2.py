@@ -28,7 +28,7 @@ from torch import Tensor
 
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.errors import CheckpointError, suggest
-from transept.json_files import read_json
+from transept.json_files import MOST_JSON_BYTES, check_file, read_json, read_json_value
 
 MODEL_BIN = "model.bin"
 VERSIONS = range(4, 7)  # older files tell a variable's item size instead of its dtype
@@ -153,6 +153,23 @@ class CTranslate2Checkpoint(Checkpoint):
         if shape := self.shape_of(name):
             raise CheckpointError(f'"{name}" in "{self.path / MODEL_BIN}" has shape {list(shape)}; it is no scalar')
         return self.tensor(name).item()
+
+    def vocabulary(self) -> list[str]:
+        """The tokens in the order of their ids, as the converter wrote them; empty without such a file.
+
+        Raises CheckpointError for one that cannot be read.
+        """
+        file = self.path / "vocabulary.json"
+        if file.is_file():
+            tokens = read_json_value(file)
+            if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+                raise CheckpointError(f'"{file}" is not a list of tokens; convert the model again to have one')
+            return tokens
+        file = self.path / "vocabulary.txt"  # of older converters
+        if not file.is_file():
+            return []
+        check_file(file, MOST_JSON_BYTES)
+        return file.read_text(encoding="utf-8", errors="replace").split("\n")
 
     def _variable(self, name: str) -> Variable:
         try:

@@ -54,7 +54,7 @@ class PromptProbes:
         for request_id, (probe, first) in self.probes.items():
             if probe.logprobs:
                 positions, tokens = upload(probe.logprobs, hidden.device).T
-                logits = compute_logits(hidden[first + positions])[:, : probe.vocab_limit].float()
+                logits = _within_limit(compute_logits(hidden[first + positions]), probe).float()
                 parts.append(logits.log_softmax(dim=-1).gather(1, tokens[:, None]))
             if probe.cross_attention_heads:
                 parts.append(self._weights(request_id, hidden))
@@ -87,3 +87,14 @@ class PromptProbes:
             )
             for request_id, (probe, _) in self.probes.items()
         }
+
+
+def _within_limit(logits: Tensor, probe: PromptProbe) -> Tensor:
+    """The logits of the tokens that share the probability, the others left out or -inf. logits: [rows, vocabulary]."""
+    if not probe.beyond_limit:
+        return logits[:, : probe.vocab_limit]
+    beyond = upload(probe.beyond_limit, logits.device)
+    within = torch.full_like(logits, float("-inf"))
+    within[:, : probe.vocab_limit] = logits[:, : probe.vocab_limit]
+    within[:, beyond] = logits[:, beyond]
+    return within

@@ -27,6 +27,7 @@ class PromptProbe:
     logprobs: (position, token id) pairs: the log probability of that token after the decoder prompt up to and including
         that position, before any processing of the logits.
     vocab_limit: only token ids below it share the probability; None: the whole vocabulary does.
+    beyond_limit: token ids from vocab_limit on that share it as well.
     cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are wanted.
 
     Raises ParameterError for what are no pairs of integers.
@@ -34,6 +35,7 @@ class PromptProbe:
 
     logprobs: tuple[tuple[int, int], ...] = ()
     vocab_limit: int | None = None
+    beyond_limit: tuple[int, ...] = ()
     cross_attention_heads: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -52,12 +54,16 @@ class PromptProbe:
         limit = vocab_size if self.vocab_limit is None else self.vocab_limit
         if not 0 < limit <= vocab_size:
             raise ParameterError(f"prompt_probe: vocab_limit={limit}; this model has {vocab_size} tokens")
+        if outside := [token for token in self.beyond_limit if not limit <= token < vocab_size]:
+            raise ParameterError(
+                f"prompt_probe: beyond_limit holds {outside[0]}; its token ids go from {limit} to {vocab_size - 1}"
+            )
         for position, token in self.logprobs:
             if not 0 <= position < prompt_length:
                 raise ParameterError(
                     f"prompt_probe: position {position} of a decoder prompt with {prompt_length} tokens"
                 )
-            if not 0 <= token < limit:
+            if not 0 <= token < limit and token not in self.beyond_limit:
                 raise ParameterError(f"prompt_probe: token id {token}; those asked for lie in 0 to {limit - 1}")
         for layer, head in self.cross_attention_heads:
             if not (0 <= layer < num_layers and 0 <= head < num_heads):

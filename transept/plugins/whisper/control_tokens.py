@@ -1,62 +1,167 @@
 """Whisper's control tokens: where they lie in the vocabulary, and the decoder prompts that they make.
 
-The layout is openai-whisper's: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
+openai-whisper's layout: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
 ``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``,
 then 1501 timestamps. English-only models have 51864 tokens, the language tokens among them, though they never use
-those; large-v3 added Cantonese at the end of the languages.
+those; large-v3 added Cantonese at the end of the languages. Fine-tuned checkpoints have further tokens after the
+timestamps: words, or padding of the vocabulary. So the size of a vocabulary tells where tokens lie only in a checkpoint
+whose settings and files do not name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from transept.authoring import CheckpointError, CheckpointView, ParameterError, SpeechTokens, suggest
 from transept.plugins.whisper.languages import LANGUAGES
+from transept.plugins.whisper.token_names import TokenIds, names_of_tokenizer, no_names
 
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
 NUM_OTHER_CONTROLS = 7  # from <|translate|> to <|notimestamps|>, and <|startoftranscript|>
 MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
+# <|startoftranscript|> after GPT-2's vocabulary, which is English-only models', and after that of the others
+IS_MULTILINGUAL = {50257: False, 50258: True}
+NO_SPEECH_NAMES = ("<|nospeech|>", "<|nocaptions|>")  # openai-whisper's name now, and until 2022
 
 
 class ControlTokens:
-    """The ids of one checkpoint's control tokens, from its config.
+    """The ids of one checkpoint's control tokens.
 
-    generation_config: of one that may have more tokens after Whisper's own, as fine-tuned ones do, and then says where
-    these end and whether there are languages. Raises CheckpointError where that cannot be.
+    They come from the generation config where it says them, else from the names in the vocabulary, else from
+    openai-whisper's layout, which begins at decoder_start_token_id and ends with the vocabulary.
+
+    token_id: of a token by its name. Raises CheckpointError for ids that cannot be.
     """
 
-    def __init__(self, config: Any, generation_config: Any = None) -> None:
+    def __init__(self, config: Any, generation_config: Any = None, token_id: TokenIds = no_names) -> None:
+        said, vocabulary = _Settings(generation_config), _Vocabulary(config.vocab_size, token_id)
+        self.start_of_transcript = _start(config, generation_config, vocabulary)
+        self.no_timestamps = _no_timestamps(said.token("no_timestamps_token_id"), self.start_of_transcript, vocabulary)
+        self.first_timestamp = self.no_timestamps + 1
+        self.last_timestamp = self.no_timestamps + NUM_TIMESTAMPS
+        tasks = said.tokens("task_to_id", config.vocab_size)
+
+        def find(given: int | None, *names: str, before: int) -> int:
+            found = vocabulary.named(*names) if given is None else given
+            return self.no_timestamps - before if found is None else found
+
+        self.translate = find(tasks.get("translate"), "<|translate|>", before=5)
+        self.transcribe = find(tasks.get("transcribe"), "<|transcribe|>", before=4)
+        self.start_of_lm = find(None, "<|startoflm|>", before=3)
+        self.start_of_previous = find(said.token("prev_sot_token_id"), "<|startofprev|>", before=2)
+        self.no_speech = find(None, *NO_SPEECH_NAMES, before=1)
+        named = said.tokens("lang_to_id", config.vocab_size)
+        self.languages = {name.strip("<|>"): token for name, token in named.items()} or self._languages(vocabulary)
         multilingual = getattr(generation_config, "is_multilingual", None)
-        self.multilingual = config.vocab_size >= MULTILINGUAL_VOCABULARY if multilingual is None else bool(multilingual)
-        self.start_of_transcript: int = config.decoder_start_token_id
-        no_timestamps = getattr(generation_config, "no_timestamps_token_id", None)
-        first_timestamp = config.vocab_size - NUM_TIMESTAMPS if no_timestamps is None else no_timestamps + 1
-        highest = config.vocab_size - NUM_TIMESTAMPS - 1
-        if no_timestamps is not None and not self.start_of_transcript < no_timestamps <= highest:
+        if multilingual is None:
+            by_size = config.vocab_size >= MULTILINGUAL_VOCABULARY
+            multilingual = bool(named) or IS_MULTILINGUAL.get(self.start_of_transcript, by_size)
+        self.multilingual = bool(multilingual)
+
+    def _languages(self, vocabulary: _Vocabulary) -> dict[str, int]:
+        named = {code: vocabulary.named(f"<|{code}|>") for code in LANGUAGES}
+        found = {code: token for code, token in named.items() if token is not None}
+        if found:
+            return found
+        first = self.start_of_transcript + 1
+        num_languages = self.first_timestamp - self.start_of_transcript - NUM_OTHER_CONTROLS
+        return dict(zip(LANGUAGES, range(first, first + num_languages), strict=False))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a generation config says of control tokens."""
+
+    generation_config: Any
+
+    def token(self, name: str) -> int | None:
+        """A token id, or None where there is none."""
+        found: int | None = getattr(self.generation_config, name, None)
+        return found
+
+    def tokens(self, name: str, vocab_size: int) -> dict[str, int]:
+        """Token ids by name, in the order of the ids; empty where there are none. Raises CheckpointError."""
+        given = getattr(self.generation_config, name, None)
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping) or not all(type(token) is int for token in given.values()):
             raise CheckpointError(
-                f"no_timestamps_token_id of the generation config is {no_timestamps}; it must come after "
-                f"decoder_start_token_id={self.start_of_transcript}, and {NUM_TIMESTAMPS} timestamps follow it within "
-                f"vocab_size={config.vocab_size}"
+                f"{name} of the generation config is {str(given)[:200]}; it must have a token id for each name"
             )
-        num_languages = first_timestamp - self.start_of_transcript - NUM_OTHER_CONTROLS
-        self.first_language = self.start_of_transcript + 1
-        self.translate = self.first_language + num_languages
-        self.transcribe = self.translate + 1
-        self.start_of_previous = self.translate + 3
-        self.no_speech = self.translate + 4
-        self.no_timestamps = self.translate + 5
-        self.first_timestamp = first_timestamp
-        self.languages = dict(zip(LANGUAGES, range(self.first_language, self.translate), strict=False))
+        if outside := [name for name, token in given.items() if not 0 <= token < vocab_size]:
+            raise CheckpointError(
+                f"{name} of the generation config has {given[outside[0]]} for {outside[0]}; token ids go from 0 to "
+                f"{vocab_size - 1}"
+            )
+        return dict(sorted(given.items(), key=lambda each: each[1]))
 
 
-def _of(view: CheckpointView) -> ControlTokens:
-    return ControlTokens(view.config, view.generation_config)
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The names of the tokens that a model has: a tokenizer may know more."""
+
+    size: int
+    token_id: TokenIds
+
+    def named(self, *names: str) -> int | None:
+        """The id of a token by the first of its names that there is."""
+        found = (self.token_id(name) for name in names)
+        return next((token for token in found if token is not None and 0 <= token < self.size), None)
+
+
+def _start(config: Any, generation_config: Any, vocabulary: _Vocabulary) -> int:
+    """The id of <|startoftranscript|>."""
+    for settings in (generation_config, config):
+        if (start := getattr(settings, "decoder_start_token_id", None)) is not None:
+            return int(start)
+    if (named := vocabulary.named("<|startoftranscript|>")) is not None:
+        return named
+    raise CheckpointError(
+        "decoder_start_token_id is missing, and no token is called <|startoftranscript|>; copy config.json and the "
+        "tokenizer's files from where the checkpoint was published"
+    )
+
+
+def _no_timestamps(given: int | None, start: int, vocabulary: _Vocabulary) -> int:
+    """The id of <|notimestamps|>. given: by the generation config."""
+    highest = vocabulary.size - NUM_TIMESTAMPS - 1
+    found = vocabulary.named("<|notimestamps|>") if given is None else given
+    if found is None:
+        return highest
+    if not start < found <= highest:
+        by_name = "<|notimestamps|> of the tokenizer"
+        raise CheckpointError(
+            f"{by_name if given is None else 'no_timestamps_token_id of the generation config'} is {found}; it must "
+            f"come after decoder_start_token_id={start}, and {NUM_TIMESTAMPS} timestamps follow it within "
+            f"vocab_size={vocabulary.size}"
+        )
+    return found
+
+
+_known: WeakKeyDictionary[CheckpointView, ControlTokens] = WeakKeyDictionary()
+
+
+def tokens_of(view: CheckpointView) -> ControlTokens:
+    """The control tokens of a checkpoint, looked up once."""
+    if view not in _known:
+        _known[view] = ControlTokens(view.config, view.generation_config, names_of_tokenizer(view.tokenizer))
+    return _known[view]
+
+
+def _added_text(view: CheckpointView, tokens: ControlTokens) -> tuple[int, ...]:
+    """The tokens after the timestamps that say something: those that the tokenizer knows and that are not special."""
+    added, tokenizer = range(tokens.last_timestamp + 1, view.config.vocab_size), view.tokenizer
+    if tokenizer is None:
+        return ()
+    return tuple(token for token in added if tokenizer.decode([token], skip_special_tokens=True))
 
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The control tokens that transcription tells apart."""
-    tokens = _of(view)
+    tokens = tokens_of(view)
     return SpeechTokens(
         end_of_text=tokens.start_of_transcript - 1,
         start_of_transcript=tokens.start_of_transcript,
@@ -64,19 +169,24 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
         no_speech=tokens.no_speech,
         first_timestamp=tokens.first_timestamp,
         no_timestamps=tokens.no_timestamps,
-        prompt_only=(tokens.start_of_transcript, *range(tokens.translate, tokens.no_timestamps)),
+        last_timestamp=tokens.last_timestamp,
+        added_text=_added_text(view, tokens),
+        prompt_only=(
+            *(tokens.start_of_transcript, tokens.translate, tokens.transcribe),
+            *(tokens.start_of_lm, tokens.start_of_previous, tokens.no_speech),
+        ),
     )
 
 
 def languages(view: CheckpointView) -> dict[str, int]:
     """Language code to token id; empty for an English-only checkpoint."""
-    tokens = _of(view)
+    tokens = tokens_of(view)
     return tokens.languages if tokens.multilingual else {}
 
 
 def target_languages(view: CheckpointView) -> tuple[str, ...]:
     """English, of which there is no token: it is what the task "translate" means."""
-    return ("en",) if _of(view).multilingual else ()
+    return ("en",) if tokens_of(view).multilingual else ()
 
 
 def decoder_prompt(
@@ -93,7 +203,7 @@ def decoder_prompt(
     target_language: of the task "translate", which has no other than English.
     Raises ParameterError for a language or a task that the checkpoint does not have.
     """
-    tokens = _of(view)
+    tokens = tokens_of(view)
     if task not in ("transcribe", "translate"):
         raise ParameterError(f'task must be "transcribe" or "translate", not {task!r}')
     prompt = [tokens.start_of_transcript]
@@ -114,7 +224,7 @@ def decoder_prompt(
 
 def language_prompt(view: CheckpointView) -> list[int]:
     """After ``<|startoftranscript|>`` alone, the next token names the language."""
-    return [_of(view).start_of_transcript]
+    return [tokens_of(view).start_of_transcript]
 
 
 def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
@@ -122,7 +232,7 @@ def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> li
 
     Earlier text that begins with ``<|startofprev|>`` stands before it, so there the default prompt is appended.
     """
-    tokens = _of(view)
+    tokens = tokens_of(view)
     if tokens.start_of_transcript in token_ids:
         return list(token_ids)
     if token_ids and token_ids[0] == tokens.start_of_previous:

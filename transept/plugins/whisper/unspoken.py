@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from transept.authoring import CheckpointView
+from transept.plugins.whisper.control_tokens import tokens_of
 
 # As openai-whisper's tokenizer.py lists them; each is suppressed where it is one token, alone or after a blank.
 MARKS = [
@@ -21,7 +22,8 @@ def unspoken_tokens(view: CheckpointView) -> tuple[int, ...]:
     given = getattr(view.generation_config, "suppress_tokens", None)
     if given is None:
         return tuple(sorted(_marks(view.tokenizer)))
-    return tuple(token for token in given if token < view.config.decoder_start_token_id)
+    control = tokens_of(view)
+    return tuple(token for token in given if token < control.start_of_transcript or token > control.last_timestamp)
 
 
 def _marks(tokenizer: Any) -> set[int]:

@@ -8,6 +8,7 @@ from typing import Any
 from transept.authoring import CheckpointError, PlainConfig, WeightMap, bart_layer_rules
 from transept.plugins.whisper.control_tokens import MULTILINGUAL_VOCABULARY, ControlTokens
 from transept.plugins.whisper.plain import PLAIN
+from transept.plugins.whisper.token_names import names_of_ctranslate2
 
 HUGGINGFACE = WeightMap(
     rules=(
@@ -49,8 +50,10 @@ def _ctranslate2_rules() -> tuple[tuple[str, str], ...]:
 def whisper_config(checkpoint: Any) -> PlainConfig:
     """The config of a CTranslate2 checkpoint, from the shapes of its weights, under WhisperConfig's names."""
     vocab_size, d_model = checkpoint.shape_of("decoder/embeddings/weight")
-    multilingual = vocab_size >= MULTILINGUAL_VOCABULARY
-    end_of_text = 50257 if multilingual else 50256
+    start = names_of_ctranslate2(checkpoint)("<|startoftranscript|>")
+    if start is None:
+        start = 50258 if vocab_size >= MULTILINGUAL_VOCABULARY else 50257
+    end_of_text = start - 1
     encoder_layers, decoder_layers = (_count_layers(checkpoint, side) for side in ("encoder", "decoder"))
     return PlainConfig(
         activation_function="gelu",
@@ -68,7 +71,7 @@ def whisper_config(checkpoint: Any) -> PlainConfig:
         bos_token_id=end_of_text,
         eos_token_id=end_of_text,
         pad_token_id=end_of_text,
-        decoder_start_token_id=end_of_text + 1,
+        decoder_start_token_id=start,
         architectures=["WhisperForConditionalGeneration"],
     )
 
@@ -76,6 +79,7 @@ def whisper_config(checkpoint: Any) -> PlainConfig:
 def whisper_generation_config(checkpoint: Any, config: Any) -> PlainConfig:
     """Suppressed tokens and alignment heads of a CTranslate2 checkpoint, under the names that transformers uses."""
     given = checkpoint.config_dict
+    tokens = ControlTokens(config, token_id=names_of_ctranslate2(checkpoint))
     return PlainConfig(
         eos_token_id=config.eos_token_id,
         pad_token_id=config.pad_token_id,
@@ -84,8 +88,11 @@ def whisper_generation_config(checkpoint: Any, config: Any) -> PlainConfig:
         suppress_tokens=given.get("suppress_ids"),
         begin_suppress_tokens=given.get("suppress_ids_begin"),
         alignment_heads=given.get("alignment_heads"),
-        is_multilingual=ControlTokens(config).multilingual,
-        no_timestamps_token_id=ControlTokens(config).no_timestamps,
+        is_multilingual=tokens.multilingual,
+        no_timestamps_token_id=tokens.no_timestamps,
+        prev_sot_token_id=tokens.start_of_previous,
+        lang_to_id={f"<|{code}|>": token for code, token in tokens.languages.items()},
+        task_to_id={"transcribe": tokens.transcribe, "translate": tokens.translate},
     )
 
 

@@ -115,7 +115,8 @@ def _timing_request(
     first = len(opening) - 1  # position after which the first text token comes
     probe = PromptProbe(
         logprobs=tuple((first + index, token) for index, token in enumerate(text)) if options.word_timestamps else (),
-        vocab_limit=model.tokenizer.text_tokens.stop,
+        vocab_limit=model.tokenizer.text_range.stop,
+        beyond_limit=model.tokenizer.control.added_text,
         cross_attention_heads=model.alignment_heads,
     )
     params = SamplingParams(temperature=0.0, num_beams=1, max_tokens=1, prompt_probe=probe, detokenize=False)

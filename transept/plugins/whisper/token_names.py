@@ -1,0 +1,50 @@
+"""The ids of Whisper's control tokens by their names, from a loaded tokenizer or from the files of a checkpoint.
+
+`control_tokens` asks here before it reckons with the size of a vocabulary, which a padded or grown one does not share
+with openai-whisper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tokenizers import Tokenizer
+
+NO_SUCH_TOKEN = "<|no such token|>"
+
+TokenIds: TypeAlias = Callable[[str], int | None]  # the id of a token by its name, None where no token is called so
+
+
+def no_names(name: str) -> int | None:
+    """No id for any name."""
+    return None
+
+
+def names_of_tokenizer(tokenizer: Any) -> TokenIds:
+    """Look names up in a tokenizer; None has no names. Unknown names have no id, not that of the unknown token."""
+    if tokenizer is None:
+        return no_names
+    unknown = tokenizer.convert_tokens_to_ids(NO_SUCH_TOKEN)
+
+    def token_id(name: str) -> int | None:
+        found: int | None = tokenizer.convert_tokens_to_ids(name)
+        return None if found == unknown else found
+
+    return token_id
+
+
+def names_of_ctranslate2(checkpoint: Any) -> TokenIds:
+    """Look names up in the vocabulary beside a CTranslate2 model, or else in its tokenizer.json.
+
+    A vocabulary may name a token twice, since the converter fills it up with timestamps: the first one counts.
+    Raises CheckpointError for a vocabulary that cannot be read.
+    """
+    if tokens := checkpoint.vocabulary():
+        control = [(name, token) for token, name in enumerate(tokens) if name.startswith("<|")]
+        return dict(reversed(control)).get
+    try:
+        names: TokenIds = Tokenizer.from_file(str(checkpoint.path / "tokenizer.json")).token_to_id
+    except Exception:  # the library's own: without the file, or when it is read again, as the tokenizer
+        return no_names
+    return names
