@@ -17,6 +17,35 @@ from typing import Any
 from transept.errors import CheckpointError
 from transept.json_files import read_json
 
+# Keys of config.json that are settings of generation, from before there was a generation_config.json.
+GENERATION_SETTINGS = (
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "suppress_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+)
+
 
 class CheckpointView:
     """A checkpoint's folder and what its small files hold, read-only: others look at the same objects.
@@ -37,6 +66,7 @@ class CheckpointView:
         self._config = config
         self._generation_config = _OnFirstUse(load_generation_config)
         self._tokenizer = _OnFirstUse(load_tokenizer)
+        self._config_json = _OnFirstUse(partial(_settings, path / "config.json"))
         self._preprocessor_config = _OnFirstUse(partial(_settings, path / "preprocessor_config.json"))
         self._processor_config = _OnFirstUse(partial(_settings, path / "processor_config.json"))
 
@@ -54,6 +84,16 @@ class CheckpointView:
     def generation_config(self) -> Any:
         """A transformers GenerationConfig or a PlainConfig. Raises CheckpointError for settings that cannot be."""
         return self._generation_config()
+
+    @property
+    def has_generation_settings(self) -> bool:
+        """True if the checkpoint says how to generate: in generation_config.json, or in config.json as older ones do.
+
+        Raises CheckpointError for a config.json that cannot be read.
+        """
+        if (self._path / "generation_config.json").is_file():
+            return True
+        return not self._config_json().keys().isdisjoint(GENERATION_SETTINGS)
 
     @property
     def tokenizer(self) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from transept.authoring import CheckpointView, ModelSpec, hookimpl
+from transept.authoring import CheckpointView, ModelSpec, dec_bos_prompt, hookimpl
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """``<bos>`` alone, with which a decoder of Gemma's starts."""
-    return [view.config.decoder.bos_token_id]
+    """``<bos>`` alone, with which a decoder of Gemma's starts, unless the checkpoint names another start."""
+    start, bos = dec_bos_prompt(view)
+    return [bos if start is None else start]
 
 
 def prepare_decoder_prompt(token_ids: list[int], view: CheckpointView) -> list[int]:

@@ -122,10 +122,9 @@ def test_config_value(checkpoint, key, value):
 
 
 @pytest.mark.parametrize("checkpoint", ["bart"], indirect=True)
-@pytest.mark.parametrize("key", ["decoder_start_token_id", "bos_token_id"])
-def test_a_default_decoder_prompt_may_be_open_where_requests_bring_theirs(checkpoint, key):
-    edit(checkpoint / "config.json", **{key: None})
-    drop_generation_setting(checkpoint, key)
+def test_a_default_decoder_prompt_may_be_open_where_requests_bring_theirs(checkpoint):
+    edit(checkpoint / "config.json", decoder_start_token_id=None)
+    drop_generation_setting(checkpoint, "decoder_start_token_id")
     engine = Engine(checkpoint, **SMALL)
     with pytest.raises(PromptError, match="its config lacks decoder_start_token_id or bos_token_id"):
         engine.add_request("a", {"prompt_token_ids": [5, 6]})

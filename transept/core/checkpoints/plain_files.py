@@ -16,6 +16,7 @@ import torch
 
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.plain_config import PlainConfig
+from transept.registry.checkpoint_view import GENERATION_SETTINGS
 
 if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
@@ -29,36 +30,7 @@ _OF_EVERY_CONFIG = {
     "problem_type": None,
     "return_dict": True,
 }
-DROPPED = (
-    "_name_or_path",
-    "transformers_version",
-    # settings of generation, which stood here before there was a generation_config.json
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_scores",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict_in_generate",
-    "suppress_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-)
+DROPPED = ("_name_or_path", "transformers_version", *GENERATION_SETTINGS)
 
 _TOKEN = int | None
 _TOKENS = list[int] | None

@@ -7,27 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transept.authoring import CheckpointView, ModelSpec, TextSpec, dec_prompt, hookimpl, prepend_dec
+from transept.authoring import (
+    CheckpointError,
+    CheckpointView,
+    ModelSpec,
+    TextSpec,
+    dec_bos_prompt,
+    dec_prompt,
+    hookimpl,
+    prepend_dec,
+)
 from transept.plugins.bart import tasks
 
 _BART = {"huggingface": "transept.plugins.bart.weights:BART"}
 _WEIGHT_MAPS = {"huggingface": "transept.plugins.bart.weights:HUGGINGFACE"}
 _SINUSOIDAL = {"huggingface": "transept.plugins.bart.weights:SINUSOIDAL"}
-_MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
+
+
+def bart_default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """``<DEC>``, then the token that the checkpoint forces: ``<BOS>`` in bart-large-cnn, none in KoBART.
+
+    A checkpoint without any settings of generation begins with ``<DEC><BOS>``.
+    Raises CheckpointError for a bos_token_id that is not a token.
+    """
+    forced, bos = tasks.forced_token(view), view.config.bos_token_id
+    if bos is not None and not (isinstance(bos, int) and 0 <= bos < view.config.vocab_size):
+        raise CheckpointError(f"bos_token_id is {bos!r}; it must be a token id below vocab_size, or null")
+    if forced is None and bos is not None and not view.has_generation_settings:
+        return dec_bos_prompt(view)
+    return dec_prompt(view) if forced is None else [*dec_prompt(view), forced]
 
 
 def mbart_default_decoder_prompt(view: CheckpointView) -> list[int]:
     """``<DEC>``, then the target language where the checkpoint forces one (facebook/mbart-large-en-ro does not)."""
-    language = tasks.token_of(view, "forced_bos_token_id")
-    start = view.config.decoder_start_token_id
-    return [start] if language is None else [start, language]
+    language = tasks.forced_token(view)
+    return dec_prompt(view) if language is None else [*dec_prompt(view), language]
 
 
 def mbart_prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> list[int]:
     """``<DEC>`` first, but in mBART's first release, where it is a language code, any such code takes its place."""
-    config = view.config
-    codes = range(config.vocab_size - 1 - _MBART_LANGUAGES, config.vocab_size - 1)
-    if token_ids and token_ids[0] in codes and config.decoder_start_token_id != config.eos_token_id:
+    starts_with_code = dec_prompt(view)[0] != view.config.eos_token_id
+    if token_ids and starts_with_code and token_ids[0] in tasks.mbart_language_tokens(view):
         return list(token_ids)
     return prepend_dec(token_ids, view)
 
@@ -41,6 +61,7 @@ def register_models() -> list[ModelSpec]:
             name="bart",
             architectures=("BartModel", "BartForConditionalGeneration"),
             model_class="transept.plugins.bart.model:BartForConditionalGeneration",
+            default_decoder_prompt=bart_default_decoder_prompt,
             weight_maps=_BART,
             text=summarizes,
         ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
-from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, suggest
+from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, dec_prompt, suggest
 
 REPLIES = "this model replies to a text, and neither summarizes nor translates. Call generate"
+_MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
@@ -82,9 +84,23 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
     return TextTask(
         f"translation_{_short(source_code)}_to_{_short(target_code)}",
         special_tokens=(before, after),
-        decoder_prompt=[target_id] if starts_with_code else [view.config.decoder_start_token_id, target_id],
+        decoder_prompt=[target_id] if starts_with_code else [*dec_prompt(view), target_id],
         settings={} if starts_with_code else {"forced_bos_token_id": target_id},
     )
+
+
+def forced_token(view: CheckpointView) -> int | None:
+    """The first token that the checkpoint has the decoder write, or None where the model chooses it."""
+    forced: Any = token_of(view, "forced_bos_token_id")
+    return next(iter(forced), None) if isinstance(forced, list | tuple) else forced
+
+
+def mbart_language_tokens(view: CheckpointView) -> Collection[int]:
+    """The ids of the language codes; without a tokenizer those that end the vocabulary of mBART's first release."""
+    if view.tokenizer is not None:
+        return _named_codes(view.tokenizer).values()
+    last = view.config.vocab_size - 1  # <mask>
+    return range(last - _MBART_LANGUAGES, last)
 
 
 def token_of(view: CheckpointView, name: str) -> int | None:
@@ -94,16 +110,22 @@ def token_of(view: CheckpointView, name: str) -> int | None:
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. NLLB's codes are special tokens: three letters and a script."""
-    codes: dict[str, int] | None = getattr(tokenizer, "lang_code_to_id", None)
-    if codes is None:
-        special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
-        codes = {code: tokenizer.convert_tokens_to_ids(code) for code in special}
+    """Language code to token id. Raises ParameterError where there are none."""
+    codes = _named_codes(tokenizer)
     if not codes:
         raise UnsupportedTaskError(
             f"this checkpoint's {type(tokenizer).__name__} has no language codes: call generate, which takes documents "
             "as they are"
         )
+    return codes
+
+
+def _named_codes(tokenizer: Any) -> dict[str, int]:
+    """Language code to token id. NLLB's codes are special tokens: three letters and a script."""
+    codes: dict[str, int] | None = getattr(tokenizer, "lang_code_to_id", None)
+    if codes is None:
+        special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
+        codes = {code: tokenizer.convert_tokens_to_ids(code) for code in special}
     return codes
 
 
