@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
+from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.source import locate
 from transept.errors import CheckpointError
 
@@ -179,3 +181,40 @@ def test_a_model_of_whisper_cpp_is_answered_with_the_same_weights(there: bool, t
             (tmp_path / name).write_bytes(b"lmgg")
         with pytest.raises(CheckpointError, match=rf"a file of whisper\.cpp.*; the same weights are '{same}'$"):
             locate(str(tmp_path / name) if there else name, offline=True)
+
+
+OPENAI = {"dims": {"n_vocab": 51864}, "model_state_dict": {"decoder.ln.weight": torch.ones(2)}}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_model_of_openai_whisper_is_answered_with_the_same_weights(there: bool, tmp_path: Path) -> None:
+    for name, same in (("base.en.pt", "base.en"), ("large-v3-turbo.pt", "large-v3-turbo")):
+        if there:
+            torch.save(OPENAI, tmp_path / name)
+        with pytest.raises(CheckpointError, match=rf"a file of openai-whisper,.*; the same weights are '{same}'$"):
+            locate(str(tmp_path / name) if there else name, offline=True)
+
+
+def test_a_fine_tuned_model_of_openai_whisper_is_answered_with_how_to_convert_it(tmp_path: Path) -> None:
+    torch.save(OPENAI, tmp_path / "mine.pt")
+    with pytest.raises(CheckpointError, match=r"mine\.pt\" is a file of openai-whisper,.* convert_openai_to_hf\.py,"):
+        locate(tmp_path / "mine.pt", offline=True)
+    torch.save(OPENAI["model_state_dict"], tmp_path / "mine.pt")
+    with pytest.raises(CheckpointError, match="is a file; a checkpoint is a directory"):
+        locate(tmp_path / "mine.pt", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("tiny.en.pt", r"tiny\.en\.pt\" is a file of openai-whisper,.*; the same weights are 'tiny\.en'$"),
+        ("mine.pt", r"mine\.pt\" is a file of openai-whisper,.* convert_openai_to_hf\.py,"),
+        ("ggml-base.bin", r"ggml-base\.bin\" is a file of whisper\.cpp,.*; the same weights are 'base'$"),
+        ("adapter_model.bin", r"holds a PEFT adapter alone, adapter_model\.bin\. Merge it.* merge_and_unload\(\)"),
+    ],
+)
+def test_a_folder_of_another_format_is_answered_alike(name: str, answer: str, tmp_path: Path) -> None:
+    torch.save(OPENAI, tmp_path / name)
+    assert locate(tmp_path, offline=True) == tmp_path
+    with pytest.raises(CheckpointError, match=answer):
+        open_checkpoint(tmp_path)

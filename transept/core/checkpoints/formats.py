@@ -6,6 +6,7 @@ from pathlib import Path
 
 from transept.core.checkpoints import ctranslate2, huggingface
 from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.other_formats import about_folder
 from transept.errors import CheckpointError
 
 
@@ -28,6 +29,8 @@ def _open(path: Path) -> Checkpoint:
         return ctranslate2.CTranslate2Checkpoint(path)
     if not path.is_dir():
         raise CheckpointError(f'no checkpoint in "{path}": no such directory')
+    if answer := about_folder(path):
+        raise CheckpointError(answer)
     found = ", ".join(sorted(entry.name for entry in path.iterdir())) or "nothing"
     wanted = ", ".join((*huggingface.WEIGHTS, f"{ctranslate2.MODEL_BIN} (CTranslate2)"))
     raise CheckpointError(f'no checkpoint in "{path}": it holds {found}. Wanted one of {wanted}')

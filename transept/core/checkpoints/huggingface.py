@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
+from transept.core.checkpoints.wrapped_names import unwrapped
 from transept.errors import CheckpointError
 from transept.json_files import read_json
 
@@ -69,7 +70,7 @@ class HuggingFaceCheckpoint(Checkpoint):
                 yield from ((name, tuple(tensor.shape)) for name, tensor in _pickled(file))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight by its name, one file after the other."""
+        """Every weight by its name without wrappers, one file after the other."""
         for file in self.files:
             yield from _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
 
@@ -98,20 +99,22 @@ def _safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     with _reading(file), safe_open(file, framework="pt") as header:
         names = list(header.keys())
     num_bytes = READ_AT_ONCE
-    for name in names:
+    for name, plain in zip(names, unwrapped(names), strict=True):
         with _reading(file):
             if num_bytes >= READ_AT_ONCE:  # anew, to give back pages that were read
                 opened, num_bytes = safe_open(file, framework="pt"), 0
             tensor: Tensor = opened.get_tensor(name)  # type: ignore[no-untyped-call]
         num_bytes += tensor.nbytes
-        yield name, tensor
+        yield plain, tensor
 
 
 def _safetensors_shapes(file: Path) -> list[tuple[str, tuple[int, ...]]]:
     from safetensors import safe_open
 
     with _reading(file), safe_open(file, framework="pt") as opened:
-        return [(name, tuple(opened.get_slice(name).get_shape())) for name in opened.keys()]  # noqa: SIM118
+        names = list(opened.keys())
+        shapes = [tuple(opened.get_slice(name).get_shape()) for name in names]
+    return [*zip(unwrapped(names), shapes, strict=True)]
 
 
 @contextmanager
@@ -139,7 +142,7 @@ def _pickled(file: Path) -> Iterator[tuple[str, Tensor]]:
         raise CheckpointError(f'"{file}" holds a {type(content).__name__}, not names and weights')
     if strangers := [_shown(name) for name, weight in content.items() if not _is_weight(name, weight)]:
         raise CheckpointError(f'"{file}" holds what is no weight: {", ".join(strangers)}')
-    yield from content.items()
+    yield from zip(unwrapped([*content]), content.values(), strict=True)
 
 
 def _check_archive(file: Path) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from transept.core.checkpoints.checkpoint import Checkpoint
 from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.checkpoints.wrapped_names import adapter_problem
 from transept.core.layers.linear import WHOLE, StackedParameter
 from transept.core.layers.packing import WeightPacker
 from transept.core.parallel_group import Shard
@@ -40,7 +41,8 @@ def load_weights(
     parameters and buffers that other processes have. known_as: names the plugin in messages.
 
     Raises CheckpointError that lists all missing, unexpected and wrongly shaped weights and those loaded twice; or that
-    names a quantized checkpoint. Raises PluginError when the weight map names parts that a parameter does not have.
+    names a quantized checkpoint or an adapter. Raises PluginError when the weight map names parts that a parameter does
+    not have.
     """
     misfit = f'the weights in "{checkpoint.path}" do not fit {type(model).__name__}{known_as and f" of {known_as}"}'
     places = _Places(model, packer, tied={target for _, target in weight_map.tied})
@@ -62,6 +64,7 @@ def load_weights(
         else:
             report.unexpected.append(name)
             if len(report.unexpected) > MOST_UNEXPECTED:
+                report.refuse_adapters(misfit)
                 some = ", ".join(report.unexpected[:3])
                 raise CheckpointError(
                     f"{misfit}: over {MOST_UNEXPECTED} are unexpected in the checkpoint, such as {some}"
@@ -75,6 +78,7 @@ def load_weights(
             places.filled.update(dict.fromkeys(place.pieces, "zeros"))
         else:
             report.missing.append(target)
+    report.refuse_adapters(misfit)
     if problems := report.text():
         raise CheckpointError(f"{misfit}:\n{problems}")
     for target in places.tensors:
@@ -91,6 +95,11 @@ class _Report:
     twice: list[str] = field(default_factory=list)
     untied: list[str] = field(default_factory=list)
     quantized: list[str] = field(default_factory=list)
+
+    def refuse_adapters(self, misfit: str) -> None:
+        """Raise CheckpointError for the weights of an adapter, which explain every other problem."""
+        if problem := adapter_problem(name.partition(" ")[0] for name in self.unexpected):
+            raise CheckpointError(f"{misfit}: {problem}")
 
     def text(self) -> str:
         """All problems, or nothing. A quantized checkpoint explains every other problem, so it stands alone."""

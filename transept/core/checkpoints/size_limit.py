@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from transept.core.checkpoints.checkpoint import Checkpoint
+from transept.core.checkpoints.wrapped_names import adapter_problem
 from transept.errors import CheckpointError
 
 # A model may hold more than its checkpoint: a head that is not shared, positions that are computed, biases of zeros.
@@ -30,9 +31,14 @@ class SizeLimit(TorchFunctionMode):
     def __init__(self, checkpoint: Checkpoint) -> None:
         """Raises CheckpointError when the checkpoint's weights cannot be read."""
         super().__init__()
-        shapes = [shape for _, shape in checkpoint.shapes()]
+        names, shapes = [], []
+        for name, shape in checkpoint.shapes():
+            names.append(name)
+            shapes.append(shape)
         held = sum(map(prod, shapes))
         self.held = f"the checkpoint holds {len(shapes):,} weights of {held:,} numbers in all"
+        if problem := adapter_problem(names):
+            self.held = f"{self.held}; {problem}"
         self.most_tensors = RATIO * len(shapes) + MORE_TENSORS
         self.most_numbers = RATIO * held + MORE_NUMBERS
         self.tensors = self.numbers = 0  # asked for so far

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transept.core.checkpoints import hub
+from transept.core.checkpoints.other_formats import about_file
 from transept.errors import CheckpointError, nearest
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints, repository_of
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # "org/name", or "name" for a few old models
-GGML = re.compile(r"ggml-(.+?)(?:-q\d_\w+)?\.bin")  # names of whisper.cpp's models: ggml-base.en-q5_1.bin
 NEAR = 0.8  # of a name to a short one, which is then what was meant: "tinyen"; the old model "t5-small" is at 0.77
 FOLDERS_LISTED = 20
 LONGEST_NAME = 200  # characters of a name in a message
@@ -73,9 +73,8 @@ def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool
     if path.is_dir():
         return path
     name.encode()  # what is no Unicode text fails here, and not where a message about it is shown
-    if (ggml := GGML.fullmatch(path.name)) and not (model_dir and (model_dir / name).is_dir()):
-        same = f"; the same weights are '{ggml[1]}'" if repository_of(ggml[1], discover()) else ""
-        raise CheckpointError(f'"{name}" is a file of whisper.cpp, whose format is not read here{same}')
+    if (answer := about_file(path, name)) and not (model_dir and (model_dir / name).is_dir()):
+        raise CheckpointError(answer)
     if path.is_file():
         raise CheckpointError(f'"{name}" is a file; a checkpoint is a directory, such as "{path.parent}"')
     if name.startswith(PACKAGE):

@@ -1,0 +1,64 @@
+"""What to do with files of weights that are not read here: whisper.cpp's, openai-whisper's, PEFT's adapters.
+
+Called where a model is located and where a folder is opened, to answer with what would work.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+from transept.registry.plugins import discover
+from transept.registry.published import repository_of
+
+GGML = re.compile(r"ggml-(.+?)(?:-q\d_\w+)?\.bin")  # names of whisper.cpp's models: ggml-base.en-q5_1.bin
+OPENAI = re.compile(r"(.+)\.pt")  # of openai-whisper's: base.en.pt
+OPENAI_KEYS = (b"dims", b"model_state_dict")  # what its files hold
+MOST_PICKLE_BYTES = 1 << 20  # of a file's pickle that are searched for them
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+CONVERT = (
+    "convert_openai_to_hf.py, in src/transformers/models/whisper of transformers' repository, makes a folder that is: "
+    "--checkpoint_path FILE --pytorch_dump_folder_path FOLDER --convert_preprocessor True"
+)
+
+
+def about_file(file: Path, name: str) -> str:
+    """Why a file is not read, and what would work; empty for a file of no known format. It need not exist.
+
+    name: what the user called it.
+    """
+    if ggml := GGML.fullmatch(file.name):
+        same = _same(ggml[1])
+        return f'"{name}" is a file of whisper.cpp, whose format is not read here{same}'
+    if openai := OPENAI.fullmatch(file.name):
+        same = _same(openai[1])
+        if same or _is_openai_whisper(file):
+            return f'"{name}" is a file of openai-whisper, whose format is not read here{same or f". {CONVERT}"}'
+    return ""
+
+
+def about_folder(folder: Path) -> str:
+    """The same of a folder without a checkpoint: of the first of its files whose format is known."""
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    if adapter := next((file for file in files if file.name in ADAPTERS), None):
+        return (
+            f'"{folder}" holds a PEFT adapter alone, {adapter.name}. Merge it into its model with merge_and_unload(), '
+            "call save_pretrained(), and load what that writes"
+        )
+    return next((answer for file in files if (answer := about_file(file, str(file)))), "")
+
+
+def _same(short_name: str) -> str:
+    return f"; the same weights are '{short_name}'" if repository_of(short_name, discover()) else ""
+
+
+def _is_openai_whisper(file: Path) -> bool:
+    """True if a file is a pickle with openai-whisper's keys, which is searched and not run."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
+            content = archive.open(pickles[0]).read(MOST_PICKLE_BYTES) if pickles else b""
+    except (OSError, zipfile.BadZipFile):
+        return False
+    return all(key in content for key in OPENAI_KEYS)

@@ -1,0 +1,35 @@
+"""The names of weights without what training put in front of them.
+
+A model that is saved while a wrapper is around it has the wrapper's name in every weight's: torch.compile, data
+parallelism, sharding, PEFT. The readers of Hugging Face checkpoints call `unwrapped` for each file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+# Wrappers of any part of a model, and so anywhere in a name: torch.compile, FSDP, activation checkpointing.
+ANYWHERE = re.compile(r"(?:(?<=\.)|^)(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+# Wrappers of a whole model: DataParallel, DistributedDataParallel and DeepSpeed; PEFT.
+AROUND_ALL = ("module.", "base_model.model.")
+ADAPTER = re.compile(r"(?:.*\.)?(?:lora_\w+|base_layer|modules_to_save|original_module)(?:\..*)?")
+
+
+def unwrapped(names: Sequence[str]) -> list[str]:
+    """The names of one file's weights without wrappers; AROUND_ALL counts where it begins every name."""
+    plain = [ANYWHERE.sub("", name) for name in names]
+    while prefix := next((each for each in AROUND_ALL if plain and all(name.startswith(each) for name in plain)), ""):
+        plain = [name.removeprefix(prefix) for name in plain]
+    return plain
+
+
+def adapter_problem(names: Iterable[str]) -> str:
+    """What to do about weights that PEFT adds to a model, or wraps, which only PEFT can merge; empty without any."""
+    adapters = [name for name in names if ADAPTER.fullmatch(name)]
+    if not adapters:
+        return ""
+    return (
+        f"{len(adapters)} of them are a PEFT adapter's, such as {adapters[0]}. Merge the adapter into its model with "
+        "PEFT's merge_and_unload(), call save_pretrained(), and load what that writes"
+    )
