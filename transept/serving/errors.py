@@ -29,6 +29,7 @@ TYPES = {
     429: "rate_limit_error",
     500: "server_error",
     503: "service_unavailable_error",
+    507: "server_error",
 }
 
 

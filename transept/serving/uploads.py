@@ -60,8 +60,8 @@ class Uploads:
 class UploadPace:
     """The time that a body's next bytes may take: `SLOWEST` on average, with some patience for a pause.
 
-    patience: seconds. Waiting uses it up, and bytes restore it, up to its first value: bytes that came quickly do not pay
-    for hours of dripping.
+    patience: seconds. Waiting uses it up, and bytes restore it, up to its first value: bytes that came quickly do not
+    pay for hours of dripping.
     """
 
     def __init__(self, patience: float) -> None:

@@ -20,6 +20,7 @@ from starlette.requests import Request
 
 from transept.serving.errors import ApiError
 from transept.serving.http.multipart import parse_multipart
+from transept.serving.http.storage import kept
 from transept.serving.settings import TRUTHS
 
 MAX_FIELDS = 200
@@ -49,10 +50,14 @@ class Upload:
 
 @asynccontextmanager
 async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
-    """The request's form; leaving it deletes its file. Raises ApiError for a body that is not a form."""
+    """The request's form; leaving it deletes its file.
+
+    Raises ApiError for a body that is not a form, and for a file that cannot be kept.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        form = await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
+        with kept():
+            form = await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
     elif kind == "application/x-www-form-urlencoded":
         form = await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     else:
@@ -81,12 +86,15 @@ async def upload(form: FormData, field: str, what: str = "audio") -> AsyncGenera
     if (given.size or 0) <= IN_MEMORY_BYTES:
         yield Upload(name, await given.read(), what)
         return
-    given.file.flush()
+    with kept():
+        given.file.flush()
     without_name = f"/proc/self/fd/{given.file.fileno()}"  # what the form holds has none, and goes with the process
     if os.path.exists(without_name):
         yield Upload(name, without_name, what)
         return
-    with contextlib.closing(await run_in_threadpool(_copied, given)) as file:
+    with kept():
+        copied = await run_in_threadpool(_copied, given)
+    with contextlib.closing(copied) as file:
         yield Upload(name, file.name, what)
 
 
