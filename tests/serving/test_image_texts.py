@@ -7,11 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from multimodal.pdf_files import pdf_of
 from random_trocr import save_trocr
 from rendered_text import LINES, encoded_line
 from serve_process import PATIENCE, ServeProcess
 
 from transept import VisionReader
+from transept.multimodal.pdf import pdf_pages
 from transept.serving.async_tasks import AsyncVisionReader
 from transept.serving.http.image_texts import FIELDS
 
@@ -115,3 +117,50 @@ def test_several_at_once_for_an_event_loop(trocr_dir: Path, reader: VisionReader
             await tasks.close()
 
     assert asyncio.run(read()) == [each.text for each in reader.read(images)]
+
+
+def test_the_pages_of_a_pdf(image_server: ServeProcess, reader: VisionReader) -> None:
+    texts = ("12", "340", "5")
+    for padding in (0, 2 << 20):  # in memory, and in a file
+        pdf = pdf_of(texts) + b"\n" * padding
+        expected = [each.text for each in reader.read(pdf_pages(pdf))]
+        answers = [post(image_server, pdf, **fields).json() for fields in ({}, {"page": 2}, {"page": 3, "dpi": 150})]
+        assert [each["text"] for each in answers] == expected
+        assert [(each["page"], each["num_pages"]) for each in answers] == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("data", "fields", "param", "code", "message"),
+    [
+        (pdf_of(["1"]), {"page": 2}, "page", "invalid_value", "page must be from 1 to 1, the pages of this PDF, not 2"),
+        (pdf_of(["1"]), {"page": "one"}, "page", "invalid_value", "page must be an integer, not 'one'"),
+        (pdf_of(["1"]), {"dpi": 9}, "dpi", "invalid_value", "dpi must be a number from 18 to 2400"),
+        (encoded_line(LINES[0]), {"page": 1}, "page", "unsupported", "page is for PDFs, and this is not one"),
+        (b"%PDF-1.4 Dear Sir", {}, "file", "invalid_media", 'PDF file "page.png" cannot be read'),
+        (b"%PDF-1.4 Dear Sir" + b" " * (2 << 20), {}, "file", "invalid_media", 'PDF file "page.png" cannot be read'),
+    ],
+)
+def test_bad_pages(
+    image_server: ServeProcess, data: bytes, fields: dict[str, Any], param: str, code: str, message: str
+) -> None:
+    answer = post(image_server, data, **fields)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+    assert message in error["message"]
+    assert "/proc/" not in error["message"]
+
+
+def test_limits_and_what_models_do_are_listed(image_server: ServeProcess) -> None:
+    listed = httpx.get(f"{image_server.url}/v1/models").json()
+    assert listed["limits"] == {
+        "max_upload_bytes": 512 << 20,
+        "max_audio_seconds": 4 * 3600.0,
+        "max_text_characters": 32 << 20,
+        "max_image_bytes": 128 << 20,
+        "max_image_pixels": 30_000_000,
+        "max_running": 16,
+        "max_queue": 64,
+    }
+    models = {each["id"]: each for each in listed["data"]}
+    assert models["trocr"]["reads_pdf"] is True
+    assert (models["trocr"]["running"], models["trocr"]["waiting"]) == (0, 0)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from transept.errors import EngineClosedError, QueueFullError, TranseptError
@@ -75,6 +76,8 @@ class ServedModel:
             "state": self.state,
             "error": self.error,
         }
+        if self.engine is not None:
+            described["running"], described["waiting"] = self.engine.num_running, self.engine.num_waiting
         if self.speech is not None:
             model = self.speech.transcriber.model
             targets = model.target_languages
@@ -82,6 +85,7 @@ class ServedModel:
             for name, code in model.spec.language_names.items():
                 names.setdefault(code, name.title())  # a language's own name comes first, then other names of it
             described["languages"] = [{"code": code, "name": names.get(code, code)} for code in model.languages]
+            described["only_language"] = model.undetected_language if len(model.languages) < 2 else None
             described["word_timestamps"] = bool(model.alignment_heads)
             described["target_languages"] = [{"code": each, "name": names.get(each, each)} for each in targets]
             described["translates"] = TRANSLATES_TO in targets
@@ -92,6 +96,7 @@ class ServedModel:
             described["sources"], described["targets"] = self.languages
         if self.vision is not None:
             described["tasks"] = self.vision.reader.tasks
+            described["reads_pdf"] = find_spec("pypdfium2") is not None
         return described
 
 

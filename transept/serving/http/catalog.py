@@ -1,4 +1,4 @@
-"""``GET /v1/models``: which models there are, and what each can do."""
+"""``GET /v1/models``: which models there are, what each can do, and how much the server takes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse
 
+from transept.core.config import EngineConfig
+from transept.multimodal.image import MAX_BYTES, MAX_PIXELS
+from transept.serving.settings import ServerSettings
+
 router = APIRouter(tags=["models"])
 
 
 @router.get("/v1/models")
 async def models(request: Request) -> dict[str, Any]:
-    """All models: OpenAI's list, with each model's kind, state and languages beside it."""
-    served = request.app.state.models.models
-    return {"object": "list", "data": [model.describe() for model in served.values()]}
+    """All models: OpenAI's list, with each model's kind, state and languages, and the server's limits."""
+    state = request.app.state
+    described = [model.describe() for model in state.models.models.values()]
+    return {"object": "list", "data": described, "limits": _limits(state.settings)}
 
 
 @router.get("/v1/models/{name:path}")
@@ -24,3 +29,20 @@ async def model(request: Request, name: str) -> Any:
         return RedirectResponse(request.url.path.rstrip("/"))
     described: dict[str, Any] = request.app.state.models.named(name).describe()
     return described
+
+
+def _limits(settings: ServerSettings) -> dict[str, Any]:
+    """Limits on one request, and each model's numbers of requests that may run and wait; None: no limit.
+
+    Bytes of a body and of an image file, seconds of a recording, characters of a text, pixels of an image.
+    """
+    engine = EngineConfig(settings.models[0].source, **settings.engine_options()).limits
+    return {
+        "max_upload_bytes": settings.max_upload_bytes,
+        "max_audio_seconds": engine.max_audio_seconds,
+        "max_text_characters": engine.max_text_characters,
+        "max_image_bytes": MAX_BYTES,
+        "max_image_pixels": MAX_PIXELS,
+        "max_running": settings.max_running,
+        "max_queue": settings.max_queue,
+    }

@@ -1,4 +1,4 @@
-"""``POST /v1/read``: the text in an image."""
+"""``POST /v1/read``: the text in an image, or on a page of a PDF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError, suggest
 from transept.serving.async_tasks import last
 from transept.serving.errors import ApiError, api_error
-from transept.serving.http import forms
+from transept.serving.http import forms, pdf_uploads
 from transept.serving.http.bodies import as_openai_samples
 from transept.serving.http.places import Place
 from transept.serving.http.streams import attended
@@ -28,12 +28,14 @@ SAMPLING = (  # fields of SamplingParams that are numbers
     *("num_beams", "max_tokens", "min_tokens", "length_penalty", "no_repeat_ngram_size", "repetition_penalty"),
     *("temperature", "top_k", "top_p", "seed"),
 )
-FIELDS = (*OWN_FIELDS, *SAMPLING)
+FIELDS = (*OWN_FIELDS, *pdf_uploads.FIELDS, *SAMPLING)
 FORMS_OF_ANSWERS = ("stream", "response_format")  # of other endpoints
 PROPERTIES = {
-    "file": {"type": "string", "format": "binary", "description": "PNG, JPEG, WebP, GIF, TIFF, BMP or PPM"},
+    "file": {"type": "string", "format": "binary", "description": "PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or PDF"},
     "model": {"type": "string", "description": "default: the first model that reads images"},
     "task": {"type": "string", "description": "one of the model's tasks; default: its first"},
+    "page": {"type": "integer", "description": "of a PDF, from 1; default: the first"},
+    "dpi": {"type": "number", "description": "pixels an inch at which a PDF's page is drawn; default: 150"},
     **{name: {"type": "number"} for name in SAMPLING},
 }
 SCHEMA = {"type": "object", "required": ["file"], "properties": PROPERTIES}
@@ -42,7 +44,7 @@ BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"s
 
 @router.post("/v1/read", openapi_extra=BODY)
 async def read(request: Request) -> Response:
-    """The text in an image, as the model's own settings say where a field is left out."""
+    """The text in an image or on a page of a PDF, as the model's own settings say where a field is left out."""
     async with contextlib.AsyncExitStack() as stack:
         place = Place(request, "vision", stack)
         place.take_early()  # a full queue is told before anything is read
@@ -52,8 +54,9 @@ async def read(request: Request) -> Response:
         assert model.vision is not None
         request.state.log = {"model": model.name}
         upload = await stack.enter_async_context(forms.upload(form, "file", "image"))
+        image = await pdf_uploads.uploaded_image(form, upload)
         try:
-            job = model.vision.job(upload.data, **options)
+            job = model.vision.job(image.data, **options)
         except ParameterError as error:
             raise api_error(error, options) from error
         answer = {
@@ -61,8 +64,9 @@ async def read(request: Request) -> Response:
             "object": "image_text",
             "created": int(time.time()),
             "model": model.name,
+            **image.about,
         }
-        return await attended(request, _whole(answer, ticket.run(job), upload, options))
+        return await attended(request, _whole(answer, ticket.run(job), image.upload, options))
 
 
 def _options(form: FormData) -> dict[str, Any]:
