@@ -98,7 +98,9 @@ def test_the_page_and_what_is_about_all_models(served: str, request: pytest.Fixt
             assert client.get(path).status_code == 200, path
         assert client.get("/health").json() == {"status": "ok"}
         assert client.get("/ready").json() == {"status": "ready", "models": dict.fromkeys(names, "ready")}
-        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == names
+        listed = client.get("/v1/models").json()
+        assert [model["id"] for model in listed["data"]] == names
+        assert listed["limits"]["max_upload_bytes"] == 512 << 20
         assert client.get("/v1/models/tiny.en").json()["kind"] == "speech"
         assert client.get("/v1/models/nope").status_code == 404
         metrics = client.get("/metrics").text.splitlines()

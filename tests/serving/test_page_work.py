@@ -121,7 +121,7 @@ def test_the_time_left_is_told(visit, minutes):
           return [
             paces.map(([seconds, duration, milliseconds]) => secondsLeft(seconds, duration, milliseconds)),
             [null, 0, 9, 59, 61, 150, 3599, 7300].map(timeLeft),
-            stateText(item, 'ready', 'ready'),
+            stateText(item, 'ready', undefined),
           ];
         }"""
     )
@@ -136,6 +136,25 @@ def test_the_time_left_is_told(visit, minutes):
         ],
         "Transcribing · 10 % · about 2 min left",
     ]
+
+
+def test_limits_are_told_before_anything_is_sent(visit, tmp_path):
+    page, sent = visit.page, []
+    visit.expected.append("status of 413")
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.url))
+    limits = "Up to 4 MB and 10 minutes each. The server works on 16 at a time, and 64 more may wait."
+    expect(page.locator("#limits")).to_have_text(limits)
+    (tmp_path / "large.wav").write_bytes(b"large" * (1 << 20))
+    (tmp_path / "empty.mp3").touch()
+    visit.add(tmp_path / "large.wav", tmp_path / "empty.mp3")
+    visit.expect_state("large.wav", "^Failed: This file has 5 MB, over the limit of 4 MB\\.$")
+    visit.expect_state("empty.mp3", "^Failed: This file is empty\\.$")
+    assert not sent
+    soundfile.write(tmp_path / "long.flac", numpy.zeros(601 * RATE, numpy.int16), RATE)
+    visit.add(tmp_path / "long.flac")
+    visit.expect_state("long.flac", "^Failed: This recording is too long for this server\\.$")
+    expect(page.locator("#reader-state")).to_contain_text("Split it into parts, and add those.")
+    expect(page.get_by_role("tab", name="Images")).to_be_hidden()  # no model reads them here
 
 
 # --- errors

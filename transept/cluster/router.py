@@ -24,6 +24,7 @@ from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.bodies import MAX_JSON_BYTES
+from transept.serving.http.catalog import limits_of
 from transept.serving.http.rules import HttpRules, refuse_query
 from transept.serving.http.transcriptions import target_of
 from transept.serving.metrics import Metrics
@@ -130,7 +131,7 @@ class Router:
         """The answer to what is about all models."""
         if path == MODELS_PATH:
             described = await asyncio.gather(*(handle.describe.remote() for handle in self.handles.values()))
-            return JSONResponse({"object": "list", "data": described})
+            return JSONResponse({"object": "list", "data": described, "limits": limits_of(self.settings)})
         if path in ("/ready", "/health"):
             answers = [(await self._collect(handle, path))[1] for handle in self.handles.values()]
             states = [json.loads(answer) for answer in answers]

@@ -19,7 +19,7 @@ async def models(request: Request) -> dict[str, Any]:
     """All models: OpenAI's list, with each model's kind, state and languages, and the server's limits."""
     state = request.app.state
     described = [model.describe() for model in state.models.models.values()]
-    return {"object": "list", "data": described, "limits": _limits(state.settings)}
+    return {"object": "list", "data": described, "limits": limits_of(state.settings)}
 
 
 @router.get("/v1/models/{name:path}")
@@ -31,7 +31,7 @@ async def model(request: Request, name: str) -> Any:
     return described
 
 
-def _limits(settings: ServerSettings) -> dict[str, Any]:
+def limits_of(settings: ServerSettings) -> dict[str, Any]:
     """Limits on one request, and each model's numbers of requests that may run and wait; None: no limit.
 
     Bytes of a body and of an image file, seconds of a recording, characters of a text, pixels of an image.

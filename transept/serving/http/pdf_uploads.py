@@ -40,7 +40,7 @@ class UploadedImage:
 
 
 async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
-    """An uploaded image as it is, or the wanted page of an uploaded PDF, with `page` and `num_pages` for the answer.
+    """Return an uploaded image, or one page of an uploaded PDF, with `page` and `num_pages` for the answer.
 
     Raises ApiError for a PDF that cannot be read, for a page that it does not have, and for either field with an image.
     """

@@ -1,5 +1,5 @@
 // The server's HTTP interface: JSON, uploads, server-sent events, errors, and the key.
-// Called by server.js, queue.js and text-tab.js. All addresses are relative to the page, which may stand behind a prefix.
+// Called by server.js, queue.js, image-queue.js and text-tab.js. All addresses are relative to the page, which may stand behind a prefix.
 
 const KEY = "transept-key";
 const BUSY = new Set([429, 503]);
@@ -34,6 +34,11 @@ export const address = (path) => new URL(path, document.baseURI).href;
 
 export async function getJson(path, { signal } = {}) {
   return (await send(path, { signal })).json();
+}
+
+/** Posts a form; the JSON of the answer. */
+export async function postForm(path, form, { signal }) {
+  return (await send(path, { method: "POST", body: form, signal })).json();
 }
 
 /** Posts JSON and hands each event of the answering stream to onEvent. */

@@ -5,7 +5,9 @@ import { forgetKey, setKeyDialog, storedKey } from "./api.js";
 import { askForKey, confirmed, dialogIsOpen, showHelp } from "./dialogs.js";
 import { announce, byId, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
+import { ImageTab } from "./image-tab.js";
 import { showMessage } from "./message-box.js";
+import { LanguageCheck } from "./language-check.js";
 import { ACTIVE, Queue } from "./queue.js";
 import { QueueView } from "./queue-view.js";
 import { Reader } from "./reader.js";
@@ -14,9 +16,9 @@ import { Server } from "./server.js";
 import { Settings } from "./settings.js";
 import { Store } from "./store.js";
 import { TextTab } from "./text-tab.js";
-import { fraction } from "./words.js";
+import { fraction, limitsText } from "./words.js";
 
-const TABS = ["transcribe", "text"];
+const TABS = ["transcribe", "text", "images"];
 const TYPED_INTO = "input, textarea, select, [contenteditable]:not([contenteditable=false])";
 const PRESSED_BY_SPACE = `${TYPED_INTO}, button, summary, a[href]`;
 const MOVED_BY_ARROWS = `${TYPED_INTO}, [role=tab], [role=slider]`;
@@ -26,6 +28,7 @@ const server = new Server();
 const queue = new Queue(store, server);
 const settings = new Settings(store, server);
 const textTab = new TextTab(store, server);
+const imageTab = new ImageTab(store, server);
 const reader = new Reader(queue, server, {
   options: () => settings.options(),
   sendToText: (text) => {
@@ -34,6 +37,7 @@ const reader = new Reader(queue, server, {
   },
 });
 const queueView = new QueueView(queue, server, (item) => show(item, { focus: true }));
+new LanguageCheck(queue, server);
 new Downloads(queue, () => reader.item);
 const recorderPanel = new RecorderPanel({ done: (file) => add([file]), complain });
 
@@ -61,6 +65,7 @@ byId("forget-key").addEventListener("click", () => {
 
 await settings.restore();
 await textTab.restore();
+await imageTab.restore();
 await queue.restore();
 await restoreView();
 document.documentElement.dataset.started = "";
@@ -87,6 +92,7 @@ async function deleteAll() {
   if (!sure) return;
   await queue.clear();
   textTab.clear();
+  imageTab.clear();
   byId("choose-files").focus();
   announce("All deleted.");
 }
@@ -96,7 +102,9 @@ async function restoreView() {
   byId("single-keys").checked = single ?? true;
   byId("single-keys").addEventListener("change", (event) => store.putSetting("singleKeys", event.target.checked));
   await show(queue.find(await store.setting("shown")) ?? queue.items[0] ?? null);
-  if ((await store.setting("tab")) === "text") selectTab("text");
+  const tab = await store.setting("tab");
+  if (tab === "images") byId("tab-images").hidden = false; // until the server says what it has
+  if (TABS.includes(tab)) selectTab(tab);
 }
 
 function listenToFiles() {
@@ -111,7 +119,7 @@ function listenToFiles() {
   addEventListener("dragenter", (event) => {
     if (!hasFiles(event)) return;
     inside += 1;
-    setText(byId("drop-veil"), currentTab() === "text" ? "Drop a text here" : "Drop to transcribe");
+    setText(byId("drop-veil"), { text: "Drop a text here", images: "Drop to read" }[currentTab()] ?? "Drop to transcribe");
     veil(true);
   });
   addEventListener("dragleave", (event) => {
@@ -129,8 +137,20 @@ function listenToFiles() {
     const folders = items.filter((item) => item.webkitGetAsEntry?.()?.isDirectory);
     const files = items.filter((item) => !folders.includes(item)).map((item) => item.getAsFile());
     if (currentTab() === "text" && byId("text-form").hidden === false) textTab.readFile(files[0]);
+    else if (currentTab() === "images" || areImages(files)) addImages(files.filter(Boolean));
     else add(files.filter(Boolean), folders.length ? "Folders stay outside: drop the recordings in them." : "");
   });
+}
+
+function addImages(files) {
+  selectTab("images");
+  imageTab.add(files);
+}
+
+/** True for files that belong to the Images tab, where there is one. */
+function areImages(files) {
+  const isImage = (file) => file?.type.startsWith("image/") || file?.type === "application/pdf";
+  return server.visionModels.length > 0 && files.length > 0 && files.every(isImage);
 }
 
 function complain(problem) {
@@ -161,13 +181,24 @@ function selectTab(name) {
   store.putSetting("tab", name).catch(() => {});
 }
 
+/** The tab for images is there where a model reads them. */
+function showTabs() {
+  const settled = server.state === "ready" && !server.loading.length;
+  if (server.visionModels.length) byId("tab-images").hidden = false;
+  else if (settled) {
+    byId("tab-images").hidden = true;
+    if (currentTab() === "images") selectTab("transcribe");
+  }
+}
+
 function listenToTabs() {
-  for (const [index, name] of TABS.entries()) {
+  for (const name of TABS) {
     byId(`tab-${name}`).addEventListener("click", () => selectTab(name));
     byId(`tab-${name}`).addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
-      const next = TABS[(index + step + TABS.length) % TABS.length];
+      const shown = TABS.filter((each) => !byId(`tab-${each}`).hidden);
+      const next = shown.at((shown.indexOf(name) + step) % shown.length);
       selectTab(next);
       byId(`tab-${next}`).focus();
       event.preventDefault();
@@ -209,10 +240,16 @@ function listenToServer() {
     byId("banner-action").hidden = !action;
     setText(byId("banner-action"), action);
     byId("forget-key").hidden = !storedKey();
+    const waiting = server.speechModels.reduce((sum, model) => sum + (model.waiting ?? 0), 0);
+    setText(byId("limits"), limitsText(server.limits, waiting));
     const mute = server.state === "ready" && !server.speechModels.length;
     byId("choose-files").disabled = byId("record").disabled = mute;
     if (mute) complain("This server has no speech model, so it cannot transcribe. Whoever runs it can add one, such as openai/whisper-base.");
-    if (mute && server.textModels.length && !queue.items.length) selectTab("text");
+    showTabs();
+    if (mute && !queue.items.length && currentTab() === "transcribe") {
+      if (server.textModels.length) selectTab("text");
+      else if (server.visionModels.length) selectTab("images");
+    }
   });
   byId("banner-action").addEventListener("click", () => server.refresh());
 }
@@ -237,9 +274,10 @@ function listenToLeaving() {
   const keep = () => {
     queue.flush();
     textTab.flush();
+    imageTab.flush();
   };
   addEventListener("pagehide", keep);
-  document.addEventListener("visibilitychange", () => document.hidden && keep());
+  document.addEventListener("visibilitychange", () => (document.hidden ? keep() : server.refresh()));
   addEventListener("beforeunload", (event) => {
     if (recorderPanel.recording) event.preventDefault();
   });

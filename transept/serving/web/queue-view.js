@@ -107,7 +107,7 @@ export class QueueView {
     }
     const model = this.#server.model(item.options.model);
     const unkept = item.unkept && !RETRIABLE.has(item.state) ? " · not kept after a reload: it is too large" : "";
-    const text = stateText(item, this.#server.state, model?.state) + unkept;
+    const text = stateText(item, this.#server.state, model) + unkept;
     if (view.state.textContent !== text) view.state.replaceChildren(...markedAsFailed(text));
     view.bar.hidden = !active;
     view.bar.value = fraction(item);

@@ -7,7 +7,7 @@
 import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
 import { PageError, inPlainWords } from "./errors.js";
 import { OtherWindows } from "./windows.js";
-import { announceable } from "./words.js";
+import { announceable, sizeText, waitText } from "./words.js";
 
 const AT_ONCE = 2;
 const MOST_ITEMS = 300;
@@ -127,6 +127,11 @@ export class Queue extends EventTarget {
     this.#pump();
   }
 
+  /** Keeps the language that another model heard in a recording: {language, probability, model}. */
+  hear(item, heard) {
+    this.#set(item, { heard });
+  }
+
   async remove(item) {
     this.cancel(item);
     this.#forget(item);
@@ -204,6 +209,7 @@ export class Queue extends EventTarget {
     try {
       const blob = await this.blob(item);
       if (!blob) throw new PageError("This browser no longer has the file.", "Remove it here, and add it again.");
+      checkSize(blob, this.#server.limits.max_upload_bytes ?? Infinity);
       const onWait = (seconds, error) =>
         this.#set(item, { state: "queued", position: null, message: waitText(seconds, error) });
       await politely(() => this.#send(item, blob, signal), { signal, onWait });
@@ -316,6 +322,7 @@ function nothingYet() {
     seconds: 0, // done so far
     left: null, // seconds of work, as far as can be told
     language: null,
+    heard: undefined, // {language, probability, model}: by a second model; null: not known
     segments: [], // as the server sent them
     edits: {}, // index -> {text, words}: what stands instead
     peaks: null, // of the waveform
@@ -326,6 +333,11 @@ function nothingYet() {
 export function secondsLeft(seconds, duration, milliseconds) {
   if (!duration || !(seconds > 0) || !(milliseconds >= LEAST_WATCHED)) return null;
   return (Math.max(0, duration - seconds) / seconds) * (milliseconds / 1000);
+}
+
+function checkSize({ size }, most) {
+  if (!size) throw new PageError("This file is empty.", "Add one that has sound in it.");
+  if (size > most) throw new PageError(`This file has ${sizeText(size)}, over the limit of ${sizeText(most)}.`, "Compress it, or split it into parts.");
 }
 
 const isUnderWay = (item) => item.state === "waiting" || ACTIVE.has(item.state);
@@ -352,11 +364,6 @@ function formOf(item, blob) {
   if (hotwords) form.append("hotwords", hotwords);
   form.append("file", blob, item.name); // last, so that the rest is known before it has come
   return form;
-}
-
-function waitText(seconds, error) {
-  const when = `trying again in ${Math.max(1, Math.round(seconds))} s`;
-  return error.status === 429 ? `The server is busy; ${when}` : `The server is not ready; ${when}`;
 }
 
 /** crypto.randomUUID is for https and localhost only. */

@@ -11,7 +11,7 @@ import { ACTIVE, RETRIABLE } from "./queue.js";
 import { Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { computePeaks } from "./waveform.js";
-import { channelName, languageName, stateText, writtenIn } from "./words.js";
+import { channelName, languageName, languageNotice, stateText, writtenIn } from "./words.js";
 
 export class Reader {
   item = null;
@@ -46,7 +46,10 @@ export class Reader {
     byId("redo").addEventListener("click", () => this.#step("redo"));
     byId("copy").addEventListener("click", () => this.#copy());
     byId("to-text").addEventListener("click", () => sendToText(toFlowingText(this.#transcript.exported())));
-    byId("again").addEventListener("click", () => this.#again(options));
+    byId("again").addEventListener("click", () => this.#again(options()));
+    byId("language-again").addEventListener("click", () =>
+      this.#again({ ...this.item.options, model: byId("language-again").dataset.model, language: "" }),
+    );
     byId("reader-retry").addEventListener("click", () => {
       queue.retry(this.item);
       byId("reader-title").focus();
@@ -103,7 +106,7 @@ export class Reader {
     const about = [
       item.state === "done" || !said ? "" : stateText(item, this.#server.state),
       item.duration === null ? "" : clockText(item.duration),
-      languageName(item.language),
+      this.#server.model(item.options.model)?.only_language ? "" : languageName(item.language),
       writtenIn(item) ? `translated to ${languageName(writtenIn(item))}` : "",
       channelName(item.options.channel),
       item.options.model,
@@ -116,6 +119,7 @@ export class Reader {
     byId("to-text").hidden = !this.#server.textModels.length;
     byId("to-text").disabled = item.state !== "done" || !said;
     if (item.duration !== null) this.player.setDuration(item.duration);
+    this.#showLanguageNotice();
     this.#showState(item, active, said);
     this.#showHistory();
   }
@@ -125,7 +129,7 @@ export class Reader {
     const state = byId("reader-state");
     state.dataset.state = item.state;
     state.hidden = said && (active || item.state === "done");
-    const text = stateText(item, this.#server.state, this.#server.model(item.options.model)?.state);
+    const text = stateText(item, this.#server.state, this.#server.model(item.options.model));
     if (item.state === "done") showMessage(byId("reader-state-text"), "No speech was found in this recording.");
     else showMessage(byId("reader-state-text"), item.state === "failed" ? { ...item, message: text } : text);
     state.classList.toggle("active", active);
@@ -178,11 +182,24 @@ export class Reader {
     if (start) this.player.play();
   }
 
+  /** Below the tools: that a model knows one language only, from the beginning, so that nothing moves. */
+  #showLanguageNotice() {
+    const notice = languageNotice(this.item, this.#server.model(this.item.options.model));
+    const better = this.#server.speechModels.find(({ state, detects_language: detects }) => detects && state === "ready");
+    const again = byId("language-again");
+    byId("language-notice").hidden = !notice || (byId("tools").hidden && !notice.isWarning);
+    byId("language-notice").classList.toggle("warning", Boolean(notice?.isWarning));
+    setText(byId("language-notice-text"), notice?.text ?? "");
+    again.hidden = !notice?.isWarning || !better;
+    again.dataset.model = better?.id ?? "";
+    setText(again, `Transcribe with ${better?.id}`);
+  }
+
   async #again(options) {
     const { item } = this;
     const edits = Object.keys(item.edits).length;
     if (edits && !(await confirmed("Transcribe it again? Your edits of this transcript are dropped.", "Drop them"))) return;
-    this.#queue.retry(item, options());
+    this.#queue.retry(item, options);
     byId("reader-title").focus();
   }
 

@@ -1,5 +1,5 @@
 // What the server has and whether it is there: its models, loading, unreachable, locked by a key.
-// main.js makes one; the queue waits for it, settings.js and text-tab.js show its models, main.js the banner.
+// main.js makes one; the queue waits for it, settings.js, text-tab.js and image-tab.js show its models, main.js the banner.
 
 import { ApiError, UnreachableError, getJson } from "./api.js";
 
@@ -10,6 +10,7 @@ export class Server extends EventTarget {
   /** "unknown", "ready", "loading", "unreachable", "locked" (no key) or "failing" (`error` says how). */
   state = "unknown";
   models = [];
+  limits = {}; // on a request, as the server names them
   error = null;
   #failures = 0;
   #timer = null;
@@ -21,6 +22,10 @@ export class Server extends EventTarget {
 
   get textModels() {
     return this.models.filter((model) => model.kind === "text");
+  }
+
+  get visionModels() {
+    return this.models.filter((model) => model.kind === "vision");
   }
 
   get loading() {
@@ -41,7 +46,8 @@ export class Server extends EventTarget {
   async #look() {
     let next = null; // seconds
     try {
-      this.models = (await getJson("v1/models")).data;
+      const { data, limits } = await getJson("v1/models");
+      [this.models, this.limits] = [data, limits ?? {}];
       this.#failures = 0;
       this.error = null;
       const open = this.models.some((model) => model.state === "ready");

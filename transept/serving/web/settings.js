@@ -1,7 +1,8 @@
 // The options of the Transcribe tab: which model, which language, and what stands under "More options".
 // main.js makes one and asks `options()` when files are added. Kept in the store.
 
-import { byId, fillSelect } from "./dom.js";
+import { byId, fillSelect, setText } from "./dom.js";
+import { languageName } from "./words.js";
 
 const FIELDS = ["model", "language", "translate", "target-language", "channel", "diarize", "words", "batched", "prompt", "hotwords"];
 
@@ -9,6 +10,13 @@ const FIELDS = ["model", "language", "translate", "target-language", "channel", 
 function byName(languages) {
   const sorted = [...languages].sort((one, other) => one.name.localeCompare(other.name));
   return sorted.map(({ code, name }) => [code, name[0].toUpperCase() + name.slice(1)]);
+}
+
+/** "tiny.en (English only)", "base (loading)" */
+function modelText({ id, state, only_language: only }) {
+  const notes = [only ? `${languageName(only)} only` : "", state === "ready" ? "" : state === "failed" ? "failed" : "loading"];
+  const said = notes.filter(Boolean).join(", ");
+  return said ? `${id} (${said})` : id;
 }
 
 export class Settings {
@@ -81,11 +89,14 @@ export class Settings {
     const models = this.#server.speechModels;
     fillSelect(
       byId("model"),
-      models.map(({ id, state }) => [id, state === "ready" ? id : `${id} (${state === "failed" ? "failed" : "loading"})`]),
+      models.map((model) => [model.id, modelText(model)]),
       byId("model").value || this.#kept.model,
     );
     byId("model-field").hidden = models.length < 2;
     const model = this.#model;
+    const only = languageName(model?.only_language);
+    byId("model-note").hidden = !only || models.length > 1; // else the list says so
+    setText(byId("model-note"), only ? `${model.id} knows ${only} only.` : "");
     const languages = byName(model?.languages ?? []);
     byId("language-field").hidden = languages.length < 2;
     fillSelect(

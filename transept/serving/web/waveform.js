@@ -1,9 +1,9 @@
 // The waveform: its peaks, computed once from a recording, and their picture on a canvas.
 // player.js draws with it, reader.js asks for peaks. Where there are none the picture is a plain line.
 
+import { decode } from "./decoding.js";
+
 export const PEAKS = 1200; // of a recording, whatever its length
-const LONGEST = 30 * 60; // seconds; longer ones are not decoded: an hour at 8 kHz is 115 MB of samples
-const LARGEST = 256 * 1024 ** 2; // bytes of a file
 const DECODED_RATE = 8000; // Hz; enough for a picture
 const [BAR, GAP] = [2, 1]; // CSS pixels
 
@@ -12,10 +12,9 @@ const [BAR, GAP] = [2, 1]; // CSS pixels
  * The browser decodes beside this thread, a worker looks for the peaks.
  */
 export async function computePeaks(blob, duration) {
-  if (blob.size > LARGEST || !duration || duration > LONGEST || !window.OfflineAudioContext) return null;
+  const decoded = await decode(blob, duration, DECODED_RATE);
+  if (!decoded) return null;
   try {
-    const context = new OfflineAudioContext(1, 1, DECODED_RATE);
-    const decoded = await context.decodeAudioData(await blob.arrayBuffer());
     const channels = Array.from({ length: decoded.numberOfChannels }, (_, number) => decoded.getChannelData(number).slice());
     return await inWorker(channels);
   } catch {

@@ -2,12 +2,15 @@
 
 import { clockText, counted } from "./dom.js";
 
-/** One line for the queue. `modelState` is of the model that it waits for. */
-export function stateText(item, serverState, modelState) {
+const SURE = 0.5; // probability from which a language that was heard counts
+const UNSURE = -0.7; // mean log probability; tiny.en is below it with French and Spanish, and with 1 of 54 English prompts
+
+/** One line for the queue. model: the one that it is for, as the server describes it. */
+export function stateText(item, serverState, model) {
   switch (item.state) {
     case "waiting":
       if (serverState === "unreachable") return "Waiting for the server to come back";
-      if (serverState === "loading" || modelState === "loading") return "Waiting for the model to load";
+      if (serverState === "loading" || model?.state === "loading") return "Waiting for the model to load";
       if (serverState === "locked") return "Waiting for the key";
       return "Waiting";
     case "sending":
@@ -20,7 +23,7 @@ export function stateText(item, serverState, modelState) {
         .filter(Boolean)
         .join(" · ");
     case "done":
-      return ["Done", item.duration === null ? "" : clockText(item.duration), languageName(item.language)]
+      return ["Done", item.duration === null ? "" : clockText(item.duration), model?.only_language ? "" : languageName(item.language)]
         .filter(Boolean)
         .join(" · ");
     case "failed":
@@ -43,6 +46,61 @@ export function timeLeft(seconds) {
   const minutes = Math.round(seconds / 60);
   const hours = Math.floor(minutes / 60);
   return `about ${hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`} left`;
+}
+
+/** What to say while the server has no place: it was asked, and will be again in so many seconds. */
+export function waitText(seconds, error) {
+  const when = `trying again in ${Math.max(1, Math.round(seconds))} s`;
+  return error.status === 429 ? `The server is busy; ${when}` : `The server is not ready; ${when}`;
+}
+
+/** 536870912 -> "512 MB". */
+export function sizeText(bytes) {
+  const units = ["bytes", "kB", "MB", "GB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
+  const number = bytes / 1024 ** power;
+  return `${number < 10 ? Math.round(10 * number) / 10 : Math.round(number)} ${units[power]}`;
+}
+
+/** 14400 -> "4 hours", 5400 -> "90 minutes", 45 -> "45 seconds". */
+export function durationText(seconds) {
+  for (const [unit, noun] of [[3600, "hour"], [60, "minute"]]) {
+    if (seconds >= unit && seconds % unit === 0) return counted(seconds / unit, noun);
+  }
+  return seconds >= 3600 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds), "second");
+}
+
+/** What the server takes of recordings: "Up to 512 MB and 4 hours each. ..." */
+export function limitsText({ max_upload_bytes: bytes, max_audio_seconds: seconds, max_running: running, max_queue: queue }, waiting) {
+  const most = [bytes ? sizeText(bytes) : "", seconds ? durationText(seconds) : ""].filter(Boolean).join(" and ");
+  const places = running ? `The server works on ${running} at a time${queue ? `, and ${queue} more may wait` : ""}.` : "";
+  return [most ? `Up to ${most} each.` : "", places, waiting ? `${waiting} wait now.` : ""].filter(Boolean).join(" ");
+}
+
+/**
+ * What to say of a model that knows one language: {text, isWarning}, or null for other models. It is a warning where
+ * another model heard another language, or, if none has listened, where the model was unsure of its text.
+ */
+export function languageNotice(item, model) {
+  const only = model?.only_language;
+  if (!only) return null;
+  const [knows, name] = [languageName(only), model.id];
+  const heard = item.heard?.probability >= SURE ? item.heard : null;
+  if (heard && heard.language !== only) {
+    return { text: `This sounds like ${languageName(heard.language)}, and ${name} knows ${knows} only.`, isWarning: true };
+  }
+  if (!heard && item.state === "done" && confidence(item.segments) < UNSURE) {
+    const text = `${name} knows ${knows} only, and was unsure of this text. Is another language spoken here?`;
+    return { text, isWarning: true };
+  }
+  return { text: `${name} knows ${knows} only.`, isWarning: false };
+}
+
+/** The mean log probability of a transcript's tokens, by the time of its segments. */
+function confidence(segments) {
+  const timed = segments.filter(({ avg_logprob: logprob }) => logprob !== undefined);
+  const seconds = timed.reduce((sum, { start, end }) => sum + end - start, 0);
+  return timed.reduce((sum, { start, end, avg_logprob: logprob }) => sum + (end - start) * logprob, 0) / (seconds || 1);
 }
 
 /** How far a recording is: sending is the first twentieth of the bar. */
