@@ -9,8 +9,9 @@ import torch
 from media_files import SPEECH, media_file, sound_file
 
 from transept.errors import MediaError, ParameterError
-from transept.multimodal.audio import BLOCK_SAMPLES, SAMPLE_RATE, load_audio, load_channels
+from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
 from transept.multimodal.channels import channel_names
+from transept.multimodal.sounds import BLOCK_SAMPLES
 
 READER = soundfile.read(SPEECH / "librivox" / "austen-0870.flac", dtype="float32")[0]
 PROMPT = soundfile.read(SPEECH / "prompts-en" / "vm-whichbox.flac", dtype="float32")[0]

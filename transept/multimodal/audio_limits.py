@@ -11,13 +11,11 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from transept.errors import MediaError, MediaTooLargeError, ParameterError
+from transept.multimodal.sounds import Sound
 from transept.option_names import finite
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 MAX_SECONDS = 24 * 3600.0
 MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
@@ -101,24 +99,24 @@ class AudioLimits:
         return held
 
     def counted(
-        self, blocks: Iterable[npt.NDArray[Any]], rate: float, sample_rate: int, name: str, *, apart: bool = False
-    ) -> Iterator[npt.NDArray[Any]]:
-        """The blocks of one signal, as long as they are within the limits.
+        self, sounds: Iterable[Sound], sample_rate: int, name: str, *, apart: bool = False, begin: float = 0.0
+    ) -> Iterator[Sound]:
+        """The sounds of one recording, as long as they are within the limits.
 
-        blocks: [channels, num_samples], at `rate` Hz; sample_rate: of what is made of them, mono, in Hz.
-        apart: each channel is kept by itself.
+        sample_rate: of what is made of them, mono, in Hz. apart: each channel is kept by itself. begin: seconds of the
+        recording that came before.
         Raises AudioTooLongError for more than max_audio_seconds, MediaError for more than max_decoded_bytes before or
         after mixing and resampling, and for more than MOST_CHANNELS channels.
         """
-        seconds, num_bytes = 0.0, 0
-        for block in blocks:
-            channels, length = block.shape
+        seconds, num_bytes = begin, begin * sample_rate * SAMPLE_BYTES
+        for sound in sounds:
+            channels = len(sound.samples)
             if channels > MOST_CHANNELS:
                 raise MediaError(f"{name} has {channels} channels; up to {MOST_CHANNELS} are mixed: pass some of them")
-            seconds += length / rate
-            num_bytes += block.size * SAMPLE_BYTES
-            self.check_length(seconds, channels, rate, sample_rate, name, apart, num_bytes)
-            yield block
+            seconds += sound.seconds
+            num_bytes += sound.samples.size * SAMPLE_BYTES
+            self.check_length(seconds, channels, sound.rate, sample_rate, name, apart, num_bytes)
+            yield sound
 
     def longest_seconds(self, channels: int, rate: float, sample_rate: int, *, apart: bool) -> float | None:
         """The length that max_audio_seconds and max_decoded_bytes leave to a signal; None: any.
@@ -130,6 +128,14 @@ class AudioLimits:
             a_second = SAMPLE_BYTES * max(rate * channels, sample_rate * (channels if apart else 1))
             limits.append(self.max_decoded_bytes / a_second)
         return min(limits, default=None)
+
+    def check_seconds(self, seconds: float, name: str) -> None:
+        """Raise AudioTooLongError for a recording of more than max_audio_seconds."""
+        if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
+            raise AudioTooLongError(
+                f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
+                "raise that limit"
+            )
 
     def check_length(
         self,
@@ -146,11 +152,7 @@ class AudioLimits:
         rate: the signal's own, in Hz; sample_rate: of what is made of it. apart: each channel is kept by itself.
         num_bytes: of all its samples as float32; default: those of so many seconds.
         """
-        if self.max_audio_seconds is not None and seconds > self.max_audio_seconds:
-            raise AudioTooLongError(
-                f"{name} is longer than the {self.max_audio_seconds:g} seconds of max_audio_seconds: split it, or "
-                "raise that limit"
-            )
+        self.check_seconds(seconds, name)
         num_bytes = seconds * rate * channels * SAMPLE_BYTES if num_bytes is None else num_bytes
         most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1))
         if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:

@@ -1,6 +1,6 @@
 """The length that a file declares, compared with the limits before anything is decoded.
 
-`transept.multimodal.audio` calls it for each file. A header may be wrong, so a file is refused only if audio is found
+`audio_file` and `media` call it for each file. A header may be wrong, so a file is refused only if audio is found
 beyond the limit: a seek there takes milliseconds. A file that declares no length, or too short a one, is measured while
 it is decoded (`AudioLimits.counted`).
 """
@@ -38,13 +38,12 @@ def _has_sound_at(sound: Any, frame: int) -> bool:
         return False
 
 
-def is_longer(container: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> bool:
-    """Raise MediaError if a container that FFmpeg opened is longer than the limits.
+def is_longer(container: Any, stream: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> bool:
+    """Raise MediaError if a stream of a container that FFmpeg opened is longer than the limits.
 
     Returns True where it only says so: the container has then been read, and must be opened again.
     """
-    stream = container.streams.best("audio")
-    if stream is None or stream.codec_context is None or not stream.codec_context.sample_rate:
+    if not stream.codec_context.sample_rate:
         return False
     rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
     declared = stream.duration * stream.time_base if stream.duration else (container.duration or 0) / MICROSECONDS

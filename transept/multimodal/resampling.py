@@ -1,4 +1,4 @@
-"""Blocks of samples at any rate to mono waveforms at the rate that is wanted.
+"""Sounds at any rates to mono waveforms at the rate that is wanted.
 
 `transept.multimodal.audio` calls `joined`. Files are resampled by FFmpeg's swresample, which is what openai-whisper and
 faster-whisper hear them through: from the same file their samples are ours, rounded to 16 bits. Samples that a program
@@ -7,15 +7,17 @@ holds are resampled by soxr, as librosa does it. Nothing here decodes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import soxr
 
 from transept.errors import MediaError
-from transept.multimodal.channels import Intake, joined_streams
+from transept.multimodal.channels import Intake, MonoSound, joined_streams
+from transept.multimodal.sounds import Sound
 from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # Hz; beyond any recording: a broken header, or a swapped argument
@@ -25,27 +27,33 @@ Resampler: TypeAlias = Callable[[Iterable[Waveform], float, int], Iterator[Wavef
 
 
 def joined(
-    blocks: Iterable[npt.NDArray[Any]],
-    rate: float,
-    sample_rate: int,
-    name: str,
-    limits: Intake,
-    resampler: Resampler,
+    sounds: Iterable[Sound], sample_rate: int, name: str, intake: Intake, resampler: Resampler
 ) -> list[Waveform]:
-    """Join blocks [channels, num_samples] of one signal, resampled on the way, to what is wanted of its channels.
+    """Join the sounds of one recording, resampled on the way, to the channels that the intake wants.
 
-    rate: of the blocks, in Hz. Each of the waveforms is float32 [num_samples], at `sample_rate`. Raises MediaError for
-    a rate that no recording has, for what is beyond the limits, and for a channel that is not there.
+    Each of the waveforms is float32 [num_samples], at `sample_rate`, in Hz. Raises MediaError for a rate that no
+    recording has, for what is beyond the limits, and for a channel that is not there.
     """
-    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise MediaError(
-            f"{name} has a sample rate of {rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
-            f"{HIGHEST_RATE} Hz"
-        )
-    streams = limits.streams(blocks, rate, sample_rate, name)
-    if rate != sample_rate:
-        streams = [resampler(stream, rate, sample_rate) for stream in streams]
-    return joined_streams(streams)
+    streams = intake.streams(_checked(sounds, name), sample_rate, name)
+    return joined_streams([_resampled(stream, sample_rate, resampler) for stream in streams])
+
+
+def _checked(sounds: Iterable[Sound], name: str) -> Iterator[Sound]:
+    """The sounds. Raises MediaError for a rate that no recording has."""
+    for sound in sounds:
+        if not LOWEST_RATE <= sound.rate <= HIGHEST_RATE:
+            raise MediaError(
+                f"{name} has a sample rate of {sound.rate:g} Hz, which no recording has: it must be {LOWEST_RATE} to "
+                f"{HIGHEST_RATE} Hz"
+            )
+        yield sound
+
+
+def _resampled(stream: Iterable[MonoSound], sample_rate: int, resampler: Resampler) -> Iterator[Waveform]:
+    """A stream at one rate. Where its own changes, resampling begins anew."""
+    for rate, run in itertools.groupby(stream, key=itemgetter(1)):
+        blocks = map(itemgetter(0), run)
+        yield from blocks if rate == sample_rate else resampler(blocks, rate, sample_rate)
 
 
 def soxr_blocks(blocks: Iterable[Waveform], rate: float, sample_rate: int) -> Iterator[Waveform]:

@@ -1,0 +1,112 @@
+"""Which of a container's audio tracks is heard, and which of two channels that cancel each other."""
+
+import numpy as np
+import pytest
+import soundfile
+from media_files import SPEECH, media_file, sound_file, timed_file
+
+from transept.errors import MediaError, ParameterError
+from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_recording
+
+CLIP = soundfile.read(sorted((SPEECH / "librivox").glob("*.flac"))[0], dtype="float32")[0][: 4 * SAMPLE_RATE]
+SILENCE = np.zeros_like(CLIP)
+
+
+def tracks(container: str, codec: str, *samples: np.ndarray) -> bytes:
+    """A file of one track each: English, Spanish, German."""
+    return timed_file(container, codec, [[(0, each)] for each in samples])
+
+
+@pytest.mark.parametrize(("container", "codec"), [("matroska", "pcm_s16le"), ("mp4", "aac"), ("mpegts", "aac")])
+def test_a_track_is_chosen_by_number_and_by_language(container, codec):
+    data = tracks(container, codec, CLIP * 0.2, CLIP * 0.5, CLIP)
+    alone = [load_audio(data, audio_track=number) for number in range(3)]
+    peaks = [np.abs(samples).max() / np.abs(CLIP).max() for samples in alone]
+    assert peaks == pytest.approx([0.2, 0.5, 1], rel=0.3)
+    for track, number in (("en", 0), ("eng", 0), ("en-GB", 0), ("ES", 1), ("spa", 1), ("de", 2), ("deu", 2), ("2", 2)):
+        np.testing.assert_array_equal(load_audio(data, audio_track=track), alone[number])
+    with pytest.raises(MediaError, match=r'has no track 3: its audio tracks are 0 \("eng"\), 1 \("spa"\), 2 \("ger"\)'):
+        load_audio(data, audio_track=3)
+    with pytest.raises(MediaError, match='has no track in "fr"'):
+        load_audio(data, audio_track="fr")
+
+
+@pytest.mark.parametrize("codec", ["pcm_s16le", "flac"])
+def test_a_silent_first_track_gives_way_to_the_loudest(codec):
+    data = tracks("matroska", codec, SILENCE, CLIP * 0.2, CLIP)
+    recording = load_recording(data)
+    np.testing.assert_array_equal(recording.waveforms[0], load_audio(data, audio_track=2))
+    assert recording.warnings in (
+        ['heard through audio track 2 ("ger"), the loudest, from 0.0 s on, since track 0 is silent'],
+        [],  # FFmpeg deems the third best at once
+    )
+    for track in (0, "eng"):  # the one that is named is heard
+        assert not load_audio(data, audio_track=track).any()
+
+
+def test_tracks_that_are_all_silent_are_silent():
+    recording = load_recording(tracks("matroska", "pcm_s16le", SILENCE, SILENCE))
+    assert not recording.waveforms[0].any()
+    assert recording.warnings == []
+
+
+def test_recordings_of_one_track():
+    lone = media_file("matroska", "aac", CLIP[None], SAMPLE_RATE, "mono")
+    wav = sound_file(CLIP, SAMPLE_RATE)
+    for data in (lone, wav, (CLIP, SAMPLE_RATE), CLIP):
+        for track in (0, "en"):  # it does not say its language
+            np.testing.assert_array_equal(load_audio(data, audio_track=track), load_audio(data))
+        with pytest.raises(MediaError, match="no track 1"):
+            load_audio(data, audio_track=1)
+
+
+@pytest.mark.parametrize("track", [-1, True, 1.5, "", "-1", "e", "english please", []])
+def test_what_is_no_track(track):
+    with pytest.raises(ParameterError, match="audio_track must be the number of a track, from 0 up, or a code"):
+        load_audio(CLIP, audio_track=track)
+
+
+@pytest.mark.parametrize("kind", ["samples", "wav", "vorbis", "aac", "opus", "at 44.1 kHz"])
+def test_of_channels_that_cancel_each_other_one_is_heard(kind):
+    stereo = np.stack([CLIP, -CLIP])
+    data = {
+        "samples": lambda: (stereo, SAMPLE_RATE),
+        "wav": lambda: sound_file(stereo.T, SAMPLE_RATE),
+        "vorbis": lambda: sound_file(stereo.T, SAMPLE_RATE, "OGG", "VORBIS"),
+        "aac": lambda: media_file("mp4", "aac", stereo, SAMPLE_RATE, "stereo"),
+        "opus": lambda: media_file("webm", "libopus", np.repeat(stereo, 3, axis=1), 48_000, "stereo"),
+        "at 44.1 kHz": lambda: (stereo, 44_100),
+    }[kind]()
+    recording = load_recording(data)
+    np.testing.assert_array_equal(recording.waveforms[0], load_audio(data, channel="left"))
+    assert recording.warnings == [
+        "heard through its left channel where the two cancel each other in the mix, from 0.0 s on"
+    ]
+    assert load_recording(data, channel="each").warnings == []
+
+
+def test_channels_that_cancel_each_other_from_a_time_on():
+    long = np.tile(CLIP, 5)
+    data = sound_file(
+        np.stack([long, np.concatenate([long[: len(long) // 2], -long[len(long) // 2 :]])]).T, SAMPLE_RATE
+    )
+    recording = load_recording(data)
+    (warning,) = recording.warnings
+    assert warning.endswith(("from 8.2 s on", "from 16.4 s on"))
+    np.testing.assert_array_equal(recording.waveforms[0][-3 * SAMPLE_RATE :], load_audio(data)[-3 * SAMPLE_RATE :])
+
+
+def test_other_stereo_is_mixed():
+    noise = np.random.default_rng(0).normal(0, 0.1, (2, SAMPLE_RATE)).astype(np.float32)
+    for stereo in (
+        noise,
+        np.stack([CLIP, CLIP]),
+        np.stack([CLIP, -0.5 * CLIP]),
+        np.stack([CLIP, SILENCE]),
+        noise * 1e-4,
+    ):
+        recording = load_recording((stereo, SAMPLE_RATE))
+        np.testing.assert_array_equal(recording.waveforms[0], stereo.mean(axis=0, dtype=np.float32))
+        assert recording.warnings == []
+    short = np.array([[0.5, 0.25], [-0.5, -0.25]], np.float32)
+    assert not load_audio((np.repeat(short, 4, axis=1), SAMPLE_RATE)).any()

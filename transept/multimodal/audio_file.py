@@ -1,0 +1,175 @@
+"""The file of a recording, open to read, to mono waveforms: by libsndfile what that reads, by FFmpeg the rest.
+
+`transept.multimodal.audio` calls `decode_file`. Nothing here knows where the file came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+import soundfile
+
+from transept.errors import MediaError, MediaTooLargeError
+from transept.multimodal.audio_tracks import only_track
+from transept.multimodal.bursts import without_bursts
+from transept.multimodal.channels import EACH, NUMBERS, Intake, joined_streams
+from transept.multimodal.declared_length import check_sound
+from transept.multimodal.joined_files import Part, Window, parts_of
+from transept.multimodal.media import SHORTEST_LOSS, decode_media
+from transept.multimodal.resampling import joined, swresample_blocks
+from transept.multimodal.sounds import BLOCK_SAMPLES, Sound
+from transept.multimodal.waveforms import Waveform
+
+FLOAT_PCM = ("FLOAT", "DOUBLE")  # libsndfile's names for samples as they were written
+READABLE = (
+    "Any file that libsndfile or FFmpeg decodes works (wav, flac, ogg, opus, mp3, m4a, mp4, webm, mkv, ...); "
+    "headerless samples go in as (waveform, sample_rate), on the command line with --pcm"
+)
+# libsndfile's log of a file whose chunk of samples is longer than the file, and of an RF64 file likewise.
+CUT_CHUNK = re.compile(r"^ *(?:data|SSND|riff) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+CUT_RF64 = re.compile(r"Calculated frame count (\d+) does not match value from 'ds64' chunk of (\d+)")
+UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce so many or more
+
+
+def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    """What the intake wants of a file that can be rewound, each float32 [num_samples] at `sample_rate`.
+
+    Files that were joined to one are decoded one after the other. Raises MediaError for what cannot be decoded and for
+    what is beyond the limits.
+    """
+    if file.seek(0, io.SEEK_END) == 0:
+        raise MediaError(f"{name} is empty. {READABLE}")
+    parts = parts_of(file)
+    if len(parts) == 1:
+        return _decode(file, parts[0], name, sample_rate, intake)
+    whole: list[list[Waveform]] = []
+    seconds, num_channels = 0.0, None  # the first part tells how many there are
+    for part in parts:
+        window = cast(BinaryIO, io.BufferedReader(Window(file, part)))
+        own = dataclasses.replace(intake, begin=seconds, num_channels=num_channels)
+        whole.append(_decode(window, part, name, sample_rate, own))
+        seconds += len(whole[-1][0]) / sample_rate
+        num_channels = max(len(whole[0]), NUMBERS.get(intake.channel, 0) + 1)
+    return joined_streams([iter(channel) for channel in zip(*whole, strict=True)])
+
+
+def _decode(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    """One of the files that a file consists of. file: that one alone."""
+    waveforms = _decode_one(file, part, name, sample_rate, intake)
+    if part.is_cut:
+        end = intake.begin + len(waveforms[0]) / sample_rate
+        intake.warnings.append(f"damaged: truncated at {end:.1f} s, within a page of Ogg")
+    return waveforms
+
+
+def _decode_one(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty.
+
+    MPEG audio is always FFmpeg's, with the same samples to 1e-6: the libmpg123 in libsndfile writes what it thinks of a
+    file to the process's stderr.
+    """
+    file.seek(0)
+    head = file.read(3)
+    file.seek(0)
+    if head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):  # 11 bits that begin a frame
+        return _decode_with_ffmpeg(file, name, sample_rate, intake, "MPEG audio is left to FFmpeg")
+    told = len(intake.warnings)
+    try:
+        if not part.is_plain:
+            return _decode_ogg(file, name, sample_rate, intake)
+        waveforms = _decode_with_libsndfile(file, name, sample_rate, intake)
+        if waveforms[0].size:
+            return waveforms
+        reason = "no samples"  # as in a recording that broke off before its header was completed
+    except soundfile.LibsndfileError as error:
+        reason = error.error_string.rstrip(".")
+    except TypeError:  # a name in .raw, whose format soundfile wants to be told
+        reason = "a .raw file"
+    del intake.warnings[told:]
+    file.seek(0)
+    return _decode_with_ffmpeg(file, name, sample_rate, intake, reason)
+
+
+def _decode_ogg(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    """An Ogg file with lost pages or several tracks: FFmpeg's, which knows their times; else libsndfile's."""
+    told = len(intake.warnings)
+    try:
+        return _decode_with_ffmpeg(file, name, sample_rate, intake, "it has several tracks, or lost pages")
+    except MediaTooLargeError:
+        raise
+    except MediaError:
+        if intake.audio_track is not None:
+            raise
+        del intake.warnings[told:]
+        file.seek(0)
+        return _decode_with_libsndfile(file, name, sample_rate, intake)
+
+
+def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    with soundfile.SoundFile(_ForLibsndfile(file)) as sound:
+        only_track(intake.audio_track, name)
+        check_sound(sound, sample_rate, intake, name, apart=intake.channel == EACH)
+        sounds = _sounds(sound)
+        if sound.subtype not in FLOAT_PCM:
+            sounds = without_bursts(sounds, intake)
+        waveforms = joined(sounds, sample_rate, name, intake, swresample_blocks)
+        missing = missing_seconds(sound)
+        if missing >= SHORTEST_LOSS:
+            end = intake.begin + sound.frames / sound.samplerate
+            intake.warnings.append(f"damaged: truncated at {end:.1f} s, of {end + missing:.1f} s that it announces")
+        return waveforms
+
+
+def missing_seconds(sound: Any) -> float:
+    """How much a file lacks of the samples that its header announces, as libsndfile's log has it."""
+    log = sound.extra_info
+    if found := CUT_RF64.search(log):
+        return (int(found[2]) - int(found[1])) / float(sound.samplerate)
+    cuts = [(int(announced), int(there)) for announced, there in CUT_CHUNK.findall(log)]
+    shares = [announced / there for announced, there in cuts if 0 < there < announced < UNKNOWN_SIZE]
+    return max(shares, default=1.0) * sound.frames / sound.samplerate - sound.frames / sound.samplerate
+
+
+class _ForLibsndfile:
+    """A file whose `seek` stays where it is when it is sent to before the file's begin, as a damaged header may do.
+
+    An exception in a callback of libsndfile would be printed, and not raised.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.read, self.tell, self._seek = file.read, file.tell, file.seek
+        self.readinto: Any = getattr(file, "readinto", None)  # which saves a copy of every block
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As a file's. Returns the position."""
+        try:
+            return self._seek(offset, whence)
+        except (OSError, ValueError):  # of files, of bytes
+            return self.tell()
+
+
+def _sounds(sound: Any) -> Iterator[Sound]:
+    """soundfile.SoundFile -> its sounds until one is empty: a header may announce more than there is."""
+    while len(block := sound.read(BLOCK_SAMPLES // sound.channels, dtype="float32", always_2d=True)):
+        yield Sound(block.T, sound.samplerate)
+
+
+def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, intake: Intake, reason: str) -> list[Waveform]:
+    """reason: why libsndfile could not read the file."""
+    import av
+
+    def opened() -> Any:
+        # Playlists (ffconcat, m3u8) name further files and URLs; without a protocol FFmpeg opens none of them.
+        file.seek(0)
+        return av.open(file, metadata_errors="replace", options={"protocol_whitelist": "none"})
+
+    try:
+        return decode_media(opened, name, sample_rate, intake, reason, READABLE)
+    except av.FFmpegError as error:
+        raise MediaError(
+            f"{name} cannot be decoded, by libsndfile ({reason}) or by FFmpeg ({error.strerror}). {READABLE}"
+        ) from None

@@ -1,0 +1,95 @@
+"""The audio tracks of a container: which one is wanted, by its number or its language.
+
+`media` calls `track_of`; where no track is named and the one it gives is silent, `media` looks for the loudest.
+"""
+
+from __future__ import annotations
+
+import re
+from numbers import Integral
+from typing import Any
+
+from transept.errors import MediaError, ParameterError, shown
+
+# ISO 639-1 -> 639-2, whose codes containers write. Where 639-2 has two codes, the older (bibliographic) is second.
+LANGUAGES = """
+aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak be:bel bg:bul bi:bis bm:bam
+bn:ben bo:bod:tib br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre cs:ces:cze cu:chu cv:chv cy:cym:wel da:dan de:deu:ger
+dv:div dz:dzo ee:ewe el:ell:gre en:eng eo:epo es:spa et:est eu:eus:baq fa:fas:per ff:ful fi:fin fj:fij fo:fao fr:fra:fre
+fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat hu:hun hy:hye:arm hz:her
+ia:ina id:ind ie:ile ig:ibo ii:iii ik:ipk io:ido is:isl:ice it:ita iu:iku ja:jpn jv:jav jw:jav ka:kat:geo kg:kon ki:kik
+kj:kua kk:kaz kl:kal km:khm kn:kan ko:kor kr:kau ks:kas ku:kur kv:kom kw:cor ky:kir la:lat lb:ltz lg:lug li:lim ln:lin
+lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri:mao mk:mkd:mac ml:mal mn:mon mr:mar ms:msa:may mt:mlt my:mya:bur na:nau
+nb:nob nd:nde ne:nep ng:ndo nl:nld:dut nn:nno no:nor nr:nbl nv:nav ny:nya oc:oci oj:oji om:orm or:ori os:oss pa:pan
+pi:pli pl:pol ps:pus pt:por qu:que rm:roh rn:run ro:ron:rum ru:rus rw:kin sa:san sc:srd sd:snd se:sme sg:sag si:sin
+sk:slk:slo sl:slv sm:smo sn:sna so:som sq:sqi:alb sr:srp ss:ssw st:sot su:sun sv:swe sw:swa ta:tam te:tel tg:tgk th:tha
+ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol
+wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:chi zu:zul
+"""
+ALIKE = {code: codes[1] for codes in (each.split(":") for each in LANGUAGES.split()) for code in codes}
+
+
+def checked_track(track: Any) -> int | str | None:
+    """A track's number from 0, or a code of a language. Raises ParameterError for anything else."""
+    if track is None:
+        return None
+    text = "" if isinstance(track, bool) or not isinstance(track, str | Integral) else str(track).strip().lower()
+    if re.fullmatch(r"[0-9]{1,5}", text):
+        return int(text)
+    if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text):
+        return text
+    raise ParameterError(
+        "audio_track must be the number of a track, from 0 up, or a code of its language such as eng, "
+        f"not {shown(track)}"
+    )
+
+
+def only_track(track: int | str | None, name: str) -> None:
+    """Raise MediaError where another track than the first is wanted of a recording that has one, without a language."""
+    if isinstance(track, int) and track > 0:
+        raise MediaError(f"{name} has one audio track, so there is no track {track}: leave audio_track out, or take 0")
+
+
+def track_of(container: Any, track: int | str | None, name: str) -> Any:
+    """The stream that is wanted of an open container; None if FFmpeg decodes none.
+
+    track: a number, a language, or None for the one that FFmpeg deems best. A lone track that does not say its language
+    is taken for any. Raises MediaError for a track that is not there or that FFmpeg does not decode.
+    """
+    if track is None:
+        best = container.streams.best("audio")
+        return None if best is None or best.codec_context is None else best
+    streams = container.streams.audio
+    if not streams:
+        return None
+    if isinstance(track, int):
+        found = streams[track] if track < len(streams) else None
+    else:
+        wanted = _language(track)
+        found = next((each for each in streams if _language(language_of(each)) == wanted), None)
+        if len(streams) == 1 and not language_of(streams[0]):
+            found = streams[0]
+    if found is None:
+        what = f"no track {track}" if isinstance(track, int) else f'no track in "{track}"'
+        known = ", ".join(label(each, number) for number, each in enumerate(streams))
+        raise MediaError(f"{name} has {what}: its audio tracks are {known}")
+    if found.codec_context is None:
+        raise MediaError(f"{name} has a track {track} that FFmpeg does not decode: choose another audio_track")
+    return found
+
+
+def language_of(stream: Any) -> str:
+    """The code of a track's language as its container writes it; empty if it does not say."""
+    code = str(stream.metadata.get("language", "")).lower()
+    return "" if code == "und" else code
+
+
+def label(stream: Any, number: int) -> str:
+    """How messages name a track."""
+    return f'{number} ("{language_of(stream)}")' if language_of(stream) else str(number)
+
+
+def _language(code: str) -> str:
+    """One code for what has several: ``"en"``, ``"eng"`` and ``"en-GB"`` are alike."""
+    primary = re.split("[-_]", code.lower())[0]
+    return ALIKE.get(primary, primary)

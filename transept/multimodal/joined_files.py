@@ -1,0 +1,160 @@
+"""Files that are several, one after the other: chained Ogg streams, and WAV and FLAC files that were joined as bytes.
+
+libsndfile ends with the first of them and says nothing. `audio_file` decodes each by itself. MPEG audio needs no such
+care: its frames stand for themselves.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, BinaryIO
+
+SEARCHED_BYTES = 1 << 22  # of a FLAC file at a time
+FLAC_BEGIN = (b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22")  # and the header of STREAMINFO, which is always first
+RIFF_HEADER = 12  # bytes: RIFF, size, WAVE
+OGG_HEADER = 27  # bytes before the table of segments
+OGG_BEGINS = 2  # flag of the first page of a stream
+OGG_TRACKS = (b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex", b"\x80theora")  # how tracks' first packets begin
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of several. begin, end: its bytes.
+
+    is_plain: libsndfile hears all that it holds at the right time: it has one track, and no page is lost.
+    is_cut: it ends within a page.
+    """
+
+    begin: int
+    end: int
+    is_plain: bool = True
+    is_cut: bool = False
+
+
+def parts_of(file: BinaryIO) -> list[Part]:
+    """The files that a file consists of, mostly the one. The file is left at its begin."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    head = file.read(RIFF_HEADER)
+    if head[:4] == b"OggS":
+        parts = _ogg_links(file, size)
+    elif head[:4] == b"fLaC":
+        parts = _between(_flac_begins(file), size)
+    elif head[:4] == b"RIFF" and head[8:] == b"WAVE":
+        parts = _between(_wav_begins(file, size), size)
+    else:
+        parts = [Part(0, size)]
+    file.seek(0)
+    return parts
+
+
+def _between(begins: Iterator[int], size: int) -> list[Part]:
+    bounds = [*sorted({0, *begins}), size]
+    return [Part(begin, end) for begin, end in pairwise(bounds)]
+
+
+def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
+    """Where RIFF chunks begin that follow each other without anything between."""
+    begin = 0
+    while begin + RIFF_HEADER <= size:
+        file.seek(begin)
+        head = file.read(RIFF_HEADER)
+        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+            return
+        yield begin
+        length = int.from_bytes(head[4:8], "little")
+        begin += 8 + length + length % 2
+
+
+def _flac_begins(file: BinaryIO) -> Iterator[int]:
+    """Where FLAC files begin: their first eight bytes come nowhere else but by a chance of 1 in 2 ** 63 a byte."""
+    file.seek(0)
+    position, kept = 0, b""
+    while piece := file.read(SEARCHED_BYTES):
+        searched = kept + piece
+        found = {position - len(kept) + place for mark in FLAC_BEGIN for place in _places(searched, mark)}
+        yield from sorted(found)
+        position, kept = position + len(piece), searched[-len(FLAC_BEGIN[0]) + 1 :]
+
+
+def _places(data: bytes, mark: bytes) -> Iterator[int]:
+    place = data.find(mark)
+    while place >= 0:
+        yield place
+        place = data.find(mark, place + 1)
+
+
+def _ogg_links(file: BinaryIO, size: int) -> list[Part]:
+    """The links of a chain (RFC 3533, section 4): each begins with streams' first pages, after others."""
+    links: list[Part] = []
+    link_begin = position = tracks = 0
+    in_head, is_plain = True, True
+    numbers: dict[bytes, int] = {}  # stream -> number of its next page
+    while position < size:
+        file.seek(position)
+        head = file.read(OGG_HEADER + 255 + 8)
+        lengths = head[OGG_HEADER : OGG_HEADER + head[26]] if len(head) >= OGG_HEADER else b""
+        begin = position
+        position += OGG_HEADER + len(lengths) + sum(lengths)
+        if head[:4] != b"OggS" or len(head) < OGG_HEADER or position > size:
+            links.append(
+                Part(link_begin, size, is_plain=is_plain and tracks < 2, is_cut=head[:4] == b"OggS"[: len(head)])
+            )
+            return links
+        stream, number = head[14:18], int.from_bytes(head[18:22], "little")
+        if head[5] & OGG_BEGINS:
+            if not in_head:
+                links.append(Part(link_begin, begin, is_plain=is_plain and tracks < 2))
+                link_begin, tracks, is_plain, numbers = begin, 0, True, {}
+            in_head = True
+            tracks += head[OGG_HEADER + len(lengths) :].startswith(OGG_TRACKS)
+        else:
+            in_head = False
+            is_plain = is_plain and numbers.get(stream, number) == number
+        numbers[stream] = number + 1
+    return [*links, Part(link_begin, size, is_plain=is_plain and tracks < 2)]
+
+
+class Window(io.RawIOBase):
+    """A part of a file, as a file to read."""
+
+    def __init__(self, file: BinaryIO, part: Part) -> None:
+        self._file, self._begin, self._end = file, part.begin, part.end
+        self._position = 0
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """The position within the part."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As a file's. Raises ValueError for a place before the part's begin."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._end - self._begin}[whence]
+        if origin + offset < 0:
+            raise ValueError(f"negative seek position {origin + offset}")
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """As a file's."""
+        left = max(0, self._end - self._begin - self._position)
+        self._file.seek(self._begin + self._position)
+        data = self._file.read(left if size is None or size < 0 else min(size, left))
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        """As a file's."""
+        data = self.read(memoryview(buffer).nbytes)
+        memoryview(buffer).cast("B")[: len(data)] = data
+        return len(data)

@@ -1,0 +1,88 @@
+"""Presentation times: where the frames of a track lie in its recording. Gaps between them become silence.
+
+Containers of film and of streams store a time with each packet. It is the only sign of sound that begins after the
+picture, and of packets that were lost. `media` calls `placed` with the frames of such a container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+TOLERANCE = 0.1  # seconds that times and samples may differ by; encoders' delays and clocks' jitter stay below
+LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in streams that are joined, times that jump further begin anew
+NAMED_GAP = 1.0  # seconds; shorter ones are how some codecs write pauses, so no warning names them
+
+# FFmpeg's names of formats whose packets have times of their own; of others it makes times up from packets' lengths.
+TIMED_FORMATS = {
+    "mov",
+    "mp4",
+    "matroska",
+    "webm",
+    "ogg",
+    "flv",
+    "live_flv",
+    "mpegts",
+    "mpeg",
+    "asf",
+    "nut",
+    "mxf",
+    "hls",
+}
+RESTARTING_FORMATS = {"ogg", "mpegts", "mpeg", "hls"}  # those whose files are joined byte by byte
+
+
+class Placed(NamedTuple):
+    """A decoded frame. silence: samples of it before the frame, at the frame's rate. begin: of that, in seconds."""
+
+    frame: Any  # av.AudioFrame
+    silence: int
+    begin: float
+
+
+def format_names(container: Any) -> set[str]:
+    """FFmpeg's names of a container's format."""
+    return set(container.format.name.split(","))
+
+
+def placed(frames: Iterator[Any], container: Any, check: Callable[[float], None]) -> Iterator[Placed]:
+    """The frames of a track at their times, which count from the begin of the whole container.
+
+    A frame that lies later than the samples before it end has silence before it. Where times go back, time goes on from
+    the samples: the jump counts for the frames that follow. One frame whose neighbours say otherwise is not believed.
+    check: called with the recording's length before silence is put in; raises what `AudioLimits.check_seconds` does.
+    """
+    names = format_names(container)
+    is_timed, restarts = bool(names & TIMED_FORMATS), bool(names & RESTARTING_FORMATS)
+    origin = (container.start_time or 0) / 1_000_000  # FFmpeg counts in microseconds
+    reached = 0.0  # seconds of samples and silence so far
+    frame = next(frames, None)
+    while frame is not None:
+        following = next(frames, None)
+        seconds, silence = frame.samples / frame.sample_rate, 0
+        if is_timed and frame.time is not None:
+            lag = frame.time - origin - reached
+            if abs(lag) >= TOLERANCE and not _is_slip(following, origin + reached + seconds):
+                if lag < 0 or (restarts and reached and lag > LONGEST_GAP_BEFORE_RESTART):
+                    origin += lag
+                else:
+                    check(reached + lag + seconds)
+                    silence = round(lag * frame.sample_rate)
+        yield Placed(frame, silence, reached)
+        reached += silence / frame.sample_rate + seconds
+        frame = following
+
+
+def _is_slip(following: Any, expected: float) -> bool:
+    """True if the frame after a jump lies where it would without the jump. expected: its time then, in seconds."""
+    return following is not None and following.time is not None and abs(following.time - expected) < TOLERANCE
+
+
+def gaps_warning(gaps: list[tuple[float, float]]) -> list[str]:
+    """At most one warning, of gaps within a recording, as (begin, length) in seconds. Short ones are not told."""
+    told = [(begin, seconds) for begin, seconds in gaps if seconds >= NAMED_GAP]
+    if not told:
+        return []
+    places = "1 place" if len(told) == 1 else f"{len(told)} places"
+    total = sum(seconds for _, seconds in told)
+    return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, and silence here"]

@@ -1,0 +1,39 @@
+"""Sound: a stretch of decoded samples at one rate. Decoders give recordings as a series of them.
+
+A recording may change its rate or its channels on the way, as joined files do, so each stretch carries its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK_SAMPLES = 1 << 18  # decoded at a time, over all channels; 1 MiB of float32
+SILENT_PEAK = 10 ** (-60 / 20)  # of full scale, 60 dB under it: dither and muted inputs stay below, speech does not
+
+
+class Sound(NamedTuple):
+    """samples: [channels, num_samples], as `channels_of` gives them. rate: in Hz."""
+
+    samples: npt.NDArray[Any]
+    rate: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.samples.shape[1] / self.rate
+
+
+def sounds_at(rate: float, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[Sound]:
+    """Blocks [channels, num_samples] of one rate, in Hz, as sounds."""
+    return (Sound(block, rate) for block in blocks)
+
+
+def silence(channels: int, num_samples: int, rate: float) -> Iterator[Sound]:
+    """Digital silence, a block at a time: however long it is, a block is all the memory that it takes."""
+    block = np.zeros((channels, min(num_samples, BLOCK_SAMPLES)), np.float32)
+    for begin in range(0, num_samples, BLOCK_SAMPLES):
+        yield Sound(block[:, : num_samples - begin], rate)
