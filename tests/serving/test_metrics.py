@@ -1,17 +1,22 @@
 """Metrics: what was asked of a server is what they count, in Prometheus's own format."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
+import yaml
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from serve_process import PATIENCE, ServeProcess
 
-from transept import Transcriber
+from transept import Transcriber, __version__
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 Values = dict[tuple[str, ...], float]
 HISTOGRAMS = ("request_queue_seconds", "request_first_event_seconds", "request_duration_seconds")
 
@@ -79,14 +84,82 @@ def test_refusals_are_counted_by_their_reason(
     assert grown(before, counted.metrics())["transept_requests_refused_total", reason] == 1
 
 
-def test_every_name_has_our_prefix_and_says_what_it_is(counted: ServeProcess) -> None:
-    answer = httpx.get(f"{counted.url}/metrics")
+def families_of(server: ServeProcess) -> list[Metric]:
+    answer = httpx.get(f"{server.url}/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
-    families = list(text_string_to_metric_families(answer.text))
-    assert len(families) > 15
+    return list(text_string_to_metric_families(answer.text))
+
+
+def test_every_name_has_our_prefix_and_says_what_it_is(counted: ServeProcess) -> None:
+    families = families_of(counted)
+    assert len(families) > 20
     for family in families:
-        assert family.name.startswith("transept_")
+        assert family.name.startswith(("transept_", "process_"))
         assert family.documentation
+        assert not [sample.name for sample in family.samples if sample.name.endswith("_created")]
+
+
+def test_requests_are_counted_by_endpoint_and_status_with_their_bytes(counted: ServeProcess) -> None:
+    before = counted.metrics()
+    body = json.dumps({"model": "bart", "input": "The rain.", "max_tokens": 3}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert httpx.post(f"{counted.url}/v1/summarize", content=body, headers=headers, timeout=PATIENCE).is_success
+    httpx.get(f"{counted.url}/v1/models/none")
+    httpx.get(f"{counted.url}/secret")
+    changed = grown(before, counted.metrics())
+    assert changed["transept_http_requests_total", "/v1/summarize", "200"] == 1
+    assert changed["transept_http_requests_total", "/v1/models/{name:path}", "404"] == 1
+    assert changed["transept_http_requests_total", "(unknown)", "404"] == 1
+    assert changed["transept_upload_bytes_total", "/v1/summarize"] == len(body)
+    assert not any("secret" in label for name in changed for label in name)
+
+
+def test_the_process_is_measured(counted: ServeProcess) -> None:
+    values = counted.metrics()
+    assert values["process_resident_memory_bytes",] > 1 << 20
+    assert values["process_cpu_seconds_total",] > 0
+    assert 0 < values["process_open_fds",] <= values["process_max_fds",]
+    (build,) = [sample for family in families_of(counted) for sample in family.samples if "build_info" in sample.name]
+    assert build.value == 1
+    assert build.labels["version"] == __version__
+    assert build.labels["torch"] == version("torch")
+
+
+def test_retries_at_higher_temperatures_are_counted(counted: ServeProcess, speech_dir: Path, tiny_en_dir: Path) -> None:
+    clip = speech_dir / "librivox" / "austen-0870.flac"
+    doubtful = {
+        "temperature": (0.0, 0.5, 1.0),
+        "compression_ratio_threshold": 0.01,
+        "seed": 0,
+    }  # no text is as plain as that
+    transcriber = Transcriber(tiny_en_dir)
+    transcriber.transcribe(clip, **doubtful)
+    retries = transcriber.model.num_temperature_retries
+    assert retries >= 2
+    before = counted.metrics()
+    fields = {"model": "tiny.en", "temperature": "0,0.5,1", "compression_ratio_threshold": "0.01", "seed": "0"}
+    url = f"{counted.url}/v1/audio/transcriptions"
+    assert httpx.post(url, files={"file": clip.read_bytes()}, data=fields, timeout=PATIENCE).is_success
+    assert grown(before, counted.metrics())["transept_temperature_retries_total", "tiny.en"] == retries
+
+
+@pytest.mark.parametrize("name", ["grafana-dashboard.json", "prometheus-rules.yaml"])
+def test_the_metrics_that_dashboards_and_alerts_name_are_there(name: str, counted: ServeProcess) -> None:
+    text = (DEPLOY / name).read_text()
+    content = json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
+    named = set(re.findall(r"\b(?:transept|process)_[a-z_]+\b", text))
+    assert len(named) > 7
+    suffixes = ("", "_total", "_bucket", "_info")
+    known = {f"{family.name}{suffix}" for family in families_of(counted) for suffix in suffixes}
+    assert named <= known
+    expressions = [
+        *(target["expr"] for panel in content.get("panels", ()) for target in panel["targets"]),
+        *(rule["expr"] for group in content.get("groups", ()) for rule in group["rules"]),
+    ]
+    assert expressions
+    for expression in expressions:
+        assert expression.count("(") == expression.count(")")
+        assert re.search(r"\b(?:transept|process)_|^up\{", expression)
 
 
 def test_at_rest_nothing_is_held(counted: ServeProcess) -> None:

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from transept.cluster.merged_metrics import merged_metrics
 from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer
 from transept.serving.errors import ApiError
 from transept.serving.http import forms
@@ -141,8 +142,8 @@ class Router:
             content = {"status": status, **({"models": models} if path == "/ready" else {})}
             return JSONResponse(content, 200 if status in ("ready", "ok") else 503)
         if path == "/metrics":
-            texts = [(await self._collect(handle, path))[1].decode() for handle in self.handles.values()]
-            return PlainTextResponse(_merged(texts), media_type="text/plain; version=1.0.0; charset=utf-8")
+            texts = {name: (await self._collect(handle, path))[1].decode() for name, handle in self.handles.items()}
+            return PlainTextResponse(merged_metrics(texts), media_type="text/plain; version=1.0.0; charset=utf-8")
         return None
 
     async def _model_of(self, path: str, scope: Scope, body: bytes) -> str:
@@ -262,23 +263,3 @@ async def _lifespan(receive: Receive, send: Send) -> None:
         await send({"type": "lifespan.startup.complete"})
     assert message["type"] == "lifespan.shutdown"
     await send({"type": "lifespan.shutdown.complete"})
-
-
-def _merged(texts: list[str]) -> str:
-    """Prometheus's text formats as one, each family once; the samples of models differ in their labels."""
-    families: dict[str, tuple[list[str], list[str]]] = {}
-    for text in texts:
-        name = ""
-        for line in text.splitlines():
-            if line.startswith("# EOF") or not line:
-                continue
-            if line.startswith("#"):
-                name = line.split()[2]
-                about = families.setdefault(name, ([], []))[0]
-                if line not in about:
-                    about.append(line)
-            else:
-                samples = families.setdefault(name, ([], []))[1]
-                if line not in samples:
-                    samples.append(line)
-    return "".join(f"{line}\n" for about, samples in families.values() for line in (*about, *samples))

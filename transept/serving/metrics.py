@@ -1,15 +1,21 @@
-"""Prometheus metrics of the server, by the official client. Names begin with ``transept_`` and end in their unit."""
+"""Prometheus metrics of the server, by the official client. Names begin with ``transept_`` and end in their unit.
+
+The client's own metrics of the process begin with ``process_``.
+"""
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Iterable
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from transept import __version__
 from transept.serving.async_engine import AsyncEngine, Ticket
 from transept.serving.errors import ApiError
 from transept.serving.models import ServedModel, ServedModels
@@ -23,7 +29,21 @@ class Metrics:
     """All of a server's metrics, in a registry of their own. Watches each model from when it is ready."""
 
     def __init__(self, models: ServedModels) -> None:
+        # Without a series beside each counter and histogram that says when it was made.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        build = Info("transept_build", "Versions that the server runs", registry=self.registry)
+        build.info({"version": __version__, "python": platform.python_version(), "torch": version("torch")})
+        self._http = Counter(
+            "transept_http_requests",
+            "Requests that were answered, by the pattern of their path",
+            ["endpoint", "status"],
+            registry=self.registry,
+        )
+        self._uploaded = Counter(
+            "transept_upload_bytes", "Bytes of requests' bodies", ["endpoint"], registry=self.registry
+        )
         self._refused = Counter(
             "transept_requests_refused",
             "Requests answered with an error, by its code",
@@ -39,6 +59,12 @@ class Metrics:
         self._step = self._histogram("step_duration_seconds", "Seconds of a step of the engine", STEP_SECONDS)
         self.registry.register(_Engines(models))
         models.on_ready = self._watch
+
+    def answered(self, endpoint: str, status: int, num_bytes: int) -> None:
+        """A request was answered. num_bytes: of its body that came."""
+        self._http.labels(endpoint, str(status)).inc()
+        if num_bytes:
+            self._uploaded.labels(endpoint).inc(num_bytes)
 
     def refused(self, error: ApiError) -> None:
         """A request was answered with an error."""
@@ -85,13 +111,22 @@ class _Engines(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The state of all engines, and what they have computed so far."""
-        ready = GaugeMetricFamily("transept_model_ready", "Whether the model can be used", labels=["model"])
+        ready = GaugeMetricFamily("transept_model_ready", "1 once the model can be used", labels=["model"])
         for model in self.models.models.values():
             ready.add_metric([model.name], float(model.state == "ready"))
         yield ready
         yield GaugeMetricFamily(
             "transept_uploads", "Requests whose bodies are being received", value=self.models.uploads.num
         )
+        retries = CounterMetricFamily(
+            "transept_temperature_retries",
+            "Windows of recordings that were decoded again at a higher temperature",
+            labels=["model"],
+        )
+        for model in self.models.models.values():
+            if model.speech is not None:
+                retries.add_metric([model.name], model.speech.transcriber.model.num_temperature_retries)
+        yield retries
         loaded = [(model.name, model.engine) for model in self.models.models.values() if model.engine is not None]
         for name, about, value in GAUGES:
             gauge = GaugeMetricFamily(f"transept_{name}", about, labels=["model"])

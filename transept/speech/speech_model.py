@@ -60,7 +60,8 @@ class SpeechModel:
     detects: whether it tells which of them is spoken.
     target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
-    short_contexts: how many windows the encoder read in part.
+    short_contexts: how many windows the encoder read in part. num_temperature_retries: decodings of windows after the
+    first one, at higher temperatures.
     max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
     with alignment heads that it does not have.
@@ -91,6 +92,7 @@ class SpeechModel:
         self.max_positions = engine.shape.max_target_positions or UNBOUNDED_POSITIONS
         self.alignment_heads = self._alignment_heads(engine)
         self.short_contexts = ShortContexts()
+        self.num_temperature_retries = 0
         self._names: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of windows' features
 
     def ask(self, name: str, *arguments: Any, **keywords: Any) -> Any:

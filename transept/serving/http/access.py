@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.serving.errors import ApiError
 from transept.serving.http.failures import answer_to
-from transept.serving.http.request_log import log_request
+from transept.serving.http.request_log import endpoint_of, log_request
 from transept.serving.http.rules import check_encoding
 from transept.serving.models import ServedModels
 from transept.serving.request_context import REQUEST_ID
@@ -78,15 +78,23 @@ class Access:
         try:
             self._check_key(scope, headers)
             check_encoding(headers)
-            await self.app(scope, self._bounded(headers, receive), send_with_id)
+            await self.app(scope, self._bounded(headers, _counted(scope, receive)), send_with_id)
         except Exception as error:
             if status:
                 raise  # in the middle of an answer
             await answer_to(scope, error).response()(scope, receive, send_with_id)
         finally:
-            if self.logs and scope["type"] == "http":
-                log_request(scope, self.settings, status, time.monotonic() - begin)
+            if scope["type"] == "http":
+                self._note(scope, status, time.monotonic() - begin)
             REQUEST_ID.reset(in_log)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count and log a request that was answered."""
+        state = scope["state"]
+        status = state.get("log", {}).get("status", status)  # of a stream that was left it is not the one that was sent
+        scope["app"].state.metrics.answered(endpoint_of(scope), status, state.get("num_bytes", 0))
+        if self.logs:
+            log_request(scope, self.settings, status, seconds)
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -134,6 +142,19 @@ class Access:
             return message
 
         return bounded
+
+
+def _counted(scope: Scope, receive: Receive) -> Receive:
+    """A `receive` that counts the bytes of the body, as `num_bytes` of the scope's state."""
+    state = scope["state"]
+    state["num_bytes"] = 0
+
+    async def counted() -> Message:
+        message = await receive()
+        state["num_bytes"] += len(message.get("body", b""))
+        return message
+
+    return counted
 
 
 def _too_large(limit: int) -> ApiError:

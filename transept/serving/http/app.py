@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from transept.serving.errors import ApiError, client_gone
-from transept.serving.http import catalog, completions, image_texts, probes, text_tasks, transcriptions
+from transept.serving.http import api_docs, catalog, completions, image_texts, probes, text_tasks, transcriptions
 from transept.serving.http.access import Access, cross_origin
 from transept.serving.http.failures import answer_to
 from transept.serving.http.rules import HttpRules, refuse_query
@@ -44,12 +44,15 @@ def build_app(settings: ServerSettings) -> FastAPI:
         title="Transept",
         description="Speech, text and images to text, by encoder/decoder transformers. OpenAI's API where it has one.",
         lifespan=_lifespan,
+        docs_url=None,  # `api_docs` has the page, without files of other servers
+        redoc_url=None,
     )
     app.state.settings = settings
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
     for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes):
         app.include_router(module.router, dependencies=[Depends(refuse_query)])
+    app.include_router(api_docs.router)
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)

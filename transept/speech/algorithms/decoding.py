@@ -108,7 +108,8 @@ def _attempts(
     if no_speech is not None:  # as likely after the first opening token, which starts the transcript
         probe = PromptProbe(logprobs=((len(prompt.earlier), no_speech),))
     no_speech_prob = 0.0
-    for temperature in temperatures:
+    for attempt, temperature in enumerate(temperatures):
+        model.num_temperature_retries += attempt > 0
         params = _sampling_params(model, options, temperature, prompt, probe)
         (output,) = yield Submit([model.request(features, prompt.tokens, params, context)])
         if probe is not None:
