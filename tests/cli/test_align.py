@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,13 @@ def test_words_are_in_json_and_in_files(command: Command, clip: Path, tmp_path: 
     text = tmp_path / "text.txt"
     text.write_text(SENTENCE, encoding="utf-8-sig")
     options = ["--json", "-o", tmp_path / "out", "-f", "ass,srt", "--max_words_per_line", "4"]
-    done = command("align", clip, text, "--model", MODEL, *options)
+    recording = shutil.copy(clip, tmp_path / "Vol. 2")
+    done = command("align", recording, text, "--model", MODEL, *options)
     assert done.returncode == 0, done.stderr
     (segment,) = json.loads(done.stdout)["segments"]
     assert "".join(word["word"] for word in segment["words"]).strip() == SENTENCE
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{clip.stem}.ass", f"{clip.stem}.srt"]
-    assert "\nHe might even have\n" in (tmp_path / "out" / f"{clip.stem}.srt").read_text()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["Vol. 2.ass", "Vol. 2.srt"]
+    assert "\nHe might even have\n" in (tmp_path / "out" / "Vol. 2.srt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -157,3 +157,14 @@ def test_other_names_are_advised_where_they_tell_recordings_apart() -> None:
         with pytest.raises(ParameterError, match="take them one by one, with -o for each") as refused:
             result_files(recordings, ["srt"], folder=Path("out"), template=None, model="base")
         assert ("{parent}/{name}" in str(refused.value)) is advised
+
+
+def test_a_name_without_a_suffix_is_kept_whole() -> None:
+    recordings = [Recording("talks/Vol. 2"), Recording("talks/Vol. 3.mp3"), Recording("talks/talk.v1")]
+    files = result_files(recordings, ["srt"], folder=Path("out"), template=None, model="base")
+    assert files == [[Path("out/Vol. 2.srt")], [Path("out/Vol. 3.srt")], [Path("out/talk.v1.srt")]]
+    files = result_files(recordings, ["srt"], folder=Path("out"), template="{stem}-{ext}", model="base")
+    assert files == [[Path("out/Vol. 2-.srt")], [Path("out/Vol. 3-mp3.srt")], [Path("out/talk.v1-.srt")]]
+    alike = [Recording("Vol. 2"), Recording("Vol. 2.wav")]
+    files = result_files(alike, ["srt"], folder=Path("out"), template=None, model="base")
+    assert files == [[Path("out/Vol. 2.srt")], [Path("out/Vol. 2.wav.srt")]]

@@ -14,6 +14,7 @@ from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.result_files import write_whole
+from transept.cli.suffixes import split_suffix
 from transept.cli.transcribe import DEFAULT_MODEL
 from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
 from transept.errors import PromptError
@@ -77,7 +78,7 @@ def align(arguments: argparse.Namespace) -> int:
 
 def _paths(arguments: argparse.Namespace) -> list[Path]:
     """The files to write. Leaves with a usage error where one is the text or the recording."""
-    folder, stem = Path(arguments.output_dir or "."), Path(arguments.audio).stem
+    folder, (stem, _) = Path(arguments.output_dir or "."), split_suffix(arguments.audio)
     paths = [folder / f"{stem}.{name}" for name in arguments.output_format or ()]
     given = {os.path.realpath(each) for each in (arguments.audio, arguments.text)}
     for path in paths:

@@ -17,8 +17,7 @@ from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
-from transept.cli.read_inputs import IMAGES
-from transept.cli.recordings import MEDIA
+from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
 from transept.cli.transcribe_options import (
     DECODING,

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import STDIN
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Kind, Missing, Recording, find_files
+from transept.cli.suffixes import IMAGES, PDF
 from transept.errors import MediaError
 
 if TYPE_CHECKING:
     from transept.multimodal.pdf import PdfPage
 
-PDF_SUFFIX = ".pdf"
-IMAGES = {".bmp", ".gif", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("txt", "json")
 READABLE = Kind(
-    suffixes={*IMAGES, PDF_SUFFIX},
+    suffixes={*IMAGES, PDF},
     results={*(f".{suffix}" for suffix in FORMATS), ".jsonl"},
     what="image or PDF",
     unopened="cannot read it: {reason}",
@@ -82,7 +81,7 @@ def _inputs(found: Recording | Missing, dpi: float | None) -> Iterator[Input]:
     try:
         if isinstance(found, Missing):
             raise MediaError(found.reason)
-        if not found.file.lower().endswith(PDF_SUFFIX):
+        if not found.file.lower().endswith(PDF):
             yield Input(found.file, found.tree)
             return
         from transept.multimodal.pdf import DPI, pdf_pages

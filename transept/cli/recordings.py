@@ -19,14 +19,11 @@ from typing import Any
 
 from transept.cli.near_files import near_file
 from transept.cli.printable import printable_name
+from transept.cli.suffixes import MEDIA
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError
 
 STDIN = "-"
-# Suffixes of the files that are taken from folders. Not .ts, which is rather TypeScript; patterns take all but RESULTS.
-AUDIO = "aac ac3 aif aifc aiff amr ape au caf dts flac m4a m4b mka mp2 mp3 mpga oga ogg opus ra spx w64 wav weba wma wv"
-VIDEO = "3g2 3gp asf avi flv m2ts m4v mkv mov mp4 mpeg mpg mts mxf ogv vob webm wmv"
-MEDIA = {f".{suffix}" for suffix in (*AUDIO.split(), *VIDEO.split())}
 RESULTS = {f".{suffix}" for suffix in (*FORMATS, "jsonl")}  # of files that this command writes beside recordings
 PCM_BITS = 16
 

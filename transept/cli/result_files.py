@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from transept.cli.recordings import Recording, roots
+from transept.cli.suffixes import split_suffix
 from transept.cli.transcribe_options import FORMATS
 from transept.errors import ParameterError, suggest
 
@@ -115,13 +116,13 @@ def _stem(recording: Recording, template: str, folder: Path | None, several_tree
     within = Path() if folder is None else Path(recording.folder)
     if several_trees and folder is not None and recording.tree is not None:
         within = Path(Path(os.path.abspath(recording.tree)).name) / within
-    name = Path(recording.name)
+    name, suffix = split_suffix(recording.name)
     fields = (
         str(within) if within.parts else "",
         _parent(recording),
-        name.stem,
-        name.name,
-        name.suffix.removeprefix("."),
+        name,
+        recording.name,
+        suffix,
         Path(model).name,
     )
     relative = template.format(**dict(zip(FIELDS, fields, strict=True)))

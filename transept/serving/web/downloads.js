@@ -3,6 +3,7 @@
 
 import { announce, byId, counted, download } from "./dom.js";
 import { FORMATS } from "./exports.js";
+import { stemOf } from "./file-names.js";
 import { Menu } from "./menu.js";
 import { Transcript } from "./transcript.js";
 import { uniqueNames, zipOf } from "./zip.js";
@@ -35,16 +36,16 @@ export class Downloads {
 }
 
 function saveOne(item, format) {
-  const name = `${stemOf(item)}.${format}`;
+  const name = `${stemOf(item.name)}.${format}`;
   download(name, new Blob([written(item, format)], { type: FORMATS[format].type }));
   announce(`${name}: ${counted(item.segments.length, "segment")} downloaded.`);
 }
 
 function saveArchive(items, formats) {
-  const files = items.flatMap((item) => formats.map((format) => ({ name: `${stemOf(item)}.${format}`, text: written(item, format) })));
+  const files = items.flatMap((item) => formats.map((format) => ({ name: `${stemOf(item.name)}.${format}`, text: written(item, format) })));
   const names = uniqueNames(files.map(({ name }) => name));
   const single = items.length === 1 && formats.length > 1;
-  const name = single ? `${stemOf(items[0])}.zip` : formats.length === 1 ? `transcripts-${formats[0]}.zip` : "transcripts.zip";
+  const name = single ? `${stemOf(items[0].name)}.zip` : formats.length === 1 ? `transcripts-${formats[0]}.zip` : "transcripts.zip";
   download(name, zipOf(files.map(({ text }, index) => ({ name: names[index], text }))));
   announce(`${name}: ${counted(files.length, "file")} downloaded.`);
 }
@@ -52,9 +53,4 @@ function saveArchive(items, formats) {
 /** A recording's transcript as it stands, edits and all, in a format. */
 function written(item, format) {
   return FORMATS[format].write(new Transcript(item).exported(), item.language ?? item.options.language ?? "");
-}
-
-/** A recording's name without its suffix; "Vol. 2" and "Talk 1.5" have none. */
-function stemOf({ name }) {
-  return name.replace(/(?<=.)\.(?=[a-z0-9]*[a-z])[a-z0-9]{1,5}$/i, "");
 }

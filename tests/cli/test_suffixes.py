@@ -1,0 +1,35 @@
+"""Names of files without their suffixes, for what is written beside them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import transept
+from transept.cli.suffixes import KNOWN, split_suffix
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("talk.mp3", ("talk", "mp3")),
+        ("TALK.WAV", ("TALK", "WAV")),
+        ("folder/Vol. 2.flac", ("Vol. 2", "flac")),
+        ("page.tiff", ("page", "tiff")),
+        ("a.tar.ogg", ("a.tar", "ogg")),
+        ("Vol. 2", ("Vol. 2", "")),
+        ("talk.v1", ("talk.v1", "")),
+        ("Interview 2024.05.01", ("Interview 2024.05.01", "")),
+        ("Dr. Jekyll & Mr. Hyde", ("Dr. Jekyll & Mr. Hyde", "")),
+        (".mp3", (".mp3", "")),
+        ("stdin", ("stdin", "")),
+    ],
+)
+def test_only_suffixes_of_recordings_and_images_are_taken_off(name: str, expected: tuple[str, str]) -> None:
+    assert split_suffix(name) == expected
+
+
+def test_the_page_knows_the_same_suffixes() -> None:
+    code = (Path(transept.__file__).parent / "serving" / "web" / "file-names.js").read_text()
+    listed = " ".join(re.findall(r'^    "([^"]+)"', code, re.MULTILINE)).split()
+    assert listed == sorted(suffix.removeprefix(".") for suffix in KNOWN)
