@@ -415,7 +415,6 @@ OPTIONS: Table = {
     "clips of NaN": (hears(clip_timestamps=[math.nan]), "clip_timestamps"),
     "clips of a number": (hears(clip_timestamps=5), "clip_timestamps"),
     "clips beyond floats": (hears(clip_timestamps=[LONG]), "clip_timestamps"),
-    "silence in words that are not timed": (hears(hallucination_silence_threshold=1.0), "word_timestamps"),
     "two languages at once": (lambda it: TranscriptionOptions(multilingual=True, language="de"), "multilingual"),
     "voice options without voice activity": (hears(vad_options={"threshold": 0.4}), "vad=True"),
     "voice options that are a list": (hears(vad_options=[0.5]), "vad_options"),

@@ -9,7 +9,15 @@ import pytest
 
 from transept.cli import main, transcribe
 from transept.cli.parser import Parser
-from transept.cli.transcribe_options import CHANNELS, FORMATS, formats, speech_engine, transcription_options
+from transept.cli.transcribe_options import (
+    CHANNELS,
+    FORMATS,
+    SUBTITLES,
+    check,
+    formats,
+    speech_engine,
+    transcription_options,
+)
 from transept.errors import ParameterError
 from transept.multimodal import channels
 from transept.speech import options
@@ -28,6 +36,7 @@ def test_names_that_the_command_lists_by_itself_are_the_librarys() -> None:
     """It knows them without NumPy, which `--help` need not wait for."""
     assert channels.CHANNELS == CHANNELS
     assert set(writers.FORMATS) == set(FORMATS)
+    assert writers.SUBTITLES == SUBTITLES
 
 
 def test_every_option_of_a_transcription_can_be_given(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,6 +93,21 @@ def test_what_is_not_given_is_left_to_the_defaults() -> None:
 )
 def test_arguments_are_the_options_of_their_names(arguments: str, expected: dict[str, Any]) -> None:
     assert transcription_options(parsed(*arguments.split())) == expected
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "--highlight_words True",
+        "--max-line-width 40",
+        "--max-line-width 40 --max-line-count 2",
+        "--max_words_per_line=3",
+    ],
+)
+def test_a_layout_of_subtitles_finds_the_times_of_words(layout: str) -> None:
+    given = parsed("-f", "srt", *layout.split())
+    check(given.parser, given)
+    assert transcription_options(given) == {"word_timestamps": True}
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,14 @@ def test_subtitles_are_laid_out(client: openai.OpenAI, clip: Path, expected: Tra
     layout = {"max_line_width": 20, "max_line_count": 1, "highlight_words": True}
     expected.write(tmp_path / "clip.srt", **layout)
     fields = {name: str(value) for name, value in layout.items()}
-    answer = transcribe(client, clip, response_format="srt", extra_body={"word_timestamps": "true", **fields})
-    assert answer == (tmp_path / "clip.srt").read_text()
+    for words in ({}, {"word_timestamps": "true"}):
+        answer = transcribe(client, clip, response_format="srt", extra_body={**words, **fields})
+        assert answer == (tmp_path / "clip.srt").read_text()
+    for name in ("highlight_words", "max_line_width", "max_line_count", "max_words_per_line"):
+        value = layout.get(name, 3)
+        expected.write(tmp_path / "clip.vtt", **{name: value})
+        answer = transcribe(client, clip, response_format="vtt", extra_body={name: str(value)})
+        assert answer == (tmp_path / "clip.vtt").read_text(), name
 
 
 @pytest.mark.parametrize(
@@ -308,7 +314,10 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
         ({"extra_body": {"batch_size": "2"}}, 400, "batch_size", "max_num_seqs"),
         ({"extra_body": {"vad_filter": "true"}}, 400, "vad_filter", "Here that is 'vad'"),
-        ({"extra_body": {"max_line_width": "20"}, "response_format": "srt"}, 400, "max_line_width", "word_timestamps"),
+        (
+            {"extra_body": {"max_line_width": "20", "word_timestamps": "no"}, "response_format": "srt"},
+            *(400, "max_line_width", "word_timestamps"),
+        ),
         ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
         ({"extra_body": {"channel": "centre"}}, 400, "channel", "mix, left, right, each"),
         ({"extra_body": {"channel": "each"}}, 400, "file", "has one channel"),

@@ -102,7 +102,6 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"diarize": True, "channel": "each"}, "leave diarize=True out"),
         ({"channel": "Left"}, "channel must be one of mix, left, right, each, not 'Left'"),
         ({"channel": None}, "channel must be one of mix, left, right, each, not None"),
-        ({"hallucination_silence_threshold": 1.0}, "set word_timestamps=True, too"),
         ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
         ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
@@ -179,3 +178,8 @@ def test_numbers_that_no_request_may_have_are_refused_at_once(option: str, most:
     TranscriptionOptions(**{option: most})
     with pytest.raises(ParameterError, match=f"{option} must be at most"):
         TranscriptionOptions(**{option: most * 2})
+
+
+def test_an_option_that_looks_at_words_finds_their_times() -> None:
+    assert TranscriptionOptions(hallucination_silence_threshold=1.0).word_timestamps is True
+    assert TranscriptionOptions().word_timestamps is False

@@ -148,7 +148,7 @@ TIMES = (
         "hallucination_silence_threshold",
         float,
         "S",
-        "skip silence longer than this around words that look made up; needs --word-timestamps",
+        "skip silence longer than this around words that look made up; finds --word-timestamps",
     ),
     Option("without_timestamps", bool, "", "do not ask the model for times: a window is one segment"),
     Option("max_initial_timestamp", float, "S", "a window's first segment begins by then; None: anywhere (default: 1)"),
@@ -208,7 +208,7 @@ SUBTITLE_LAYOUT = (
 GROUPS = (
     ("speech and language", None, SPEECH),
     ("times", None, TIMES),
-    ("subtitles", "For srt, vtt, lrc and ass, with --word-timestamps.", SUBTITLE_LAYOUT),
+    ("subtitles", "For srt, vtt, lrc and ass. Each finds --word-timestamps.", SUBTITLE_LAYOUT),
     ("the way through the recording", None, RECORDING),
     ("decoding", "A number may be None, which means: none of it.", DECODING),
 )
@@ -246,8 +246,8 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
             parser.error("--print-confidence prints text; --json has the probabilities of words with --word-timestamps")
         arguments.word_timestamps = True
     check_layout(parser, arguments)
-    if (layout := subtitle_layout(arguments)) and not getattr(arguments, "word_timestamps", False):
-        parser.error(f"--{next(iter(layout)).replace('_', '-')} needs the times of words; add --word-timestamps")
+    if subtitle_layout(arguments):
+        arguments.word_timestamps = True
     for name in vars(arguments):
         if (
             name.startswith("vad_")

@@ -118,8 +118,8 @@ class TranscriptionOptions:
     without_timestamps: every window is one segment. max_initial_timestamp: seconds into a window at which its first
         segment begins at the latest; None: anywhere.
     word_timestamps: times and probabilities of words. prepend_punctuations, append_punctuations: marks that belong to
-        the word after or before them. hallucination_silence_threshold: with word_timestamps, silence longer than this
-        (seconds) around words that look made up is skipped.
+        the word after or before them. hallucination_silence_threshold: silence longer than this (seconds) around
+        words that look made up is skipped; sets word_timestamps.
     clip_timestamps: start, end, start, end, ... in seconds, as text ``"0,10"``, or as dicts
         ``[{"start": 0, "end": 10}]``: only these stretches are transcribed; the last end may be left out.
 
@@ -222,6 +222,8 @@ class TranscriptionOptions:
 
     def __post_init__(self) -> None:
         freeze = object.__setattr__
+        if self.hallucination_silence_threshold is not None and self.word_timestamps is False:
+            freeze(self, "word_timestamps", True)
         freeze(self, "language", language_or_none(self.language))
         freeze(self, "target_language", language_or_none(self.target_language))
         temperature: Any = self.temperature  # one of NumPy's numbers, too
@@ -316,8 +318,6 @@ class TranscriptionOptions:
     def _check_contradictions(self) -> None:
         if self.vad_options != DEFAULT_VAD_OPTIONS and not (self.vad or self.batched):
             raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
-        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
-            raise ParameterError("hallucination_silence_threshold looks at words; set word_timestamps=True, too")
         if self.diarize and self.channel == EACH:
             raise ParameterError('channel="each" tells speakers apart by their channels; leave diarize=True out')
         if self.multilingual and self.language is not None:

@@ -136,7 +136,10 @@ class SpeechModel:
             raise ParameterError(f"{self.why_it_detects_none}; say language, one of {', '.join(self.languages)}")
         self.opening_tokens(self.language_code(options.language), options, timestamps=not options.without_timestamps)
         if options.word_timestamps and not self.alignment_heads:
-            raise ParameterError("this model tells no times of words; leave word_timestamps=True out")
+            raise ParameterError(
+                "this model has no times of words; leave out word_timestamps=True, "
+                "hallucination_silence_threshold and the layout of subtitles"
+            )
         usual = (None, TranscriptionOptions.max_initial_timestamp)
         if self.tokenizer.control.first_timestamp is None and options.max_initial_timestamp not in usual:
             raise ParameterError("this model writes no timestamps; leave max_initial_timestamp out")

@@ -36,7 +36,7 @@ from transept.serving.models import ServedModel
 from transept.speech.events import Found, Opened
 from transept.speech.options import FALLBACK_TEMPERATURES, TRANSLATES_TO, TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
-from transept.speech.output.writers import FORMATS
+from transept.speech.output.writers import FORMATS, SUBTITLES
 from transept.speech.segments import has_speakers
 from transept.speech.speech_model import SpeechModel
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -159,6 +159,8 @@ def _asked(form: FormData, task: str) -> Asked:
     except ParameterError as error:
         raise api_error(error, laid_out) from error
     response_format = forms.choice(form, "response_format", MEDIA_TYPES, "json")
+    if layout.needs_words and response_format in SUBTITLES:
+        options.setdefault("word_timestamps", True)
     stream = forms.truth(form, "stream")
     if response_format == "diarized_json" and options.get("channel") != EACH:
         options["diarize"] = True

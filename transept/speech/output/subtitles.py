@@ -57,6 +57,11 @@ class SubtitleLayout:
                 raise ParameterError(f"{name} is {value!r}; it must be a whole number from 1, or None")
 
     @property
+    def needs_words(self) -> bool:
+        """True if it asks for anything, for which a transcript needs the times of its words."""
+        return self != SubtitleLayout()
+
+    @property
     def fills_up(self) -> bool:
         """True if subtitles take words of several segments."""
         return self.max_line_width is not None and self.max_line_count is not None

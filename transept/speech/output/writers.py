@@ -166,6 +166,7 @@ FORMATS: dict[str, Callable[[Sequence[Segment], str, SubtitleLayout], str]] = {
     "csv": _comma_separated,
     "ass": _karaoke,
 }
+SUBTITLES = ("srt", "vtt", "lrc", "ass")  # the formats that look at the layout
 
 
 def clock(milliseconds: int, *, hours: bool = False, point: str = ".") -> str:
