@@ -104,7 +104,7 @@ def test_files_of_every_format_are_those_of_openai_whisper(command: Command, cli
     assert "<u>amiable</u>" in (tmp_path / "new" / "ours" / f"{clips[-1].stem}.srt").read_text()
     subtitles = (tmp_path / "new" / "ours" / f"{clips[1].stem}.srt").read_text()
     assert "\n<u>old-sposed</u> young\n" in subtitles, "of two words of the model"
-    assert "an old\n-sposed young\n" in (tmp_path / "theirs" / f"{clips[1].stem}.srt").read_text()
+    assert "an old\n-sposed young man." in (tmp_path / "theirs" / f"{clips[1].stem}.srt").read_text()
 
 
 def test_karaoke_lyrics_and_tables_are_written_beside_all(command: Command, clips: list[Path], tmp_path: Path) -> None:
