@@ -100,7 +100,7 @@ def test_the_page_and_what_is_about_all_models(served: str, request: pytest.Fixt
         assert client.get("/ready").json() == {"status": "ready", "models": dict.fromkeys(names, "ready")}
         listed = client.get("/v1/models").json()
         assert [model["id"] for model in listed["data"]] == names
-        assert listed["limits"]["max_upload_bytes"] == 512 << 20
+        assert listed["limits"]["max_running"] == 16
         assert client.get("/v1/models/tiny.en").json()["kind"] == "speech"
         assert client.get("/v1/models/nope").status_code == 404
         metrics = client.get("/metrics").text.splitlines()
