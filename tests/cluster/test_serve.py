@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from serving.serve_process import PATIENCE, ServeProcess
 
 from transept import TextGenerator, Transcriber
@@ -106,6 +107,61 @@ def test_the_page_and_what_is_about_all_models(served: str, request: pytest.Fixt
         metrics = client.get("/metrics").text.splitlines()
         assert {f'transept_model_ready{{model="{name}"}} 1.0' for name in names} <= set(metrics)
         assert len([line for line in metrics if line.startswith("# TYPE transept_model_ready ")]) == 1
+
+
+@pytest.mark.parametrize("served", SERVERS)
+def test_rules_of_http_hold_there(served: str, request: pytest.FixtureRequest) -> None:
+    server: ServeProcess = request.getfixturevalue(served)
+    with httpx.Client(base_url=server.url, timeout=PATIENCE, headers={"Authorization": f"Bearer {KEY}"}) as client:
+        for path in ("/health", "/v1/models", "/v1/models/tiny.en", "/"):
+            head = client.head(path)
+            assert (head.status_code, head.content) == (200, b"")
+            refused = client.delete(path)
+            assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+        assert client.get("/v1/summarize").headers["allow"] == "POST"
+        for path in ("/health", "/v1/models", "/v1/models/tiny.en"):
+            assert client.get(f"{path}?x=1").json()["error"]["code"] == "unknown_parameter"
+        assert client.get("/v1/models/").headers["location"] == "/v1/models"
+        compressed = client.post("/v1/summarize", content=b"x", headers={"Content-Encoding": "gzip"})
+        assert (compressed.status_code, compressed.headers["accept-encoding"]) == (415, "identity")
+        families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = [(each.name, *sorted(each.labels.items())) for family in families for each in family.samples]
+    assert len(samples) == len(set(samples))
+    assert any(name == "process_resident_memory_bytes" for name, *_ in samples)
+
+
+def test_an_empty_form_field_names_no_model(
+    three_models: ServeProcess, recordings: list[Path], texts: list[str]
+) -> None:
+    answer = httpx.post(
+        f"{three_models.url}/v1/audio/transcriptions",
+        files={"file": recordings[0].read_bytes()},
+        data={"model": "", "language": "", "temperature": ""},
+        headers={"Authorization": f"Bearer {KEY}"},
+        timeout=PATIENCE,
+    )
+    assert answer.json()["text"] == texts[0]
+
+
+@pytest.mark.slow
+def test_a_translation_goes_to_a_model_that_translates(
+    tiny_en_dir: Path, base_dir: Path, speech_dir: Path, tmp_path: Path
+) -> None:
+    clip = speech_dir / "languages" / "es.flac"
+    expected = Transcriber(base_dir).transcribe(clip, task="translate", temperature=0).text
+    process = ServeProcess(tmp_path, f"tiny.en={tiny_en_dir}", f"base={base_dir}", "--ray")
+    try:
+        assert process.url, process.log.read_text()
+        for path, fields in (("translations", {}), ("transcriptions", {"task": "translate"})):
+            answer = httpx.post(
+                f"{process.url}/v1/audio/{path}",
+                files={"file": clip.read_bytes()},
+                data={"temperature": "0", **fields},
+                timeout=PATIENCE,
+            )
+            assert answer.json().get("text") == expected, answer.text
+    finally:
+        process.stop()
 
 
 def test_texts_of_two_models(three_models: ServeProcess, bart_dir: Path, t5_dir: Path) -> None:

@@ -248,8 +248,8 @@ async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, str | None]:
             return (name if isinstance(name, str) and name else None), None
         messages: AsyncIterator[Message] = _once({"type": "http.request", "body": body, "more_body": False})
         async with forms.read_form(Request(scope, messages.__anext__)) as form:
-            target = target_of(forms.text(form, "task"), forms.text(form, "target_language"))
-            return forms.text(form, "model"), target
+            task = "translate" if scope["path"].endswith(TRANSLATIONS_PATH) else forms.text(form, "task")
+            return forms.text(form, "model"), target_of(task, forms.text(form, "target_language"))
     return None, None
 
 
