@@ -19,11 +19,12 @@ from transept.authoring import (
 def tokenizers(view: CheckpointView) -> tuple[Any, Any]:
     """One of the source's language and vocabulary, one of the target's.
 
-    transformers' FSMTTokenizer reads the one and writes the other; each of these does both.
+    transformers' FSMTTokenizer reads the one and writes the other; each of these does both. A tokenizer of no class of
+    its own, which has one vocabulary, is both.
     """
     given = view.tokenizer
-    if given is None:
-        return None, None
+    if not hasattr(given, "src_vocab_file"):
+        return given, given
     sides = ((given.src_lang, given.src_vocab_file), (given.tgt_lang, given.tgt_vocab_file))
     source, target = (
         type(given)(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from transept.authoring import CheckpointView, ParameterError, TextTask, UnsupportedTaskError, suggest
+
+CODE = re.compile(r">>(.+)<<")  # names the target's language in front of a document
 
 
 def languages(view: CheckpointView) -> tuple[list[str], list[str]]:
     """The targets, where there are several to choose from."""
-    return [], [code.strip("<>") for code in view.tokenizer.supported_language_codes]
+    return [], _targets(view.tokenizer)
 
 
 def summarize(view: CheckpointView) -> TextTask:
@@ -22,9 +27,15 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
     does not name.
     """
     tokenizer = view.tokenizer
-    targets = [code.strip("<>") for code in tokenizer.supported_language_codes]
+    targets = _targets(tokenizer)
     if not targets:
-        for name, asked, own in (("source", source, tokenizer.source_lang), ("target", target, tokenizer.target_lang)):
+        for name, asked in (("source", source), ("target", target)):
+            if asked is not None and not hasattr(tokenizer, f"{name}_lang"):
+                raise ParameterError(
+                    f"this checkpoint's tokenizer does not say its languages, and {name} is {asked!r}; leave source "
+                    "and target out to translate as it was trained to"
+                )
+            own = getattr(tokenizer, f"{name}_lang", None)
             if None not in (asked, own) and asked != own:
                 raise ParameterError(f"{name} is {own!r} in this model, not {asked!r}; it may be left out")
         return TextTask()
@@ -33,3 +44,12 @@ def translate(view: CheckpointView, source: str | None, target: str | None) -> T
     if target not in targets:
         raise ParameterError(f"this model does not translate to {target!r}.{suggest(target, targets)}")
     return TextTask(prefix=f">>{target}<< ")
+
+
+def _targets(tokenizer: Any) -> list[str]:
+    """The languages that the vocabulary has codes for; MarianTokenizer lists them, a plain fast tokenizer does not."""
+    names = getattr(tokenizer, "supported_language_codes", None)
+    if names is None:
+        vocabulary: dict[str, int] = tokenizer.get_vocab()
+        names = sorted(vocabulary, key=lambda name: vocabulary[name])
+    return [match[1] for match in map(CODE.fullmatch, names) if match]

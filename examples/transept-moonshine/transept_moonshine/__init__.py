@@ -30,7 +30,9 @@ def speech_tokens(view: CheckpointView) -> SpeechTokens:
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
     """``<unk>``, ``<s>``, and the tokens without a meaning at the end of the vocabulary."""
-    return [token for token in view.tokenizer.added_tokens_decoder if token != view.config.eos_token_id]
+    tokenizer = view.tokenizer
+    added = getattr(tokenizer, "added_tokens_decoder", None) or tokenizer.all_special_ids
+    return [token for token in added if token != view.config.eos_token_id]
 
 
 @hookimpl

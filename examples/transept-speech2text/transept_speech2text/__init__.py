@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from transept.authoring import CheckpointView, ModelSpec, ParameterError, SpeechSpec, SpeechTokens, dec_prompt, hookimpl
 
 SAMPLE_RATE = 16_000  # Hz
 FRAMES_PER_SECOND = 100
 WINDOW_SECONDS = 30.0  # what the models were trained on; they have positions for twice as much
 LANGUAGES = ("en", "pt", "fr", "ru", "nl", "ro", "it", "es", "de")  # of MuST-C
+LANGUAGE = re.compile(r"<lang:(.+)>")
 NAMES = ("english", "portuguese", "french", "russian", "dutch", "romanian", "italian", "spanish", "german")
 
 
@@ -18,7 +21,10 @@ def window_seconds(view: CheckpointView) -> float:
 
 def target_languages(view: CheckpointView) -> dict[str, int]:
     """Code to token id; empty for a checkpoint that writes one language."""
-    return dict(view.tokenizer.lang_code_to_id)
+    tokenizer = view.tokenizer
+    if hasattr(tokenizer, "lang_code_to_id"):
+        return dict(tokenizer.lang_code_to_id)
+    return {match[1]: token for name, token in tokenizer.get_vocab().items() if (match := LANGUAGE.fullmatch(name))}
 
 
 def decoder_prompt(
@@ -55,11 +61,12 @@ def unspoken_tokens(view: CheckpointView) -> list[int]:
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, but languages."""
+    vocabulary = view.tokenizer.get_vocab()  # which a padded model has more rows than
     return SpeechTokens(
         end_of_text=view.config.eos_token_id,
         start_of_transcript=view.config.decoder_start_token_id,
         prompt_only=tuple(target_languages(view).values()),
-        text=range(view.tokenizer.unk_token_id + 1, view.config.vocab_size),
+        text=range(vocabulary["<unk>"] + 1, min(max(vocabulary.values()) + 1, view.config.vocab_size)),
     )
 
 

@@ -21,16 +21,18 @@ def decoder_prompt(
 
 def speech_tokens(view: CheckpointView) -> SpeechTokens:
     """The vocabulary begins with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``; all else is text, a letter a token."""
+    vocabulary = view.tokenizer.get_vocab()  # which a padded model has more rows than
     return SpeechTokens(
         end_of_text=view.config.eos_token_id,
         start_of_transcript=view.config.decoder_start_token_id,
-        text=range(view.tokenizer.unk_token_id + 1, view.config.vocab_size),
+        text=range(vocabulary["<unk>"] + 1, min(max(vocabulary.values()) + 1, view.config.vocab_size)),
     )
 
 
 def unspoken_tokens(view: CheckpointView) -> list[int]:
     """``<s>``, ``<pad>``, ``<unk>``, and ``<mask>`` and ``<ctc_blank>`` at the end of the vocabulary."""
-    return sorted({*view.tokenizer.all_special_ids, *view.tokenizer.added_tokens_decoder} - {view.config.eos_token_id})
+    added = getattr(view.tokenizer, "added_tokens_decoder", ())
+    return sorted({*view.tokenizer.all_special_ids, *added} - {view.config.eos_token_id})
 
 
 @hookimpl

@@ -11,6 +11,7 @@ from transept.authoring import CheckpointView, ParameterError, TextTask, Unsuppo
 REPLIES = "this model replies to a text, and neither summarizes nor translates. Call generate"
 _MBART_LANGUAGES = 25  # of mBART's first release; its vocabulary ends with their codes and <mask>
 NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+ANY_CODE = re.compile(rf"{NLLB_CODE.pattern}|[a-z]{{2}}_[A-Z]{{2}}|__([a-z]{{2,3}})__")  # NLLB, mBART, M2M100
 
 
 def summarize(view: CheckpointView) -> TextTask:
@@ -49,7 +50,10 @@ def translate_mbart(view: CheckpointView, source: str | None, target: str | None
     mBART puts the source's code after the document and starts the decoder from the target's. mBART-50 puts it before
     the document, and the target's after ``</s>``, which starts the decoder. The tokenizer tells which.
     """
-    starts_with_code = not getattr(view.tokenizer, "prefix_tokens", None)
+    if hasattr(view.tokenizer, "prefix_tokens"):
+        starts_with_code = not view.tokenizer.prefix_tokens
+    else:  # a tokenizer of no class of its own
+        starts_with_code = dec_prompt(view)[0] != view.config.eos_token_id
     return _translate(view, source, target, starts_with_code=starts_with_code)
 
 
@@ -75,10 +79,7 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
     if source is None:
         raise ParameterError(f"source is missing: the language of the documents.{suggest('', codes)}")
     source_code = _code(source, codes)
-    marks = {codes[tokenizer.src_lang]: codes[source_code]}
-    before, after = (
-        [marks.get(token, token) for token in tokens] for tokens in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
-    )
+    before, after = _marked_by(tokenizer, codes, source_code, view.config, starts_with_code)
     target_code = _only_target(view, codes, starts_with_code) if target is None else _code(target, codes)
     target_id = codes[target_code]
     return TextTask(
@@ -87,6 +88,20 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
         decoder_prompt=[target_id] if starts_with_code else [*dec_prompt(view), target_id],
         settings={} if starts_with_code else {"forced_bos_token_id": target_id},
     )
+
+
+def _marked_by(
+    tokenizer: Any, codes: dict[str, int], source: str, config: Any, starts_with_code: bool
+) -> tuple[list[int], list[int]]:
+    """The tokens before and after a document in a language."""
+    if not hasattr(tokenizer, "src_lang"):  # a tokenizer of no class of its own
+        end = config.eos_token_id
+        return ([], [end, codes[source]]) if starts_with_code else ([codes[source]], [end])
+    marks = {codes[tokenizer.src_lang]: codes[source]}
+    before, after = (
+        [marks.get(token, token) for token in each] for each in (tokenizer.prefix_tokens, tokenizer.suffix_tokens)
+    )
+    return before, after
 
 
 def forced_token(view: CheckpointView) -> int | None:
@@ -110,7 +125,7 @@ def token_of(view: CheckpointView, name: str) -> int | None:
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. Raises ParameterError where there are none."""
+    """Language code to token id. Raises UnsupportedTaskError where there are none."""
     codes = _named_codes(tokenizer)
     if not codes:
         raise UnsupportedTaskError(
@@ -121,12 +136,15 @@ def _codes(tokenizer: Any) -> dict[str, int]:
 
 
 def _named_codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. NLLB's codes are special tokens: three letters and a script."""
+    """Language code to token id, by the tokenizer's class, by its special tokens, or by names in its vocabulary."""
     codes: dict[str, int] | None = getattr(tokenizer, "lang_code_to_id", None)
-    if codes is None:
-        special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
-        codes = {code: tokenizer.convert_tokens_to_ids(code) for code in special}
-    return codes
+    if codes is not None:
+        return codes
+    special = filter(NLLB_CODE.fullmatch, getattr(tokenizer, "all_special_tokens", ()))
+    if codes := {code: tokenizer.convert_tokens_to_ids(code) for code in special}:
+        return codes
+    in_order = sorted(getattr(tokenizer, "get_vocab", dict)().items(), key=lambda each: each[1])
+    return {match[match.lastindex or 0]: token for name, token in in_order if (match := ANY_CODE.fullmatch(name))}
 
 
 def _code(language: str, codes: dict[str, int]) -> str:

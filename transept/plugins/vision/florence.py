@@ -52,9 +52,12 @@ def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedI
         )
     text_ids = prompt.token_ids
     if text_ids is None:
-        tokenizer = view.tokenizer
-        text = f"{tokenizer.bos_token}{question(prompt.text or '')}{tokenizer.eos_token}"
-        text_ids = tokenizer(text, add_special_tokens=False).input_ids
+        tokenizer, text = view.tokenizer, question(prompt.text or "")
+        if hasattr(tokenizer, "bos_token"):
+            text = f"{tokenizer.bos_token}{text}{tokenizer.eos_token}"
+            text_ids = tokenizer(text, add_special_tokens=False).input_ids
+        else:  # a lone tokenizer.json, which puts these tokens around a text by itself
+            text_ids = tokenizer(text).input_ids
     placeholder = view.config.image_token_id
     if placeholder in text_ids:
         raise PromptError(f"the prompt holds token {placeholder}, which stands for the image: leave it out")
