@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
 from transept.core.checkpoints.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
 from transept.core.checkpoints.hub import SMALL_FILES
+from transept.core.checkpoints.lone_vocabulary import lone_vocabulary
 from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.checkpoints.plain_files import PlainFiles, plain_config, plain_generation_config
 from transept.core.checkpoints.weight_map import WeightMap
@@ -164,9 +165,9 @@ def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig)
 def load_tokenizer(path: Path, files: PlainFiles | None = None) -> PreTrainedTokenizerBase | PlainTokenizer | None:
     """The tokenizer beside the weights, or None when there is none.
 
-    With tokenizer_config.json it is what AutoTokenizer makes of it, or `files.tokenizer` without transformers; a lone
-    tokenizer.json gives a tokenizer without named special tokens. Raises CheckpointError when the files cannot be read,
-    are far too large, or make a tokenizer that cannot work.
+    With tokenizer_config.json it is what AutoTokenizer makes of it, or `files.tokenizer` without transformers. A lone
+    tokenizer.json gives a tokenizer without named special tokens; see `lone_vocabulary` for a lone vocabulary. Raises
+    CheckpointError when the files cannot be read, are far too large, or make a tokenizer that cannot work.
     """
     for file in path.iterdir():
         if SMALL_FILES.fullmatch(file.name) and file.is_file():
@@ -196,4 +197,4 @@ def _tokenizer(path: Path, files: PlainFiles | None) -> PreTrainedTokenizerBase 
         from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
 
         return PlainTokenizer(Tokenizer.from_file(str(path / "tokenizer.json")))
-    return None
+    return lone_vocabulary(path)
