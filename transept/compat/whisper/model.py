@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 RENAMED = {"sample_len": "max_new_tokens"}  # decoding options of openai-whisper, and ours
-TOKENS_WITHOUT_LANGUAGES = 51_765  # of a vocabulary of one language
+CONTROLS_AFTER_LANGUAGES = 5  # between the languages and <|notimestamps|>
 WITHOUT_EFFECT = ("fp16", "prompt")  # dtype is the model's; transcribe() makes the prompts
 
 
@@ -68,8 +68,12 @@ class Whisper:
 
     @property
     def num_languages(self) -> int:
-        """How many languages its vocabulary has tokens for, as openai-whisper counts them."""
-        return self.transcriber.model.vocab_size - TOKENS_WITHOUT_LANGUAGES - int(self.is_multilingual)
+        """Number of languages that its vocabulary has tokens for; an English-only one has them as well."""
+        model = self.transcriber.model
+        control = model.tokenizer.control
+        if model.languages or control.no_timestamps is None:
+            return len(model.languages)
+        return control.no_timestamps - control.start_of_transcript - 1 - CONTROLS_AFTER_LANGUAGES
 
     @property
     def dims(self) -> ModelDimensions:
