@@ -1,14 +1,16 @@
-"""DocumentEncoder: a document to what the engine's encoder is given for one task, whole, truncated or in chunks."""
+"""DocumentEncoder: a document to the encoder's tokens for one task, whole, truncated or in chunks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import CheckpointError, ParameterError, PromptError
 from transept.registry.spec import TextTask
-from transept.text.splitting import split
+from transept.text.piece_sizes import PieceSizes
+from transept.text.splitting import pieces
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class EncodedDocument:
 class DocumentEncoder:
     """Encodes documents for one task.
 
-    tokenizer: the checkpoint's. task: what the model's family made of the task; its prefix and its special tokens frame
+    tokenizer: the checkpoint's. task: as the model's family declares it; its prefix and its special tokens frame
     every document and every chunk. limit: encoder tokens at most.
     truncate: cut the end off a longer document; chunk: split it. Neither: it is an error.
     limits: on the characters of a document, however it is cut.
@@ -66,12 +68,20 @@ class DocumentEncoder:
         self.limits.check_text(document, "the document")
         if not document.strip():
             raise PromptError("the document is empty")
-        tokens = self._encode(document)
+        encoded = self._content(document)
+        tokens = self._framed(encoded)
         if len(tokens) <= self.limit:
             return EncodedDocument([tokens])
         if self.chunk:
-            pieces = split(document, lambda piece: len(self._encode(piece.strip())) <= self.limit)
-            return EncodedDocument([self._encode(piece.strip()) for piece in pieces if piece.strip()])
+            sizes = PieceSizes(
+                document,
+                self._encode,
+                self.limit,
+                num_tokens=len(encoded.input_ids),
+                places=_places(encoded, len(self.prefix)),
+            )
+            chunks = (piece for piece in pieces(document, sizes.fits, sizes.next) if piece.strip())
+            return EncodedDocument([sizes.token_ids(chunk) for chunk in chunks])
         if self.truncate:
             return EncodedDocument([tokens[: self.limit - len(self.after)] + self.after], truncated=True)
         raise PromptError(
@@ -80,8 +90,23 @@ class DocumentEncoder:
         )
 
     def _encode(self, text: str) -> list[int]:
-        content = self.tokenizer(self.prefix + text, add_special_tokens=False, verbose=False).input_ids
-        return [*self.before, *content, *self.after]
+        return self._framed(self._content(text))
+
+    def _content(self, text: str) -> Any:
+        """The tokenizer's result for the prefix and the text."""
+        return self.tokenizer(self.prefix + text, add_special_tokens=False, verbose=False)
+
+    def _framed(self, encoded: Any) -> list[int]:
+        return [*self.before, *encoded.input_ids, *self.after]
+
+
+def _places(encoded: Any, prefix_length: int) -> list[int] | None:
+    """First characters of a document's tokens, or None if its tokenizer does not tell."""
+    encodings = getattr(encoded, "encodings", None)
+    if not encodings:
+        return None
+    places = [start - prefix_length for start, _ in encodings[0].offsets]
+    return places if all(one <= other for one, other in pairwise(places)) else None
 
 
 def _own_special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:

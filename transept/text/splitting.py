@@ -3,7 +3,7 @@
 A rule over punctuation, without a dictionary of abbreviations or a language to be told: a piece that ends after "Dr."
 costs little, since most pieces hold dozens of sentences and only their last one can be cut there.
 
-The time is linear in the document's length, whatever it holds: a run of marks is looked at from its begin alone, and of
+The time is linear in the document's length: a run of marks is looked at from its begin alone, and of
 a sentence that does not fit only the words that come next are tried.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 
 from transept.errors import PromptError
 
@@ -28,36 +28,53 @@ _SENTENCE_END = re.compile(
 _WORD = re.compile(r"\S++\s*+")
 
 
-def split(document: str, fits: Callable[[str], bool]) -> list[str]:
-    """Consecutive pieces of the document, each as many whole sentences as fit; joined they are the document again.
+Probe: TypeAlias = Callable[[int, Sequence[int], int, int], int | None]  # start, ends, low, high -> index of an end
 
-    A sentence that does not fit is split between words, a word that does not fit between characters.
-    fits: whether a piece does; asked for about log2(sentences) pieces each time. Should hold for every part of a piece
-    that fits; where it does not, pieces fit all the same, but may be shorter than need be.
+
+def split(document: str, fits: Callable[[str], bool]) -> list[str]:
+    """All that `pieces` yields."""
+    return list(pieces(document, fits))
+
+
+def pieces(document: str, fits: Callable[[str], bool], probe: Probe | None = None) -> Iterator[str]:
+    """Yield consecutive pieces of the document, each as many whole sentences as fit.
+
+    Joined they are the document again. A sentence that does not fit is split between words, a word that does not fit
+    between characters.
+
+    fits: True if a piece does. It should hold for every part of a piece that fits; where it does not, pieces fit all
+        the same, but may be shorter than need be. The last piece that fitted is the one that is yielded.
+    probe: chooses which end of sentences or words to ask for next: ends[low] is known to fit, unless low is before the
+        first, and ends[high] not to, unless high is behind the last. None: ends[low] is the largest. Without a probe
+        about log2(sentences) pieces are asked for each time.
     Raises PromptError when not even one character fits.
     """
     if not document:
-        return []
-    cuts = [0, *_cuts(document, 0, len(document), (_sentence_ends, _word_ends, _character_ends), fits), len(document)]
-    return [document[start:end] for start, end in pairwise(cuts)]
+        return
+    levels = ((_sentence_ends, probe), (_word_ends, probe), (_character_ends, None))
+    start = 0
+    for end in chain(_cuts(document, 0, len(document), levels, fits), (len(document),)):
+        yield document[start:end]
+        start = end
 
 
 def _cuts(
     document: str,
     start: int,
     stop: int,
-    levels: Sequence[Callable[[str, int, int], Sequence[int]]],
+    levels: Sequence[tuple[Callable[[str, int, int], Sequence[int]], Probe | None]],
     fits: Callable[[str], bool],
 ) -> Generator[int, Any, int]:
-    """Where to cut document[start:stop] until its rest fits. Returns where the rest starts.
+    """Yield the cuts of document[start:stop] until its rest fits, and return where the rest starts.
 
-    levels: the ends of its parts, and of the parts of a part that does not fit, and so on; the last end is `stop`.
+    levels: functions for the ends of its parts, of the parts of a part that does not fit, and so on, with their probes;
+    the last end is `stop`.
     """
-    find_ends, *finer = levels
+    (find_ends, probe), *finer = levels
     ends = find_ends(document, start, stop)
     while True:
         first = bisect_right(ends, start)
-        end = _farthest(document, start, ends, first, fits)
+        end = _farthest(document, start, ends, first, fits, probe)
         if end == stop:
             return start
         if end is not None:
@@ -70,7 +87,7 @@ def _cuts(
 
 
 def _sentence_ends(document: str, start: int, stop: int) -> list[int]:
-    """Where sentences end, the blanks after them included."""
+    """Ends of sentences, with the blanks after them."""
     ends = [
         match.end()
         for match in _SENTENCE_END.finditer(document, start, stop)
@@ -87,8 +104,18 @@ def _character_ends(document: str, start: int, stop: int) -> range:
     return range(start + 1, stop + 1)
 
 
-def _farthest(document: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool]) -> int | None:
+def _farthest(
+    document: str, start: int, ends: Sequence[int], first: int, fits: Callable[[str], bool], probe: Probe | None
+) -> int | None:
     """The last of ends[first:] up to which the document fits, from start on; None when it fits up to none of them."""
+    if probe is not None:
+        low, high = first - 1, len(ends)
+        while high - low > 1 and (index := probe(start, ends, low, high)) is not None:
+            if fits(document[start : ends[index]]):
+                low = index
+            else:
+                high = index
+        return ends[low] if low >= first else None
     found = first  # ends[first:found] are known to fit
     stride = 1
     while stride:

@@ -9,16 +9,17 @@ special, not what for. A family that knows how its tokenizer_config.json is read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a text is encoded to."""
+    """The token ids of a text. encodings: of the `tokenizers` library, with the tokens' places in the text."""
 
     input_ids: list[int]
+    encodings: list[Encoding] = field(default_factory=list, compare=False, repr=False)
 
 
 class PlainTokenizer:
@@ -38,7 +39,8 @@ class PlainTokenizer:
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
         """Encode a text; add_special_tokens: those that belong around it. verbose: changes nothing here."""
-        return Encoded(self.encode(text, add_special_tokens=add_special_tokens))
+        encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return Encoded(encoding.ids, [encoding])
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The token ids of a text. Special tokens that are written in it are encoded as such."""
