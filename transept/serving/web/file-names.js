@@ -1,4 +1,4 @@
-// Names of downloads, as transept/cli/suffixes.py makes them. Called by downloads.js.
+// Names of downloads, as transept/cli/suffixes.py makes them. Called by downloads.js and image-tab.js.
 
 // Suffixes of recordings and images; a name keeps any other: "Vol. 2", "talk.v1".
 export const SUFFIXES = new Set(

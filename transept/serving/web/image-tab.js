@@ -2,6 +2,7 @@
 // main.js makes one.
 
 import { announce, byId, copyText, counted, download, fillSelect, icon, iconButton, make, setText } from "./dom.js";
+import { stemOf } from "./file-names.js";
 import { ImageQueue, textOf } from "./image-queue.js";
 import { showMessage } from "./message-box.js";
 import { sizeText, timeLeft } from "./words.js";
@@ -170,17 +171,15 @@ export class ImageTab {
 
   #downloadAll() {
     const items = this.#queue.done.reverse();
-    const names = uniqueNames(items.map((item) => `${stemOf(item)}.txt`));
+    const names = uniqueNames(items.map((item) => `${stemOf(item.name)}.txt`));
     download("texts.zip", zipOf(items.map((item, index) => ({ name: names[index], text: `${textOf(item)}\n` }))));
     announce(`texts.zip: ${counted(items.length, "file")} downloaded.`);
   }
 }
 
 function saveText(item) {
-  download(`${stemOf(item)}.txt`, new Blob([`${textOf(item)}\n`], { type: "text/plain" }));
+  download(`${stemOf(item.name)}.txt`, new Blob([`${textOf(item)}\n`], { type: "text/plain" }));
 }
-
-const stemOf = ({ name }) => name.replace(/(?<=.)\.[a-z]{2,5}$/i, "");
 
 function pageView({ text, cut }, index, numPages) {
   const title = numPages > 1 ? [make("h4", { text: `Page ${index + 1}` })] : [];

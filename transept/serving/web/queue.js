@@ -246,6 +246,8 @@ export class Queue extends EventTarget {
       this.#begun.set(item.id, performance.now());
       this.#set(item, { state: "running", duration: event.duration, message: "" });
       this.#tell("said", announceable(item));
+    } else if (event.type === "transcript.info") {
+      this.#set(item, { warnings: event.warnings ?? [] });
     } else if (event.type === "transcript.progress") {
       this.#set(item, { state: "running", ...this.#reached(item, event.seconds) }, { keep: false });
     } else if (event.type === "transcript.text.segment") {
@@ -259,7 +261,8 @@ export class Queue extends EventTarget {
         item.segments.push({ start: 0, end: duration ?? 0, text: event.text });
         this.#tell("segment", { item, index: 0 });
       }
-      this.#set(item, { state: "done", duration, language: event.language ?? item.language, message: "" });
+      const { warnings = item.warnings, reason = null, language = item.language } = event;
+      this.#set(item, { state: "done", duration, language, warnings, reason, message: "" });
       this.#tell("said", announceable(item));
     }
   }
@@ -322,6 +325,8 @@ function nothingYet() {
     seconds: 0, // done so far
     left: null, // seconds of work, as far as can be told
     language: null,
+    warnings: [], // what was wrong with the recording; each goes on from "the recording is"
+    reason: null, // why the transcript is empty
     heard: undefined, // {language, probability, model}: by a second model; null: not known
     segments: [], // as the server sent them
     edits: {}, // index -> {text, words}: what stands instead

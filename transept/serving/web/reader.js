@@ -2,7 +2,7 @@
 // main.js makes one and calls `show`; it follows the queue by itself.
 
 import { confirmed } from "./dialogs.js";
-import { announce, byId, clockText, copyText, setText } from "./dom.js";
+import { announce, byId, clockText, copyText, make, setText } from "./dom.js";
 import { toClipboard, toFlowingText } from "./exports.js";
 import { FindBar } from "./find-bar.js";
 import { showMessage } from "./message-box.js";
@@ -119,6 +119,7 @@ export class Reader {
     byId("to-text").hidden = !this.#server.textModels.length;
     byId("to-text").disabled = item.state !== "done" || !said;
     if (item.duration !== null) this.player.setDuration(item.duration);
+    this.#showWarnings();
     this.#showLanguageNotice();
     this.#showState(item, active, said);
     this.#showHistory();
@@ -130,7 +131,8 @@ export class Reader {
     state.dataset.state = item.state;
     state.hidden = said && (active || item.state === "done");
     const text = stateText(item, this.#server.state, this.#server.model(item.options.model));
-    if (item.state === "done") showMessage(byId("reader-state-text"), "No speech was found in this recording.");
+    const advice = item.reason ? `${item.reason[0].toUpperCase()}${item.reason.slice(1)}.` : "";
+    if (item.state === "done") showMessage(byId("reader-state-text"), { message: "No speech was found in this recording.", advice });
     else showMessage(byId("reader-state-text"), item.state === "failed" ? { ...item, message: text } : text);
     state.classList.toggle("active", active);
     byId("reader-retry").hidden = !RETRIABLE.has(item.state);
@@ -180,6 +182,14 @@ export class Reader {
     }
     this.player.seek(seconds);
     if (start) this.player.play();
+  }
+
+  /** What was wrong with the recording, such as damage. */
+  #showWarnings() {
+    const list = byId("recording-warnings");
+    const texts = (this.item.warnings ?? []).map((warning) => `The recording is ${warning}.`);
+    list.hidden = !texts.length;
+    if (list.textContent !== texts.join("")) list.replaceChildren(...texts.map((text) => make("li", { text })));
   }
 
   /** Below the tools: that a model knows one language only, from the beginning, so that nothing moves. */
