@@ -52,6 +52,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "max_queue": 2,
         "max_running": 3,
         "max_uploads": 4,
+        "audio_memory_mb": 3.5,
         "max_upload_mb": 4.5,
         "max_audio_seconds": 5.5,
         "max_text_characters": 6,

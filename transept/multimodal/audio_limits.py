@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import Any, BinaryIO
 
 from transept.errors import MediaError, MediaTooLargeError, ParameterError
+from transept.multimodal.decoded_memory import hold
 from transept.multimodal.sounds import Sound
 from transept.option_names import finite
 
@@ -116,6 +117,7 @@ class AudioLimits:
             seconds += sound.seconds
             num_bytes += sound.samples.size * SAMPLE_BYTES
             self.check_length(seconds, channels, sound.rate, sample_rate, name, apart, num_bytes)
+            hold(kept_bytes(seconds, sample_rate, channels, apart))
             yield sound
 
     def longest_seconds(self, channels: int, rate: float, sample_rate: int, *, apart: bool) -> float | None:
@@ -125,7 +127,7 @@ class AudioLimits:
         """
         limits = [] if self.max_audio_seconds is None else [float(self.max_audio_seconds)]
         if self.max_decoded_bytes is not None:
-            a_second = SAMPLE_BYTES * max(rate * channels, sample_rate * (channels if apart else 1))
+            a_second = max(rate * channels * SAMPLE_BYTES, kept_bytes(1, sample_rate, channels, apart))
             limits.append(self.max_decoded_bytes / a_second)
         return min(limits, default=None)
 
@@ -154,12 +156,17 @@ class AudioLimits:
         """
         self.check_seconds(seconds, name)
         num_bytes = seconds * rate * channels * SAMPLE_BYTES if num_bytes is None else num_bytes
-        most = max(num_bytes, seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1))
+        most = max(num_bytes, kept_bytes(seconds, sample_rate, channels, apart))
         if self.max_decoded_bytes is not None and most > self.max_decoded_bytes:
             raise MediaTooLargeError(
                 f"{name} is more than the {self.max_decoded_bytes} bytes of max_decoded_bytes when it is decoded "
                 f"({channels} channels at {rate:g} Hz): split it, or raise that limit"
             )
+
+
+def kept_bytes(seconds: float, sample_rate: int, channels: int, apart: bool) -> float:
+    """Bytes of the samples that are kept of a signal: mono at sample_rate, or of each channel apart."""
+    return seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1)
 
 
 def _position(file: BinaryIO) -> int:

@@ -1,4 +1,4 @@
-"""The length that a file declares, compared with the limits before anything is decoded.
+"""The length that a file declares: compared with the limits, and told to the budget of memory, before it is decoded.
 
 `audio_file` and `media` call it for each file. A header may be wrong, so a file is refused only if audio is found
 beyond the limit: a seek there takes milliseconds. A file that declares no length, or too short a one, is measured while
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from transept.multimodal.audio_limits import AudioLimits
+from transept.multimodal.audio_limits import AudioLimits, kept_bytes
+from transept.multimodal.decoded_memory import expect
 
 NEAR_PACKETS = 10_000  # read after a seek, which may land some seconds early
 MICROSECONDS = 1_000_000  # in a second: FFmpeg's unit for the duration of a container
@@ -23,6 +24,7 @@ def check_sound(sound: Any, sample_rate: int, limits: AudioLimits, name: str, *,
     longest = limits.longest_seconds(sound.channels, sound.samplerate, sample_rate, apart=apart)
     last = int(longest * sound.samplerate) if longest is not None else sound.frames
     if sound.frames <= last:
+        expect(kept_bytes(sound.frames / sound.samplerate, sample_rate, sound.channels, apart))
         return
     if _has_sound_at(sound, last):
         limits.check_length(sound.frames / sound.samplerate, sound.channels, sound.samplerate, sample_rate, name, apart)
@@ -49,6 +51,7 @@ def is_longer(container: Any, stream: Any, sample_rate: int, limits: AudioLimits
     declared = stream.duration * stream.time_base if stream.duration else (container.duration or 0) / MICROSECONDS
     longest = limits.longest_seconds(channels, rate, sample_rate, apart=apart)
     if longest is None or declared <= longest:
+        expect(kept_bytes(float(declared), sample_rate, channels, apart))
         return False
     if _has_packet_at(container, stream, longest):
         limits.check_length(float(declared), channels, rate, sample_rate, name, apart)

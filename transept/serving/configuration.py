@@ -66,6 +66,7 @@ SETTINGS = (
     Setting("max_uploads", int, "N", "requests that are received at a time, beside those that wait (default: 512)"),
     Setting("max_upload_mb", float, "MB", "refuse larger requests, in MiB (default: 512)"),
     Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 4 hours)"),
+    Setting("audio_memory_mb", float, "MB", "memory for the samples of all recordings, in MiB (default: 2048)"),
     Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),
     Setting("upload_timeout", float, "S", "give up an upload of which so long nothing came (default: 30)"),
     Setting("cors", str, "ORIGIN", "let pages of this origin call it, as https://example.org", many=True),

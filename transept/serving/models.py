@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from transept.errors import EngineClosedError, QueueFullError, TranseptError
+from transept.serving.audio_memory import AudioMemory
 from transept.serving.errors import ApiError
 from transept.serving.settings import ModelSource, ServerSettings
 from transept.serving.uploads import Uploads
@@ -114,6 +115,7 @@ class ServedModels:
         self.is_draining = False
         self.reading: set[asyncio.Timeout] = set()  # of requests whose bodies are awaited; set by http.access
         self.uploads = Uploads(settings.max_uploads)
+        self.audio_memory = AudioMemory(settings.audio_memory_bytes)
         self._loading: asyncio.Task[None] | None = None
 
     def start_loading(self) -> None:

@@ -18,6 +18,7 @@ MAX_UPLOAD_MB = 512
 MAX_RUNNING = 16  # jobs of a model: as many recordings as the library holds in memory at a time
 MAX_QUEUE = 64
 MAX_UPLOADS = 512
+AUDIO_MEMORY_MB = 2048
 MAX_AUDIO_SECONDS = 4 * 3600.0
 ENCODER_TOKENS_PER_STEP = 375
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -56,7 +57,8 @@ class ServerSettings:
     max_uploads: requests that are received at a time, for all models; an address may hold as many as it leaves free.
         max_upload_mb: of a request's body, in MiB. upload_timeout: seconds without a byte after which an upload is
         given up.
-    max_audio_seconds: of a recording; None: the engine's limit, or else 4 hours. max_text_characters: see Limits.
+    max_audio_seconds: of a recording; None: the engine's limit, or else 4 hours. audio_memory_mb: of the samples of all
+        recordings that are decoded at a time, in MiB; further ones wait. max_text_characters: see Limits.
     shutdown_timeout: seconds that running requests have after SIGTERM.
     log_json: each line of the log on stderr is JSON. log_probes: requests of /health, /ready and /metrics are logged.
     engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
@@ -75,6 +77,7 @@ class ServerSettings:
     max_uploads: int = MAX_UPLOADS
     max_upload_mb: float = MAX_UPLOAD_MB
     max_audio_seconds: float | None = None
+    audio_memory_mb: float = AUDIO_MEMORY_MB
     max_text_characters: int | None = None
     upload_timeout: float = 30.0
     shutdown_timeout: float = 30.0
@@ -117,6 +120,7 @@ class ServerSettings:
             ("max_queue", 0, True),
             ("max_uploads", 1, True),
             ("max_upload_mb", 0, False),
+            ("audio_memory_mb", 0, False),
             ("upload_timeout", 0, False),
             ("shutdown_timeout", 0, False),
         ):
@@ -127,7 +131,7 @@ class ServerSettings:
                 raise ParameterError(f"{name} must be {what} of at least {least}, not {value!r}")
         if self.port > 65535:
             raise ParameterError(f"port must be at most 65535, not {self.port}")
-        for name in ("max_upload_mb", "upload_timeout"):
+        for name in ("max_upload_mb", "audio_memory_mb", "upload_timeout"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
 
@@ -135,6 +139,11 @@ class ServerSettings:
     def max_upload_bytes(self) -> int:
         """Of a request's body."""
         return int(self.max_upload_mb * MIB)
+
+    @property
+    def audio_memory_bytes(self) -> int:
+        """Of the samples of all recordings."""
+        return int(self.audio_memory_mb * MIB)
 
     def engine_options(self) -> dict[str, Any]:
         """The keywords of every model's Engine."""

@@ -17,9 +17,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from transept.core.scheduling.growing_text import GrowingText
 from transept.errors import ParameterError, shown, suggest
 from transept.multimodal.channels import EACH
+from transept.multimodal.decoded_memory import RESERVATION
 from transept.option_names import hint
 from transept.serving.async_engine import Queued, Ticket
 from transept.serving.async_tasks import last
+from transept.serving.audio_memory import AudioShare
 from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
 from transept.serving.http.places import Place
@@ -111,7 +113,10 @@ async def _respond(request: Request, task: str) -> Response:
             job = model.speech.job(upload.data, **asked.options)
         except ParameterError as error:
             raise api_error(error, asked.options) from error
-        events = _events(ticket, job, upload, request, model)
+        share = request.app.state.models.audio_memory.share()
+        stack.callback(share.release)
+        RESERVATION.set(share)  # for the job, which has this context
+        events = _events(ticket, job, upload, request, model, share)
         if asked.stream:
             return EventStream(_stream(model.speech.transcriber.model, events, asked), owned=stack.pop_all())
         return await attended(request, _whole(model.speech.transcriber.model, events, asked))
@@ -220,7 +225,7 @@ def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
 
 
 async def _events(
-    ticket: Ticket, job: Any, upload: forms.Upload, request: Request, model: ServedModel
+    ticket: Ticket, job: Any, upload: forms.Upload, request: Request, model: ServedModel, share: AudioShare
 ) -> AsyncGenerator[Any, None]:
     """What comes of the job. Raises ApiError for what it raises."""
     log = request.state.log = {"model": model.name}
@@ -228,6 +233,7 @@ async def _events(
         async with contextlib.aclosing(ticket.run(job)) as events:
             async for event in events:
                 if isinstance(event, Opened):
+                    share.settle()
                     log["audio_seconds"] = round(event.duration, 3)
                     request.app.state.metrics.audio(model.name, event.duration)
                 yield event
