@@ -35,6 +35,7 @@ def options_of(command: str) -> list[str]:
 def said(name: str, known: Iterable[str]) -> str:
     """The names that a hint says, with blanks between them, or its sentence, where it says none."""
     tail = hint(name, known, lambda each: f"<{each}>").strip()
+    tail = tail.partition(" It counts ")[0]
     names = tail.removeprefix("Did you mean ").removeprefix("Here that is ").replace(" or ", " ")
     return names.rstrip("?.").replace("<", "").replace(">", "") if names.startswith("<") else tail
 
@@ -206,3 +207,25 @@ def test_a_name_without_end_is_near_to_nothing() -> None:
     """And is not compared: that would take minutes."""
     assert nearest("x" * 5_000_000, TRANSCRIBE) is None
     assert said("temperature" * 1_000_000, TRANSCRIBE) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("known", "typed", "tail"),
+    [
+        (SamplingParams, "max_new_tokens", "Here that is 'max_tokens'. It counts {}: {forced}, max_new_tokens {more}."),
+        (SamplingParams, "min_new_tokens", "Here that is 'min_tokens'. It counts {}: {forced}, min_new_tokens {more}."),
+        (SamplingParams, "max_length", "Here that is 'max_tokens'. It counts {}: max_length {prompt}."),
+        (SamplingParams, "min_length", "Here that is 'min_tokens'. It counts {}: min_length {prompt}."),
+        (TranscriptionOptions, "max_length", "Here that is 'max_new_tokens'. It counts {}: max_length {prompt}."),
+        (SamplingParams, "max_completion_tokens", "Here that is 'max_tokens'."),
+        (SamplingParams, "max_output_tokens", "Here that is 'max_tokens'."),
+    ],
+)
+def test_a_length_says_which_tokens_it_counts(known: type, typed: str, tail: str) -> None:
+    expected = tail.format(
+        "the tokens after the decoder prompt",
+        forced="where that holds a forced <s> or language",
+        more="counts one more",
+        prompt="counts the prompt as well",
+    )
+    assert hint(typed, [each.name for each in dataclasses.fields(known)]).strip() == expected

@@ -1,4 +1,4 @@
-"""What other programs call our options, and what is to be said of those that have no counterpart here.
+"""Other programs' names for our options, and answers for their options that have no counterpart here.
 
 openai-whisper, faster-whisper, WhisperX, whisper.cpp, FFmpeg, transformers, vLLM, and APIs such as OpenAI's. Tables
 only; `transept.option_names` looks names up, with ``_`` for ``-``.
@@ -90,6 +90,15 @@ def _by_name() -> dict[str, tuple[str, ...]]:
 
 
 ELSEWHERE: Mapping[str, tuple[str, ...]] = _by_name()
+
+# Lengths of transformers count other tokens than ours.
+_COUNT = {
+    "It counts the tokens after the decoder prompt: where that holds a forced <s> or language, {} counts one more.": (
+        "max_new_tokens min_new_tokens"
+    ),
+    "It counts the tokens after the decoder prompt: {} counts the prompt as well.": ("max_length min_length"),
+}
+NOTES: Mapping[str, str] = {name: sentence.format(name) for sentence, names in _COUNT.items() for name in names.split()}
 
 _ANSWERS: Mapping[str, str] = {
     "The model times words by itself: word_timestamps.": "align_extend align_model interpolate_method no_align "

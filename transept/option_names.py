@@ -14,7 +14,7 @@ from inspect import Parameter
 from typing import Any, TypeVar
 
 from transept.errors import ParameterError, nearest, suggest
-from transept.names_elsewhere import ANSWERS, ELSEWHERE
+from transept.names_elsewhere import ANSWERS, ELSEWHERE, NOTES
 
 Options = TypeVar("Options")
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
     """
     known, plain = list(known), name.lower().replace("-", "_")
     if meant := [shown(ours) for ours in ELSEWHERE.get(plain, ()) if ours in known]:
-        return f" Here that is {' or '.join(meant)}."
+        return f" Here that is {' or '.join(meant)}.{_note(plain)}"
     if plain in ANSWERS:
         return f" {ANSWERS[plain]}"
     if near := nearest(name, known):
@@ -97,8 +97,13 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
     theirs = {other: ours for other, meant in ELSEWHERE.items() for ours in reversed(meant) if ours in known}
     misspelt = nearest(name, theirs) or ""
     if len(misspelt) >= SHORTEST_MISSPELT and abs(len(misspelt) - len(plain)) <= MOST_LETTERS_MORE:
-        return f" Did you mean {shown(theirs[misspelt])}?"
+        return f" Did you mean {shown(theirs[misspelt])}?{_note(misspelt)}"
     return ""
+
+
+def _note(name: str) -> str:
+    """The tail of a hint: how the value of another program's option differs from ours, if it does."""
+    return f" {NOTES[name]}" if name in NOTES else ""
 
 
 def shows_options(*of: Callable[..., Any], without: Iterable[str] = ()) -> Callable[[Call], Call]:

@@ -7,6 +7,7 @@ import torch
 from small_checkpoints import TEXTS
 
 from transept import SamplingParams
+from transept.text.job import make_job
 
 EOS = 2
 WAYS = {
@@ -54,3 +55,25 @@ def test_a_task_says_so_whole_and_streamed(cases: Callable, task: str, max_token
     assert (whole.num_tokens, whole.finish_reason) == (max_tokens, "length")
     streamed = [update.result for update in generator.stream(task, [TEXTS[0]], **options) if update.result]
     assert streamed == [whole]
+
+
+FORCED = {"bart": {}, "mbart50": {"source": "en", "target": "ro"}, "nllb": {"source": "eng", "target": "deu"}}
+PLAIN = {"t5": {"source": "en", "target": "de"}, "mbart": {"source": "en", "target": "ro"}}
+
+
+@pytest.mark.parametrize("family", [*FORCED, *PLAIN])
+@torch.inference_mode()
+def test_max_tokens_is_max_new_tokens_without_a_forced_token_of_the_prompt(cases: Callable, family: str) -> None:
+    """As the hints for max_new_tokens and max_length say, beside the lengths that transformers makes of these."""
+    case, options = cases(family), {**FORCED, **PLAIN}[family]
+    job = make_job(case.generator.engine, "translate" if options else "generate", **options, num_beams=1)
+    encoded = torch.tensor(job.encoder(TEXTS[0]).prompts)
+    prompt = case.generator.engine.preprocess.decoder_inputs(job.decoder_prompt).token_ids
+    settings = {} if family == "mbart" else {"forced_bos_token_id": prompt[1] if len(prompt) > 1 else None}
+    settings |= {"decoder_start_token_id": prompt[0], "num_beams": 1, "eos_token_id": None, "forced_eos_token_id": None}
+    for limit in ({"max_new_tokens": 7}, {"max_length": 9}):
+        theirs = case.reference.generate(encoded, **settings, **limit)[0].tolist()
+        num_forced = int(family in FORCED)
+        ours = limit["max_new_tokens"] - num_forced if "max_new_tokens" in limit else limit["max_length"] - len(prompt)
+        assert theirs[: len(prompt)] == prompt
+        assert len(theirs) == len(prompt) + ours
