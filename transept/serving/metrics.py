@@ -26,7 +26,7 @@ REQUEST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 
 
 class Metrics:
-    """All of a server's metrics, in a registry of their own. Watches each model from when it is ready."""
+    """All metrics of a server, in one registry. Watches each model once it is ready."""
 
     def __init__(self, models: ServedModels) -> None:
         # Without a series beside each counter and histogram that says when it was made.
@@ -100,7 +100,7 @@ class Metrics:
 
 
 class _Engines(Collector):
-    """What is read from the engines when somebody asks."""
+    """Metrics that are read from the engines when Prometheus asks."""
 
     def __init__(self, models: ServedModels) -> None:
         self.models = models

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its endpoint: its id, its key, the bound of its body, its log line.
+"""Steps before and after the endpoint of every request: its id, its key, the bound of its body, its count and log line.
 
 Plain ASGI, so that bodies and streams pass through as they come.
 """
@@ -31,7 +31,7 @@ GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
-    """The application as pages of these origins may call it, ``"*"`` any; for none as it is."""
+    """The application as pages of these origins may call it, ``"*"`` any. Without origins it stays unchanged."""
     if not origins:
         return app
     return CORSMiddleware(

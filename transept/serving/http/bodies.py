@@ -15,20 +15,20 @@ from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
 from transept.serving.errors import ApiError
 
-MAX_JSON_BYTES = 8 << 20  # the Bible has half as many; a larger text is no one document
+MAX_JSON_BYTES = 8 << 20  # the Bible has half as many; a larger text is several documents
 MAX_DEPTH = 32  # of lists and objects within one another
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 NEVER_BLAMED = {"model", "prompt", "input", "stream", "n"}
-FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # of what is drawn from, each with the value that filters nothing
+FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # of tokens to draw, each with the value that filters none
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
 
 
 async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
     """The body, a JSON object, without the fields that are null.
 
-    known: the fields that there are. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for what is no JSON object
-    in UTF-8, holds a name twice, a number that is none (NaN) or lists MAX_DEPTH deep, and for unknown fields.
+    known: the fields that there are. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for a body that
+    is not a JSON object in UTF-8, for a name that comes twice, NaN, lists MAX_DEPTH deep, and unknown fields.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -49,7 +49,7 @@ async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """A JSON object. Raises ApiError for what is none; see `read_json`."""
+    """Parse a JSON object. Raises ApiError for any other body; see `read_json`."""
     try:
         given = json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
     except UnicodeDecodeError as error:
@@ -70,7 +70,7 @@ def options_in(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def truth(body: dict[str, Any], name: str) -> bool:
-    """A flag, false where it is missing. Raises ApiError for what is none."""
+    """A flag, false where it is missing. Raises ApiError for another value."""
     value = body.get(name, False)
     if not isinstance(value, bool):
         raise wrong(name, "true or false", value)
@@ -78,7 +78,7 @@ def truth(body: dict[str, Any], name: str) -> bool:
 
 
 def text(body: dict[str, Any], name: str) -> str | None:
-    """A text, or None where it is missing. Raises ApiError for what is none."""
+    """A text, or None where it is missing. Raises ApiError for another value."""
     value = body.get(name)
     if not isinstance(value, str | None):
         raise wrong(name, "a text", value)
@@ -86,7 +86,7 @@ def text(body: dict[str, Any], name: str) -> str | None:
 
 
 def integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
-    """An integer within bounds, or None where it is missing. Raises ApiError for what is none."""
+    """An integer within bounds, or None where it is missing. Raises ApiError for another value."""
     value = body.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
         raise wrong(name, f"an integer from {low} to {high}", value)

@@ -14,7 +14,7 @@ from transept.serving.settings import ServerSettings
 logger = logging.getLogger("transept.requests")
 
 PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
-UNKNOWN = "(unknown)"  # in place of a path that is none of ours: it may hold anything
+UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may hold anything
 
 
 def endpoint_of(scope: Scope) -> str:
@@ -23,7 +23,7 @@ def endpoint_of(scope: Scope) -> str:
 
 
 def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: float) -> None:
-    """Log one request, as JSON or as a line of text. Of what the client sent it tells the method alone.
+    """Log one request, as JSON or as a line of text. The method is all that it repeats of what the client sent.
 
     Probes are logged where the settings say so. scope["state"]: `log` of the endpoint, and `method` of `HttpRules`.
     """

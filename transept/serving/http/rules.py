@@ -52,26 +52,26 @@ def check_encoding(headers: Headers) -> None:
     if encoding.lower() not in ("", "identity"):
         raise ApiError(
             415,
-            f"the body came with Content-Encoding {encoding[:100]!r}, and bodies are read as they are: send it "
-            "without; recordings may be compressed themselves, such as opus or mp3",
+            f"the body came with Content-Encoding {encoding[:100]!r}, and this server decompresses none: "
+            "send it without, and recordings in a compressed format such as opus or mp3",
             code="unsupported_encoding",
             headers={"Accept-Encoding": "identity"},
         )
 
 
 async def refuse_query(request: Request) -> None:
-    """Raise ApiError for a query parameter: no endpoint of the API has any, so a misplaced field is not lost."""
+    """Raise ApiError for a query parameter: endpoints take none, and a misplaced field must not be lost."""
     for name in request.query_params:
         shown = name[:100]
-        message = f"there is no query parameter {shown!r}: fields stand in the body of the request; send it there"
+        message = f"there is no query parameter {shown!r}. Send fields in the body of the request"
         raise ApiError(400, message, param=shown, code="unknown_parameter")
 
 
 def _has_two_lengths(headers: Headers) -> bool:
     """True for a request with Content-Length beside Transfer-Encoding.
 
-    The latter is followed, and the connection closed: a proxy may have followed the former, and then what comes next
-    is not another request (RFC 9112, section 6.1).
+    The server follows the latter and closes the connection: a proxy that follows the former would see other bounds
+    between requests (RFC 9112, section 6.1).
     """
     return "transfer-encoding" in headers and "content-length" in headers
 

@@ -33,7 +33,7 @@ MAX_DOCUMENTS = 1024  # of one request
 
 
 def _schema(*languages: str) -> dict[str, Any]:
-    """What `/docs` shows of the body."""
+    """The schema of the body, for `/docs`."""
     properties = {
         "model": {"type": "string", "description": "default: the first text model"},
         "input": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
@@ -48,13 +48,13 @@ def _schema(*languages: str) -> dict[str, Any]:
 
 @router.post("/v1/summarize", openapi_extra=_schema())
 async def summarize(request: Request) -> Response:
-    """A summary of each document. Any field of SamplingParams may be sent, too."""
+    """A summary of each document. Any field of SamplingParams may also be sent."""
     return await _respond(request, "summarize", OPTIONS)
 
 
 @router.post("/v1/translate", openapi_extra=_schema(*LANGUAGES))
 async def translate(request: Request) -> Response:
-    """Each document in another language. Any field of SamplingParams may be sent, too."""
+    """Each document in another language. Any field of SamplingParams may also be sent."""
     return await _respond(request, "translate", (*LANGUAGES, *OPTIONS))
 
 
