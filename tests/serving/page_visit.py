@@ -33,8 +33,10 @@ class PageServer:
         self.environment = environment
         self.process: ServeProcess | None = None
 
-    def start(self) -> PageServer:
-        self.process = ServeProcess(self.folder, *self.arguments, environment=self.environment).wait_until_ready()
+    def start(self, status: str = "ready") -> PageServer:
+        """Start it, and return once `/ready` has this status."""
+        self.process = ServeProcess(self.folder, *self.arguments, environment=self.environment)
+        self.process.wait_for(status)
         return self
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:

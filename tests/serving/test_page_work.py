@@ -228,6 +228,35 @@ def test_every_error_of_the_server_has_words(visit):
     assert found[-1]["message"] == "The server failed on this recording."
 
 
+def test_a_model_that_cannot_be_loaded_is_told_with_details_on_demand(visit_of, tiny_en_dir, tmp_path):
+    server = PageServer(tmp_path, f"tiny.en={tiny_en_dir}", f"gone={tmp_path / 'gone'}")
+    server.start("failed")
+    try:
+        visit = visit_of(server)
+        banner = visit.page.locator("#banner")
+        expect(banner.locator("p").first).to_have_text("The model gone could not be loaded.")
+        expect(banner.locator(".technical")).to_be_hidden()
+        banner.get_by_text("Details").click()
+        expect(banner.locator(".technical")).to_contain_text(str(tmp_path / "gone"))
+        visit.check_accessibility()
+    finally:
+        server.stop()
+
+
+def test_a_full_list_says_so(visit, clip):
+    visit.page.evaluate("""() => {
+      const transfer = new DataTransfer();
+      for (let number = 0; number < 301; number += 1) transfer.items.add(new File([], `${number}.wav`));
+      const input = document.getElementById('file-input');
+      input.files = transfer.files;
+      input.dispatchEvent(new Event('change'));
+    }""")
+    expect(visit.page.locator("#queue > li")).to_have_count(300)
+    expect(visit.page.locator("#intake-message")).to_have_text(
+        "The list holds 300 recordings. Remove some to add more."
+    )
+
+
 # --- downloads
 
 

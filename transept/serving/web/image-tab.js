@@ -58,6 +58,11 @@ export class ImageTab {
     this.#queue.keep();
   }
 
+  /** True while images wait or are read: their files are lost with the page. */
+  get busy() {
+    return this.#queue.unfinished.length > 0;
+  }
+
   get #model() {
     const models = this.#server.visionModels;
     return models.find((model) => model.id === byId("image-model").value) ?? models[0];

@@ -49,6 +49,7 @@ listenToServer();
 listenToLeaving();
 
 queue.addEventListener("said", (event) => announce(event.detail));
+queue.addEventListener("warning", (event) => complain(event.detail));
 queue.addEventListener("list", () => byId("panel-transcribe").toggleAttribute("data-empty", queue.items.length === 0));
 queue.addEventListener("list", () => {
   if (reader.item && !queue.items.includes(reader.item)) show(queue.items[0] ?? null);
@@ -279,6 +280,6 @@ function listenToLeaving() {
   addEventListener("pagehide", keep);
   document.addEventListener("visibilitychange", () => (document.hidden ? keep() : server.refresh()));
   addEventListener("beforeunload", (event) => {
-    if (recorderPanel.recording) event.preventDefault();
+    if (recorderPanel.recording || imageTab.busy) event.preventDefault();
   });
 }

@@ -2,7 +2,8 @@
 // main.js adds files; queue-view.js and reader.js show it. Sends two recordings at a time and waits when the server says
 // so; the rest is the server's business. Every change is kept in the store.
 //
-// Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message).
+// Events: "list" (order or number), "item" (detail: item), "segment" (detail: {item, index}), "said" (detail: message), "warning"
+// (detail: message).
 
 import { ApiError, UnreachableError, errorInStream, politely, upload } from "./api.js";
 import { PageError, inPlainWords } from "./errors.js";
@@ -83,7 +84,7 @@ export class Queue extends EventTarget {
   add(files, options) {
     const room = Math.max(0, MOST_ITEMS - this.items.length);
     if (files.length > room) {
-      this.#tell("said", `The list holds ${MOST_ITEMS} recordings. Remove some to add more.`);
+      this.#tell("warning", `The list holds ${MOST_ITEMS} recordings. Remove some to add more.`);
     }
     const batch = Date.now();
     const added = files.slice(0, room).map((file, index) => ({
@@ -173,7 +174,7 @@ export class Queue extends EventTarget {
     if (!item || !this.items.includes(item)) return;
     this.#store.putItem(item).then(
       () => this.#others.tell(item.id),
-      () => this.#tell("said", NOT_KEPT),
+      () => this.#tell("warning", NOT_KEPT),
     );
   }
 
