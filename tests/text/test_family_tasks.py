@@ -1,5 +1,6 @@
 """Tasks of the built-in families: prefixes, language codes, refusals."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -276,3 +277,12 @@ def test_a_checkpoint_without_language_codes_offers_no_translation() -> None:
     view = view_of(SimpleNamespace(), SimpleNamespace(all_special_tokens=["<s>"]))
     with pytest.raises(UnsupportedTaskError, match="no language codes: call generate"):
         SPECS["m2m100"].text.translate(view, "en", "de")
+
+
+@pytest.mark.parametrize(("example", "refused"), [("fsmt", "summarize"), ("marian", "summarize"), ("led", "translate")])
+def test_examples_refuse_what_they_cannot_do(example: str, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples" / f"transept-{example}")
+    (spec,) = importlib.import_module(f"transept_{example}").register_models()
+    languages = (None, None) if refused == "translate" else ()
+    with pytest.raises(UnsupportedTaskError, match=refused):
+        getattr(spec.text, refused)(view_of(SimpleNamespace()), *languages)

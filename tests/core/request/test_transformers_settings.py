@@ -58,10 +58,13 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
             {"epsilon_cutoff": 0.01, "typical_p": 0.9, "min_p": 0.1, "num_beams": 2},
             "epsilon_cutoff=0.01, typical_p=0.9",
         ),
-        ({"do_sample": True, "num_beams": 4}, "do_sample=True"),
-        ({"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 1.0}, "do_sample=True, top_p=0.9"),
+        ({"do_sample": True, "num_beams": 4}, "do_sample=True (beside num_beams=4)"),
+        (
+            {"do_sample": True, "num_beams": 4, "top_p": 0.9, "temperature": 1.0},
+            "do_sample=True (beside num_beams=4), top_p=0.9 (beside num_beams=4)",
+        ),
         ({"do_sample": True, "top_h": 0.4}, "top_h=0.4"),
-        ({"do_sample": True, "num_return_sequences": 3}, "num_return_sequences=3"),
+        ({"do_sample": True, "num_return_sequences": 3}, "num_return_sequences=3 (above num_beams=1)"),
         ({"stop_strings": ["."], "max_time": 2.0}, "max_time=2.0, stop_strings=['.']"),
         ({"token_healing": True, "renormalize_logits": True}, "renormalize_logits=True, token_healing=True"),
         ({"num_beam": 4, "lang_to_id": {"en": 1}, "heads": [[1, 2]], "_private": 1}, "num_beam=4"),
@@ -110,7 +113,7 @@ def test_an_engine_names_them_once(bart_dir: Path, tmp_path: Path, caplog: pytes
     engine = Engine(with_settings(bart_dir, tmp_path / "model", **settings), kv_cache_bytes=1 << 22)
     (named,) = told(caplog)
     shown = WatermarkingConfig(**watermark).to_dict()
-    assert named == f"top_h=0.4, watermarking_config={shown}, do_sample=True"
+    assert named == f"top_h=0.4, watermarking_config={shown}, do_sample=True (beside num_beams=2)"
     prompt = {"prompt_tokens": [0, 9, 2]}
     engine.generate(prompt)
     engine.generate(prompt, generation_config=GenerationConfig(max_new_tokens=2, eos_token_id=2, typical_p=0.5))

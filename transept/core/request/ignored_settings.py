@@ -87,32 +87,35 @@ class IgnoredSettings:
         generation_config: a transformers GenerationConfig or a PlainConfig.
         """
         settings = {name: value for name, value in vars(generation_config).items() if value is not None}
-        names = [*_not_followed(settings), *self._unknown(settings)]
-        told = [each for name in names if (each := f"{name}={_shown(settings[name])}") not in self._told]
+        told = [each for each in (*_not_followed(settings), *self._unknown(settings)) if each not in self._told]
         if told:
             self._told.update(told)
             logger.warning('settings of "%s" that are not supported, and left out: %s', self.model, ", ".join(told))
 
     def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
-        """Keys in no table. Lists and objects under other names are a family's: its languages, its heads."""
+        """Keys in no table, with their values. Lists and objects under other names are a family's: languages, heads."""
         known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | self.of_the_family
         return [
-            name
+            f"{name}={value}"
             for name, value in settings.items()
             if name not in known and not name.startswith("_") and isinstance(value, bool | int | float | str)
         ]
 
 
 def _not_followed(settings: Mapping[str, Any]) -> list[str]:
-    """Known keys whose values are left out and would change the output."""
-    found = [name for name, neutral in UNSUPPORTED.items() if settings.get(name, neutral) not in (None, neutral)]
+    """Known keys whose values are left out and would change the output, with these values."""
+    found = [
+        f"{name}={value.to_dict() if hasattr(value, 'to_dict') else value}"
+        for name, neutral in UNSUPPORTED.items()
+        if (value := settings.get(name)) not in (None, neutral)
+    ]
     num_beams = settings.get("num_beams", 1)
     if num_beams > 1 and settings.get("do_sample"):
-        found += [name for name, neutral in BESIDE_BEAMS.items() if settings.get(name, neutral) != neutral]
-    if settings.get("num_return_sequences", 1) > num_beams:
-        found.append("num_return_sequences")
+        found += [
+            f"{name}={value} (beside num_beams={num_beams})"
+            for name, neutral in BESIDE_BEAMS.items()
+            if (value := settings.get(name, neutral)) != neutral
+        ]
+    if (asked := settings.get("num_return_sequences", 1)) > num_beams:
+        found.append(f"num_return_sequences={asked} (above num_beams={num_beams})")
     return found
-
-
-def _shown(value: Any) -> str:
-    return str(value.to_dict() if hasattr(value, "to_dict") else value)
