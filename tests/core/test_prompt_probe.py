@@ -60,12 +60,30 @@ def test_logprobs_and_weights_equal_transformers(directory: Path, block_size: in
         assert unread.outputs[0].token_ids == output.outputs[0].token_ids
 
 
+def test_tokens_beyond_the_limit_share_the_probability(directory: Path) -> None:
+    engine = Engine(directory, kv_cache_bytes=SLOT_BYTES << 12)
+    reference = WhisperForConditionalGeneration.from_pretrained(directory).eval()
+    added, prompt = [900, 1207], [*PROMPT[:4], 900, *PROMPT[4:]]
+    pairs = tuple((position, prompt[position + 1]) for position in range(1, len(prompt) - 1))
+    probe = PromptProbe(pairs, vocab_limit=400, beyond_limit=tuple(added))
+    (output,) = engine.generate([audio(0, prompt)], SamplingParams(temperature=0.0, max_tokens=1, prompt_probe=probe))
+    features = engine.preprocess(audio(0)).encoder.features["input_features"][None]
+    with torch.inference_mode():
+        logits = reference(features, decoder_input_ids=torch.tensor([prompt])).logits[0]
+    shared = [*range(400), *added]
+    logprobs = logits[:, shared].log_softmax(dim=-1)
+    expected = [float(logprobs[position, shared.index(token)]) for position, token in pairs]
+    assert output.prompt_probe.logprobs == pytest.approx(expected, abs=1e-4)
+
+
 def test_what_does_not_exist_is_refused(directory: Path) -> None:
     engine = Engine(directory, kv_cache_bytes=SLOT_BYTES << 12)
     bad = {
         PromptProbe(logprobs=((8, 3),)): "position 8 of a decoder prompt with 8 tokens",
         PromptProbe(logprobs=((0, 400),), vocab_limit=400): "token id 400; those asked for lie in 0 to 399",
         PromptProbe(vocab_limit=0): "vocab_limit=0",
+        PromptProbe(vocab_limit=400, beyond_limit=(399,)): "beyond_limit holds 399; its token ids go from 400 to 2007",
+        PromptProbe(beyond_limit=(5,)): "beyond_limit holds 5",
         PromptProbe(cross_attention_heads=((2, 0),)): "head 0 of layer 2; this decoder has 2 layers of 4 heads",
     }
     for probe, message in bad.items():

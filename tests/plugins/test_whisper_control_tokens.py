@@ -3,11 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from transformers import WhisperConfig
+import torch
+from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
 from views import view_of
 from whisper.tokenizer import get_tokenizer
 
-from transept.errors import CheckpointError, ParameterError
+from transept.errors import CheckpointError, ParameterError, PromptError
 from transept.plugins.whisper import control_tokens
 from transept.plugins.whisper.control_tokens import ControlTokens
 
@@ -66,6 +67,51 @@ def test_default_decoder_prompt(vocab_size, multilingual, num_languages, start):
     assert tuple(control_tokens.decoder_prompt(view)) == theirs.sot_sequence_including_notimestamps
     assert tuple(control_tokens.decoder_prompt(view, timestamps=True)) == theirs.sot_sequence
     assert control_tokens.language_prompt(view) == [theirs.sot]
+
+
+SETTINGS = {
+    "none": {},
+    "a language by its code": {"language": "de"},
+    "a language by its name": {"language": "French"},
+    "a language by its token": {"language": "<|ja|>"},
+    "a task": {"language": "es", "task": "translate"},
+    "forced tokens": {"forced_decoder_ids": [[1, 50266], [2, 50359], [3, 50363]]},
+    "a forced translation": {"forced_decoder_ids": [[1, 50261], [2, 50358], [3, 50363]]},
+    "forced tokens that leave the language open": {"forced_decoder_ids": [[1, None], [2, 50359]]},
+}
+
+
+UNDETECTED = [SETTINGS["none"], SETTINGS["forced tokens that leave the language open"]]
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_default_decoder_prompt_is_transformers_for_the_checkpoints_settings(settings):
+    config = WhisperConfig(
+        vocab_size=51865, decoder_start_token_id=50258, d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
+    )  # fmt: skip
+    plain = ControlTokens(config)
+    generation_config = GenerationConfig(
+        decoder_start_token_id=50258, eos_token_id=50257, is_multilingual=True, no_timestamps_token_id=50363,
+        lang_to_id={f"<|{code}|>": token for code, token in plain.languages.items()},
+        task_to_id={"transcribe": 50359, "translate": 50358}, **settings,
+    )  # fmt: skip
+    model = WhisperForConditionalGeneration(config).eval()
+    if settings in UNDETECTED:
+        generation_config.language = "en"  # which transformers would detect
+    generation_config.return_timestamps = False
+    expected = model._retrieve_init_tokens(
+        torch.zeros(1, 80, 3000), batch_size=1, generation_config=generation_config, config=config,
+        num_segment_frames=3000, kwargs={},
+    )  # fmt: skip
+    view = view_of(config, generation_config=SimpleNamespace(**settings))
+    assert control_tokens.default_decoder_prompt(view) == expected.tolist()[0]
+
+
+def test_a_default_language_that_the_checkpoint_lacks_waits_for_a_request():
+    view = view_of(config_of(51865, 50258), generation_config=SimpleNamespace(language="yue"))
+    with pytest.raises(PromptError, match=r"the generation config has language='yue' and task=None: .* no language"):
+        control_tokens.default_decoder_prompt(view)
 
 
 def test_an_english_checkpoint_has_neither_language_nor_task_tokens():

@@ -46,6 +46,11 @@ class PromptProbe:
             except (TypeError, ValueError):
                 raise ParameterError(f"prompt_probe: {name} must be pairs of integers, not {given!r}") from None
             object.__setattr__(self, name, pairs)
+        try:
+            beyond = tuple(operator.index(token) for token in self.beyond_limit)
+        except TypeError:
+            raise ParameterError(f"prompt_probe: beyond_limit must be token ids, not {self.beyond_limit!r}") from None
+        object.__setattr__(self, "beyond_limit", beyond)
         if isinstance(self.vocab_limit, bool) or not isinstance(self.vocab_limit, Integral | None):
             raise ParameterError(f"prompt_probe: vocab_limit must be an integer, not {self.vocab_limit!r}")
 

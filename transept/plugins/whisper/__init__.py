@@ -43,7 +43,7 @@ def register_models() -> list[ModelSpec]:
             name="whisper",
             architectures=("WhisperForConditionalGeneration", "WhisperSpec"),
             model_class="transept.plugins.whisper.model:WhisperForConditionalGeneration",
-            default_decoder_prompt=control_tokens.decoder_prompt,
+            default_decoder_prompt=control_tokens.default_decoder_prompt,
             prepare_decoder_prompt=control_tokens.prepare_decoder_prompt,
             input_mappers={
                 "audio": "transept.plugins.whisper.features:map_audio",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from transept.authoring import CheckpointError, CheckpointView, ParameterError, SpeechTokens, suggest
-from transept.plugins.whisper.languages import LANGUAGES
+from transept.authoring import CheckpointError, CheckpointView, ParameterError, PromptError, SpeechTokens, suggest
+from transept.plugins.whisper.languages import LANGUAGE_NAMES, LANGUAGES
 from transept.plugins.whisper.token_names import TokenIds, names_of_tokenizer, no_names
 
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
@@ -222,6 +222,35 @@ def decoder_prompt(
     return prompt if timestamps else [*prompt, tokens.no_timestamps]
 
 
+def default_decoder_prompt(view: CheckpointView) -> list[int]:
+    """The tokens that open a transcript in the language and the task of the checkpoint's settings; default English.
+
+    They are `language` and `task` of the generation config or, in older checkpoints, its forced_decoder_ids or those of
+    the config. Raises PromptError for a language or a task that the checkpoint does not have.
+    """
+    tokens, settings = tokens_of(view), view.generation_config
+    language, task = (getattr(settings, name, None) for name in ("language", "task"))
+    if not tokens.multilingual:
+        return decoder_prompt(view)
+    if language is None and task is None:
+        forced = _forced_tokens(view)
+        language = next((code for code, token in tokens.languages.items() if token in forced), None)
+        task = "translate" if tokens.translate in forced else None
+    code = None if language is None else str(language).lower().strip("<|>")
+    try:
+        return decoder_prompt(view, language=code and LANGUAGE_NAMES.get(code, code), task=task or "transcribe")
+    except ParameterError as error:
+        raise PromptError(f"the generation config has language={language!r} and task={task!r}: {error}") from None
+
+
+def _forced_tokens(view: CheckpointView) -> list[int]:
+    """The tokens of forced_decoder_ids, which are pairs of a position and a token, or null where it is left open."""
+    settings = (view.generation_config, view.config)
+    given: Any = next((ids for each in settings if (ids := getattr(each, "forced_decoder_ids", None)) is not None), [])
+    pairs = [pair for pair in given if isinstance(pair, list | tuple) and len(pair) == 2]
+    return [token for _, token in pairs if token is not None]
+
+
 def language_prompt(view: CheckpointView) -> list[int]:
     """After ``<|startoftranscript|>`` alone, the next token names the language."""
     return [tokens_of(view).start_of_transcript]
@@ -236,5 +265,5 @@ def prepare_decoder_prompt(token_ids: Sequence[int], view: CheckpointView) -> li
     if tokens.start_of_transcript in token_ids:
         return list(token_ids)
     if token_ids and token_ids[0] == tokens.start_of_previous:
-        return [*token_ids, *decoder_prompt(view)]
+        return [*token_ids, *default_decoder_prompt(view)]
     return [tokens.start_of_transcript, *token_ids]
