@@ -21,7 +21,7 @@ REMEMBERED = 16  # regular expressions
 
 
 class SpeechTokenizer:
-    """What the ids of one checkpoint mean.
+    """Meanings of one checkpoint's token ids.
 
     family: has a SpeechSpec. view: for its functions.
     tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
@@ -117,7 +117,7 @@ class SpeechTokenizer:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """What each token of text_tokens says."""
+        """Text of each token of text_tokens."""
         return [self.decode([token]) for token in self.text_tokens]
 
     @cached_property
@@ -165,6 +165,6 @@ def _has_letters(text: str) -> bool:
 
 
 def _is_numeral(character: str) -> bool:
-    """Whether it is a digit or another sign for a number, a currency's or %; after WhisperX."""
+    """True for a digit, another sign for a number, a currency's sign or %; after WhisperX."""
     category = unicodedata.category(character)
     return character == "%" or category == "Sc" or category.startswith("N")

@@ -1,4 +1,4 @@
-"""What to do with files of weights that are not read here: whisper.cpp's, openai-whisper's, PEFT's adapters.
+"""Advice on files of weights that are not read here: whisper.cpp's, openai-whisper's, PEFT's adapters.
 
 Called where a model is located and where a folder is opened, to answer with what would work.
 """
@@ -26,7 +26,7 @@ CONVERT = (
 def about_file(file: Path, name: str) -> str:
     """Why a file is not read, and what would work; empty for a file of no known format. It need not exist.
 
-    name: what the user called it.
+    name: the user's name for it.
     """
     if ggml := GGML.fullmatch(file.name):
         same = _same(ggml[1])
@@ -39,7 +39,7 @@ def about_file(file: Path, name: str) -> str:
 
 
 def about_folder(folder: Path) -> str:
-    """The same of a folder without a checkpoint: of the first of its files whose format is known."""
+    """Answer for a folder without a checkpoint, from the first of its files whose format is known."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     if adapter := next((file for file in files if file.name in ADAPTERS), None):
         return (

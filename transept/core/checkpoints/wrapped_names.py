@@ -25,7 +25,7 @@ def unwrapped(names: Sequence[str]) -> list[str]:
 
 
 def adapter_problem(names: Iterable[str]) -> str:
-    """What to do about weights that PEFT adds to a model, or wraps, which only PEFT can merge; empty without any."""
+    """Advice on weights that PEFT adds to a model or wraps, which only PEFT can merge; empty without any."""
     adapters = [name for name in names if ADAPTER.fullmatch(name)]
     if not adapters:
         return ""

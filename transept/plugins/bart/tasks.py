@@ -52,7 +52,7 @@ def translate_mbart(view: CheckpointView, source: str | None, target: str | None
     """
     if hasattr(view.tokenizer, "prefix_tokens"):
         starts_with_code = not view.tokenizer.prefix_tokens
-    else:  # a tokenizer of no class of its own
+    else:  # the tokenizer has no class that knows the family
         starts_with_code = dec_prompt(view)[0] != view.config.eos_token_id
     return _translate(view, source, target, starts_with_code=starts_with_code)
 
@@ -94,7 +94,7 @@ def _marked_by(
     tokenizer: Any, codes: dict[str, int], source: str, config: Any, starts_with_code: bool
 ) -> tuple[list[int], list[int]]:
     """The tokens before and after a document in a language."""
-    if not hasattr(tokenizer, "src_lang"):  # a tokenizer of no class of its own
+    if not hasattr(tokenizer, "src_lang"):  # the tokenizer has no class that knows the family
         end = config.eos_token_id
         return ([], [end, codes[source]]) if starts_with_code else ([codes[source]], [end])
     marks = {codes[tokenizer.src_lang]: codes[source]}
@@ -125,7 +125,7 @@ def token_of(view: CheckpointView, name: str) -> int | None:
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. Raises UnsupportedTaskError where there are none."""
+    """Language code to token id. Raises UnsupportedTaskError without any."""
     codes = _named_codes(tokenizer)
     if not codes:
         raise UnsupportedTaskError(

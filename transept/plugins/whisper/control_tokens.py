@@ -1,4 +1,4 @@
-"""Whisper's control tokens: where they lie in the vocabulary, and the decoder prompts that they make.
+"""Whisper's control tokens: their ids in the vocabulary, and decoder prompts made of them.
 
 openai-whisper's layout: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>``, one token a language,
 ``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``,
@@ -22,7 +22,7 @@ from transept.plugins.whisper.token_names import TokenIds, names_of_tokenizer, n
 NUM_TIMESTAMPS = 1501  # 0.00 s to 30.00 s, 20 ms apart
 NUM_OTHER_CONTROLS = 7  # from <|translate|> to <|notimestamps|>, and <|startoftranscript|>
 MULTILINGUAL_VOCABULARY = 51865  # tokens; fewer: English only
-# <|startoftranscript|> after GPT-2's vocabulary, which is English-only models', and after that of the others
+# id of <|startoftranscript|>: English-only models have GPT-2's vocabulary, multilingual ones a larger one
 IS_MULTILINGUAL = {50257: False, 50258: True}
 NO_SPEECH_NAMES = ("<|nospeech|>", "<|nocaptions|>")  # openai-whisper's name now, and until 2022
 
@@ -73,17 +73,17 @@ class ControlTokens:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What a generation config says of control tokens."""
+    """The ids of control tokens in a generation config."""
 
     generation_config: Any
 
     def token(self, name: str) -> int | None:
-        """A token id, or None where there is none."""
+        """A token id, or None if the config has no such setting."""
         found: int | None = getattr(self.generation_config, name, None)
         return found
 
     def tokens(self, name: str, vocab_size: int) -> dict[str, int]:
-        """Token ids by name, in the order of the ids; empty where there are none. Raises CheckpointError."""
+        """Token ids by name, in the order of the ids; empty without the setting. Raises CheckpointError."""
         given = getattr(self.generation_config, name, None)
         if given is None:
             return {}
@@ -185,7 +185,7 @@ def languages(view: CheckpointView) -> dict[str, int]:
 
 
 def target_languages(view: CheckpointView) -> tuple[str, ...]:
-    """English, of which there is no token: it is what the task "translate" means."""
+    """English, which has no token as a target: the task "translate" means it."""
     return ("en",) if tokens_of(view).multilingual else ()
 
 

@@ -67,7 +67,7 @@ class TimestampRules:
         return tokens
 
     def _forbidden(self, transcribed: list[int]) -> Forbidden:
-        """What the rules forbid that follow from the last tokens."""
+        """Tokens that the rules forbid after the last ones."""
         begin, end = self.first_timestamp, self.last_timestamp + 1
         if not transcribed:  # a timestamp opens the transcript, and an early one
             return Forbidden(begin, 0, 0, end if self.max_initial is None else min(begin + self.max_initial + 1, end))
@@ -91,7 +91,7 @@ def forbid_by_row(logits: Tensor, forbidden: list[Forbidden]) -> None:
 
 
 def forbid_at_once(logits: Tensor, bounds: Tensor) -> None:
-    """The same in a few kernels for all rows. bounds: [rows, 4], each row's Forbidden."""
+    """Forbid all rows' tokens in a few kernels. bounds: [rows, 4], each row's Forbidden."""
     before, first, stop, after = bounds.T[:, :, None]
     token = torch.arange(logits.shape[1], device=logits.device)
     logits.masked_fill_((token < before) | (token >= first) & (token < stop) | (token >= after), float("-inf"))

@@ -22,7 +22,7 @@ def no_names(name: str) -> int | None:
 
 
 def names_of_tokenizer(tokenizer: Any) -> TokenIds:
-    """Look names up in a tokenizer; None has no names. Unknown names have no id, not that of the unknown token."""
+    """Look names up in a tokenizer; None has no names. An unknown name has no id, not the unknown token's."""
     if tokenizer is None:
         return no_names
     unknown = tokenizer.convert_tokens_to_ids(NO_SUCH_TOKEN)

@@ -1,4 +1,4 @@
-"""Tokens for what is heard but not spoken: brackets, notes and symbols with which subtitles describe sounds."""
+"""Tokens that no transcript should hold: brackets, notes and symbols by which subtitles describe sounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from transept.authoring import CheckpointView
 from transept.plugins.whisper.control_tokens import tokens_of
 
-# As openai-whisper's tokenizer.py lists them; each is suppressed where it is one token, alone or after a blank.
+# openai-whisper's list (tokenizer.py); each is suppressed if it is one token, alone or after a blank
 MARKS = [
     *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
     *("<<", ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", '("', "((", "))", "(((", ")))", "[[", "]]", "{{", "}}"),
