@@ -14,6 +14,7 @@ _BY_MEANING: Mapping[tuple[str, ...], str] = {  # ours, the first of which that 
     ("attention_backend",): "attn_implementation flash_attention flash_attn use_flash_attention_2 sdpa",
     ("allow_urls",): "url urls",
     ("beam_size", "num_beams"): "beam_width beams n_beams num_beams use_beam_search",
+    ("audio_track",): "audio_stream stream_index track",
     ("channel",): "ac multichannel mono split_channels stereo stereo_diarize",
     ("chunk_length", "max_source_tokens"): "chunk_length_s chunk_size segment_length",
     ("clip_timestamps",): "clips duration end end_time offset offset_t skip_seconds ss start start_time t to",

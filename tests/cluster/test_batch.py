@@ -80,7 +80,7 @@ def test_files_of_all_kinds_of_inputs_to_rows(tiny_en_dir: Path, librivox: Path,
     transcripts = Transcriber(tiny_en_dir, num_threads=1).transcribe_many(named.values(), word_timestamps=True)
     for name, transcript in zip(named, transcripts, strict=True):
         expected = transcript.to_dict()  # type: ignore[union-attr]
-        assert list(rows[name]) == ["file", "text", "segments", "language", "duration", "error"]
+        assert list(rows[name]) == ["file", "text", "segments", "language", "duration", "warnings", "reason", "error"]
         for field in ("text", "language", "duration"):
             assert rows[name][field] == expected[field]
         assert_equal_to_rounding(rows[name]["segments"], expected["segments"])

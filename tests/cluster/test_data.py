@@ -41,7 +41,7 @@ def test_rows_are_what_the_transcriber_gives(
 ) -> None:
     values = np.array([files[0], "/nowhere.wav", f"file://{files[1]}", "file:///nowhere.wav", None, "nosuch://x/y"])
     batch = transcribe({"file": values, "id": np.arange(6)})
-    assert list(batch) == ["file", "id", "text", "segments", "language", "duration", "error"]
+    assert list(batch) == ["file", "id", "text", "segments", "language", "duration", "warnings", "reason", "error"]
     assert list(batch["id"]) == list(range(6))
     for row, expected in ((0, transcripts[0]), (2, transcripts[1])):
         for name in ("text", "segments", "language", "duration"):

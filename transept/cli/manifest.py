@@ -2,10 +2,12 @@
 
 A line is a JSON object::
 
-    {"file": "talks/a.mp3", "status": "done", "error": null, "seconds": 4.2, "audio_seconds": 61.5, "outputs": [...]}
+    {"file": "talks/a.mp3", "status": "done", "error": null, "seconds": 4.2, "audio_seconds": 61.5, "outputs": [...],
+     "warnings": [], "reason": null}
 
 status: ``"done"``; ``"failed"``, then error says why; ``"skipped"``: its outputs were there. seconds: from when it was
-opened until it was done. Lines are added, also by several processes; the last line of a recording counts.
+opened until it was done. warnings, reason: those of its Transcript. Lines are added, also by several processes; the
+last line of a recording counts.
 """
 
 from __future__ import annotations
@@ -74,6 +76,8 @@ class Manifest(Closable):
         seconds: float | None = None,
         audio_seconds: float | None = None,
         outputs: Sequence[Path] = (),
+        warnings: Sequence[str] = (),
+        reason: str | None = None,
     ) -> None:
         """Add a line, whole. seconds, audio_seconds: of work, of audio. Raises ManifestError where that fails."""
         entry = {
@@ -83,6 +87,8 @@ class Manifest(Closable):
             "seconds": None if seconds is None else round(seconds, 3),
             "audio_seconds": None if audio_seconds is None else round(audio_seconds, 3),
             "outputs": [str(path) for path in outputs],
+            "warnings": list(warnings),
+            "reason": reason,
         }
         line = json.dumps(entry).encode() + b"\n"
         try:

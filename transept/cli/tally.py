@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transept.cli.manifest import Manifest
 from transept.cli.printable import printable_name, tell
 from transept.cli.recordings import Recording
 from transept.cli.result_files import are_there
+
+if TYPE_CHECKING:
+    from transept.speech.transcript import Transcript
 
 FAILURES_NAMED = 10  # at the end; each was told when it failed
 
@@ -36,12 +40,20 @@ class Tally:
     num_skipped: int = 0
     failed: list[str] = field(default_factory=list)
 
-    def done(self, task: TranscriptionTask, seconds: float, audio_seconds: float) -> None:
-        """A recording is transcribed and its files are written. seconds: of work. audio_seconds: of the recording."""
+    def done(self, task: TranscriptionTask, seconds: float, transcript: Transcript) -> None:
+        """Count a recording that is transcribed and whose files are written. seconds: of work."""
         self.num_done += 1
+        if transcript.reason is not None:
+            tell(f"{printable_name(task.recording.file)}: no text: {transcript.reason}")
         if self.manifest is not None:
             self.manifest.add(
-                task.recording.file, "done", seconds=seconds, audio_seconds=audio_seconds, outputs=task.paths
+                task.recording.file,
+                "done",
+                seconds=seconds,
+                audio_seconds=transcript.duration,
+                outputs=task.paths,
+                warnings=transcript.warnings,
+                reason=transcript.reason,
             )
 
     def skip(self, task: TranscriptionTask) -> None:

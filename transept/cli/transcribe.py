@@ -298,7 +298,7 @@ def _keep(
         except OSError as error:
             tally.fail(file, f"cannot write {path}: {error.strerror}", seconds)
             return
-    tally.done(task, seconds, result.duration)
+    tally.done(task, seconds, result)
     if task.paths:
         written = ", ".join(map(printable_name, task.paths))
         tell(f"{printable_name(file)}: wrote {written}")

@@ -122,6 +122,7 @@ RECORDING = (
         "WHICH",
         "left, right, or each: all by themselves, as speakers of one transcript (default: mix, of all)",
     ),
+    Option("audio_track", str, "N", "audio track of a video: its number, from 0, or its language, such as eng"),
     Option("batched", bool, "", "decode windows beside each other, without the silence between them: faster"),
     Option("vad", bool, "", "leave out silence first (--batched always does)"),
     Option("vad_threshold", float, "P", "probability from which sound is speech (default: 0.5)"),

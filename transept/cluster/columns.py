@@ -41,6 +41,8 @@ SPEECH_COLUMNS = {
     "segments": pa.list_(SEGMENT),
     "language": pa.string(),
     "duration": pa.float64(),
+    "warnings": pa.list_(pa.string()),
+    "reason": pa.string(),
     "error": pa.string(),
 }
 

@@ -44,14 +44,14 @@ Options = dict[str, Any]
 
 
 class Transcribe:
-    """Speech to text: adds ``text``, ``segments``, ``language``, ``duration`` and ``error`` to a batch.
+    """Speech to text: adds text, segments, language, duration, warnings, reason and error to a batch.
 
     model: as for Engine. column: holds paths, URIs that pyarrow reads (``s3://...``, ``gs://...``, ``file://...``), or
         the bytes of files. options: those of Transcriber.transcribe, such as ``language="de"``, and of Engine, such as
         ``quantization="int8"``. num_threads is the number of CPUs that Ray gave the actor, unless it is told.
 
-    text: what is said. segments: as Segment.to_dict gives them. language: code. duration: seconds. error: None, or
-    what went wrong, where text, language and duration are None and there are no segments.
+    text: what is said. segments: as Segment.to_dict gives them. language: code. duration: seconds. warnings, reason: as
+    in a Transcript. error: None, or what went wrong, where the others are None and there are no segments.
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.
     """
 
@@ -255,6 +255,8 @@ def _speech_row(result: Transcript | TranseptError) -> Mapping[str, Any]:
         "segments": [segment.to_dict() for segment in result.segments],
         "language": result.language,
         "duration": result.duration,
+        "warnings": result.warnings,
+        "reason": result.reason,
     }
 
 

@@ -76,32 +76,35 @@ def _each_channel(
 ) -> Generator[Any, Any, Transcript]:
     """A job: a recording whose channels are its speakers."""
     rate = model.spec.sample_rate
-    waveforms = deque((yield Offload(partial(limits.load_channels, audio, rate))))
+    loaded = yield Offload(partial(limits.load_recording, audio, rate, EACH, options.audio_track))
+    waveforms, warnings = deque(loaded.waveforms), loaded.warnings
+    del loaded  # which would keep the waveforms
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
         raise MediaError('its channels are all the same sound: leave channel="each" out')
     yield Opened(len(waveforms[0]) / rate)
     interleaving = Interleaving(channel_names(len(waveforms)), options)
     of_one = dataclasses.replace(options, channel=MIX)
-    transcripts = yield Gather([_channel(model, waveforms, of_one) for _ in waveforms], merge=interleaving)
+    transcripts = yield Gather([_channel(model, waveforms, of_one, warnings) for _ in waveforms], merge=interleaving)
     segments = interleaving.segments(transcripts)
     missed = sorted(stretch for transcript in transcripts for stretch in transcript.missed_speech)
-    return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments, missed)
+    reason = interleaving.reason(transcripts)
+    return Transcript.of(interleaving.info(), recording.text_of(model, segments), segments, missed, reason)
 
 
 def _channel(
-    model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions
+    model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions, warnings: Sequence[str]
 ) -> Generator[Any, Any, Transcript]:
     """A job: the next of the waveforms, whose last event is ChannelEnded."""
-    transcript = yield from _next_waveform(model, waveforms, options)
+    transcript = yield from _next_waveform(model, waveforms, options, warnings)
     yield ChannelEnded()
     return transcript
 
 
 def _next_waveform(
-    model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions
+    model: SpeechModel, waveforms: deque[Waveform], options: TranscriptionOptions, warnings: Sequence[str]
 ) -> Generator[Any, Any, Transcript]:
     """A job: the next of the waveforms, which it takes, so that each goes when its job has ended."""
-    return (yield from recording.transcribe_waveform(model, waveforms.popleft(), options))
+    return (yield from recording.transcribe_waveform(model, waveforms.popleft(), options, warnings))
 
 
 def _diarized(
@@ -110,14 +113,16 @@ def _diarized(
     """A job: a recording whose speakers a diarizer tells apart."""
     rate = model.spec.sample_rate
     if recording.has_no_samples(audio):
-        waveforms, turns = deque([NO_SAMPLES]), []
+        waveforms, turns, warnings = deque([NO_SAMPLES]), [], []
     else:
-        waveforms = deque([(yield Offload(partial(limits.load_audio, audio, rate, options.channel)))])
+        loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
+        waveforms, warnings = deque(loaded.waveforms), loaded.warnings
+        del loaded  # which would keep the waveform
         turns = yield Offload(partial(model.diarizer, waveforms[0], rate))
     attribution = _Attribution(model, Turns(turns), options)
     words = options.word_timestamps or bool(model.alignment_heads)
     timed = dataclasses.replace(options, channel=MIX, diarize=False, word_timestamps=words)
-    (transcript,) = yield Gather([_next_waveform(model, waveforms, timed)], merge=attribution)
+    (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
     return attribution.of_transcript(transcript)
 
 

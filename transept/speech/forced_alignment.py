@@ -53,11 +53,13 @@ def align(
     those of that transcription. Raises MediaError for audio that cannot be read, or in which nothing is heard.
     """
     rate = model.spec.sample_rate
-    waveform = yield Offload(partial(limits.load_audio, audio, rate, options.channel))
-    heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options)
+    loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
+    (waveform,) = loaded.waveforms
+    heard: Transcript = yield from recording.transcribe_waveform(model, waveform, options, loaded.warnings)
     spoken = [segment for segment in heard.segments if segment.words]
     if not spoken:
-        raise MediaError("nothing is heard in the recording, so the text cannot be found in it")
+        why = "" if heard.reason is None else f" ({heard.reason})"
+        raise MediaError(f"nothing is heard in the recording, so the text cannot be found in it{why}")
     known = known_words(text, heard.language)
     features = yield Offload(partial(model.features, waveform))
     jobs = (

@@ -64,6 +64,13 @@ class Interleaving:
         longest = max(info.duration_after_vad for info in infos)
         return dataclasses.replace(surest, duration_after_vad=longest, options=self.options)
 
+    def reason(self, transcripts: Sequence[Transcript]) -> str:
+        """Why the channels are empty: in one sentence where they agree, else each with its name."""
+        reasons = [transcript.reason or "" for transcript in transcripts]
+        if len(set(reasons)) == 1:
+            return reasons[0]
+        return "; ".join(f"{name}: {reason}" for name, reason in zip(self.names, reasons, strict=True))
+
     def segments(self, transcripts: Sequence[Transcript]) -> list[Segment]:
         """All segments, in order of time. transcripts: of the channels, in their order."""
         named = (

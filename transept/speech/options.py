@@ -15,6 +15,7 @@ from typing import Any
 
 from transept.core.request.limits import LONE_SURROGATE, MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 from transept.errors import ParameterError, shown
+from transept.multimodal.audio_tracks import checked_track
 from transept.multimodal.channels import CHANNELS, EACH, MIX
 from transept.option_names import finite, made_of, refuses_unknown
 from transept.speech.option_values import (
@@ -125,6 +126,8 @@ class TranscriptionOptions:
 
     Speakers:
 
+    audio_track: the audio track of a video or another container to hear: its number, from 0, or a code of its language,
+        ``"eng"`` or ``"en"``. None: the one that FFmpeg deems best, or where that is silent the loudest.
     channel: ``"mix"``, the mean of a recording's channels; ``"left"`` or ``"right"``, the first or the second; or
         ``"each"``: all of them by themselves, in one transcript in which each segment's speaker is its channel.
     diarize: a plugin's diarizer tells who speaks when, which becomes each segment's speaker; segments are cut where it
@@ -181,6 +184,7 @@ class TranscriptionOptions:
     language_detection_segments: int = 1
     language_detection_threshold: float = 0.5
     channel: str = MIX
+    audio_track: int | str | None = None
     diarize: bool = False
     chunk_length: float | None = None
     encoder_context: str | float | None = None
@@ -231,6 +235,7 @@ class TranscriptionOptions:
             is_one = isinstance(temperature, Real)
             freeze(self, "temperature", finite(temperature) if is_one else numbers("temperature", temperature))
         freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
+        freeze(self, "audio_track", checked_track(self.audio_track))
         freeze(self, "encoder_context", encoder_context(self.encoder_context))
         freeze(self, "suppress_tokens", token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
         if isinstance(self.vad_options, Mapping):

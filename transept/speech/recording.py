@@ -23,6 +23,7 @@ from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
 from transept.speech.algorithms.language import Language, recording_language
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
+from transept.speech.emptiness import has_sound, why_empty
 from transept.speech.events import Opened
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
@@ -48,18 +49,25 @@ def transcribe(
     Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a rate of which
     batched mode cannot find the silence.
     """
-    load = Offload(partial(limits.load_audio, audio, model.spec.sample_rate, options.channel))
+    if has_no_samples(audio):
+        return (yield from transcribe_waveform(model, NO_SAMPLES, options))
+    rate = model.spec.sample_rate
+    loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
     # As an argument alone: a name here would keep it in memory.
-    return (yield from transcribe_waveform(model, NO_SAMPLES if has_no_samples(audio) else (yield load), options))
+    return (yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings))
 
 
 def transcribe_waveform(
-    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions
+    model: SpeechModel, waveform: Waveform, options: TranscriptionOptions, warnings: Sequence[str] = ()
 ) -> Generator[Any, Any, Transcript]:
-    """The same of a recording that has been read. waveform: float32 [num_samples], at the model's rate."""
+    """The same of a recording that has been read.
+
+    waveform: float32 [num_samples], at the model's rate. warnings: see TranscriptionInfo.
+    """
     rate = model.spec.sample_rate
     duration = len(waveform) / rate
     yield Opened(duration)
+    sounds = yield Offload(partial(has_sound, waveform))
     if options.suppress_numerals or options.suppress_regex is not None:
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
     if options.batched:
@@ -67,7 +75,7 @@ def transcribe_waveform(
         first = windows[: options.language_detection_segments]
         language = yield from recording_language(model, _features(model, first, options), options)
         num_kept = sum(span.end - span.start for window in windows for span in window.kept)
-        info = _info(language, duration, num_kept / rate, options)
+        info = _info(language, duration, num_kept / rate, options, warnings)
         yield info
         heard = yield from batched.decode_windows(model, windows, language.code, options)
     else:
@@ -78,10 +86,12 @@ def transcribe_waveform(
         features = yield Offload(partial(model.features, waveform))  # [channels, frames]
         kept_seconds = len(waveform) / rate
         language = yield from recording_language(model, features, options)
-        info = _info(language, duration, kept_seconds, options)
+        info = _info(language, duration, kept_seconds, options, warnings)
         yield info
         heard = yield from sequential.decode_windows(model, waveform, features, language.code, in_speech, timeline)
-    return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech)
+    kept = info.duration_after_vad
+    why = why_empty(options, duration=duration, kept=kept, sounds=sounds, num_dropped=heard.num_dropped)
+    return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech, why)
 
 
 def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
@@ -90,10 +100,15 @@ def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
 
 
 def _info(
-    language: Language, duration: float, duration_after_vad: float, options: TranscriptionOptions
+    language: Language,
+    duration: float,
+    duration_after_vad: float,
+    options: TranscriptionOptions,
+    warnings: Sequence[str],
 ) -> TranscriptionInfo:
-    ranked = sorted(language.probabilities.items(), key=lambda each: -each[1])
-    return TranscriptionInfo(language.code, language.probability, dict(ranked), duration, duration_after_vad, options)
+    ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
+    detected = (language.code, language.probability, ranked)
+    return TranscriptionInfo(*detected, duration, duration_after_vad, options, list(warnings))
 
 
 def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:

@@ -190,7 +190,7 @@ class Transcriber(ClosesEngine):
 
         def features() -> Tensor:
             rate = self.model.spec.sample_rate
-            waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel)
+            waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel, checked.audio_track)
             window = rate * self.model.window_frames // self.model.fps  # samples
             heard = waveform[: checked.language_detection_segments * window]
             return self.model.features(np.pad(heard, (0, -len(heard) % window)))

@@ -21,7 +21,8 @@ class TranscriptionInfo:
     language: code, such as ``"en"``. language_probability: None where the user named the language or the model knows
     only one. language_probabilities: of all languages by code, the most likely first; empty where it was not detected.
     duration: seconds of audio. duration_after_vad: seconds that are left of it without its silence, with vad or
-    batched; else all of them. options: what was asked for.
+    batched; else all of them. options: what was asked for. warnings: what was wrong with the recording (damage, missing
+    sound, a silent track, ...), each with the time from when; it continues a sentence that begins "the recording is".
     """
 
     language: str
@@ -30,6 +31,7 @@ class TranscriptionInfo:
     duration: float
     duration_after_vad: float
     options: TranscriptionOptions
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Transcript:
 
     text: all of it, without leading or trailing blanks. segments: in order of time. missed_speech: stretches (begin,
     end), in seconds, of more than three seconds in which somebody speaks and no segment says what; empty for families
-    that take sound at another rate than 16 kHz. The rest: see TranscriptionInfo.
+    that take sound at another rate than 16 kHz. reason: why text is empty, such as "the recording is silent: ..."; None
+    where it is not. The rest: see TranscriptionInfo.
     """
 
     text: str
@@ -50,6 +53,8 @@ class Transcript:
     segments: list[Segment]
     options: TranscriptionOptions
     missed_speech: list[tuple[float, float]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    reason: str | None = None
 
     @classmethod
     def of(
@@ -58,10 +63,12 @@ class Transcript:
         text: str,
         segments: list[Segment],
         missed_speech: Iterable[tuple[float, float]] = (),
+        reason: str | None = None,
     ) -> Transcript:
-        """The transcript of a recording of which so much was known before."""
+        """The transcript of a recording of which so much was known before. reason: told where text is empty."""
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
-        return cls(text=text, segments=segments, missed_speech=list(missed_speech), **known)
+        why = None if text else reason
+        return cls(text=text, segments=segments, missed_speech=list(missed_speech), reason=why, **known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, ready for JSON: openai-whisper's text, segments and language, then what is ours."""
@@ -74,6 +81,8 @@ class Transcript:
             "duration": self.duration,
             "duration_after_vad": self.duration_after_vad,
             "missed_speech": [list(stretch) for stretch in self.missed_speech],
+            "warnings": self.warnings,
+            "reason": self.reason,
         }
 
     def write(self, file: str | Path | IO[Any], format: str | None = None, **layout: bool | int | None) -> None:

@@ -23,6 +23,7 @@ from transept.multimodal.audio_limits import (
 from transept.option_names import refuses_unknown
 
 if TYPE_CHECKING:
+    from transept.multimodal.audio import LoadedAudio
     from transept.multimodal.waveforms import Waveform
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
@@ -65,17 +66,19 @@ class Limits:
         """The keywords of `load_audio`."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(AudioLimits)}
 
-    def load_audio(self, data: Any, sample_rate: int, channel: str = "mix") -> Waveform:
+    def load_audio(
+        self, data: Any, sample_rate: int, channel: str = "mix", audio_track: int | str | None = None
+    ) -> Waveform:
         """`transept.multimodal.audio.load_audio` within these limits. Raises MediaError for what is beyond them."""
-        from transept.multimodal.audio import load_audio
+        return self.load_recording(data, sample_rate, channel, audio_track).waveforms[0]
 
-        return load_audio(data, sample_rate, channel=channel, **self.audio())
+    def load_recording(
+        self, data: Any, sample_rate: int, channel: str, audio_track: int | str | None = None
+    ) -> LoadedAudio:
+        """`transept.multimodal.audio.load_recording` within these limits. Raises MediaError as `load_audio`."""
+        from transept.multimodal.audio import load_recording
 
-    def load_channels(self, data: Any, sample_rate: int) -> list[Waveform]:
-        """`transept.multimodal.audio.load_channels` within these limits. Raises MediaError as `load_audio`."""
-        from transept.multimodal.audio import load_channels
-
-        return load_channels(data, sample_rate, **self.audio())
+        return load_recording(data, sample_rate, channel=channel, audio_track=audio_track, **self.audio())
 
     def check_text(self, text: str, what: str = "the text") -> None:
         """Raise PromptError for more than max_text_characters, and for what is no Unicode. what: begins the message."""

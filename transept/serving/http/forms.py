@@ -176,7 +176,7 @@ def _value(name: str, kind: str, values: list[str]) -> Any:
         return None
     if kind == "bool":
         return _truth(name, value)
-    if kind.startswith(("int", "float")):
+    if kind.startswith(("int", "float")) and "str" not in kind:
         number = int if kind.startswith("int") else float
         try:
             return number(value)

@@ -44,6 +44,8 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
     answer["language_probabilities"] = transcript.language_probabilities
     answer["duration_after_vad"] = transcript.duration_after_vad
     answer["missed_speech"] = [list(stretch) for stretch in transcript.missed_speech]
+    answer["warnings"] = transcript.warnings
+    answer["reason"] = transcript.reason
     answer["usage"] = usage(transcript)
     return answer
 
@@ -71,6 +73,7 @@ def info_fields(info: TranscriptionInfo) -> dict[str, Any]:
         "language_probability": info.language_probability,
         "duration": info.duration,
         "duration_after_vad": info.duration_after_vad,
+        "warnings": info.warnings,
     }
 
 

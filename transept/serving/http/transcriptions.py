@@ -305,5 +305,7 @@ async def _stream(
                     "text": event.text,
                     "language": event.language,
                     "duration": event.duration,
+                    "warnings": event.warnings,
+                    "reason": event.reason,
                     "usage": usage(event),
                 }

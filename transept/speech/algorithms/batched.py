@@ -61,7 +61,10 @@ def decode_windows(
     heard = yield Gather(_chain(model, chain, language, options) for chain in chains)
     segments = [segment for of_chain in heard for segment in of_chain.segments]
     missed = [stretch for of_chain in heard for stretch in of_chain.missed_speech]
-    return Heard([dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed)
+    num_dropped = sum(of_chain.num_dropped for of_chain in heard)
+    return Heard(
+        [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed, num_dropped
+    )
 
 
 def _chain(
@@ -69,7 +72,7 @@ def _chain(
 ) -> Generator[Any, Any, Heard]:
     """A job: what is said in windows of which each has the text before it as prompt."""
     earlier = EarlierText(model, options)
-    heard = Heard()
+    heard, num_dropped = Heard(), 0
     given = None if options.multilingual else language
     for window in windows:
         had_prompt = bool(earlier.prompt())
@@ -77,6 +80,7 @@ def _chain(
         for one in decoded:
             if one.segments:
                 earlier.add(one.segments, one.temperature)
+        num_dropped += sum(one.is_dropped for one in decoded)
         found = [segment for one in decoded for segment in one.segments]
         for stretch in uncovered(window.stretches, found):
             rest = window.part(stretch)
@@ -87,17 +91,21 @@ def _chain(
         heard.segments.extend(found)
         heard.missed_speech.extend(uncovered(window.stretches, found))
         yield Found(found, window.kept[-1].end / SAMPLE_RATE)
-    return heard
+    return dataclasses.replace(heard, num_dropped=num_dropped)
 
 
 @dataclass(frozen=True)
 class _DecodedSpeech:
-    """What a window says. segments: in the recording's time. timings: of its words, in the window's."""
+    """The segments of a window, in the recording's time.
+
+    timings: of its words, in the window's. is_dropped: a threshold dropped its text.
+    """
 
     segments: list[Segment] = field(default_factory=list)
     timings: list[WordTiming] = field(default_factory=list)
     temperature: float = 0.0
     avg_logprob: float = 0.0
+    is_dropped: bool = False
 
 
 def _decoded_in_parts(
@@ -152,7 +160,7 @@ def _decoded(
         model, features, untimed, language=language, previous_tokens=previous, prefix=window.prefix
     )
     if not decoded.text or decoded.is_silent(options):
-        return _DecodedSpeech()
+        return _DecodedSpeech(is_dropped=bool(decoded.text))
     timings = yield from _timings(model, features, decoded, language, options)
     segment = whole_segment(
         model,

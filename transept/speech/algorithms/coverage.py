@@ -23,10 +23,14 @@ LONGEST_GAP = 3.0  # seconds of speech; where all was heard, segments left 0.9 s
 
 @dataclass(frozen=True)
 class Heard:
-    """What a mode found in a recording. segments: in order of time. missed_speech: seconds that it left out."""
+    """The segments that a mode found in a recording, in order of time.
+
+    missed_speech: seconds that it left out. num_dropped: windows of which a threshold dropped the text.
+    """
 
     segments: list[Segment] = field(default_factory=list)
     missed_speech: list[Stretch] = field(default_factory=list)
+    num_dropped: int = 0
 
 
 def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment]) -> list[Stretch]:

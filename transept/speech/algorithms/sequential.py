@@ -76,7 +76,7 @@ def decode_windows(
     missed = [
         (timeline.time(begin, after_pause=True), timeline.time(end, after_pause=False)) for begin, end in second.missed
     ]
-    return Heard(segments, missed)
+    return Heard(segments, missed, walk.num_dropped)
 
 
 class _SecondHearing:
@@ -138,6 +138,7 @@ class _Walk:
         self.chunk = model.chunk_frames(options)
         self.prefix = options.prefix
         self.last_speech = 0.0  # seconds
+        self.num_dropped = 0  # windows of which a threshold dropped the text
 
     def window(self, window: Window) -> Generator[Any, Any, tuple[list[Segment], int]]:
         """A job: the segments of a window, in the features' time, and the frame at which the next one begins.
@@ -206,6 +207,7 @@ class _Walk:
         """A job: what `window` gives, of what was decoded. features: the window's."""
         model, options, language = self.model, self.options, self.language
         assert language is not None
+        self.num_dropped += bool(decoded.text) and decoded.is_silent(options)
         if decoded.is_silent(options) or (model.tokenizer.control.no_speech is None and not decoded.text):
             return [], window.start + window.size
         cut = cut_segments(model, window, decoded, language if options.multilingual else None)
@@ -223,6 +225,7 @@ class _Walk:
             )
             trusted, next_start = self._after_words(dataclasses.replace(cut, segments=timed), window)
             if trusted is None:
+                self.num_dropped += 1
                 return [], next_start
             kept, last_end = trusted, last_word_end(trusted)
             self.last_speech = self.last_speech if last_end is None else last_end

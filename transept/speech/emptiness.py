@@ -1,0 +1,44 @@
+"""The reason why a transcript is empty, for its reader. `transept.speech.recording` asks for it at the end.
+
+A recording may have no speech, or its speech may have been left out on the way; a reader cannot tell these apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transept.multimodal.sounds import SILENT_PEAK
+from transept.multimodal.waveforms import Waveform
+from transept.speech.options import TranscriptionOptions
+
+SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first of them
+
+
+def has_sound(waveform: Waveform) -> bool:
+    """True if any sample is above SILENT_PEAK. waveform: float32 [num_samples]."""
+    pieces = (waveform[at : at + SEARCHED_SAMPLES] for at in range(0, len(waveform), SEARCHED_SAMPLES))
+    return any(np.abs(piece).max() > SILENT_PEAK for piece in pieces)
+
+
+def why_empty(options: TranscriptionOptions, *, duration: float, kept: float, sounds: bool, num_dropped: int) -> str:
+    """One sentence, without a full stop.
+
+    duration: seconds of the recording. kept: seconds that voice activity left of it. sounds: see `has_sound`.
+    num_dropped: windows of which a threshold dropped the text.
+    """
+    if not duration:
+        return "the recording has no samples"
+    if not sounds:
+        decibels = round(20 * np.log10(SILENT_PEAK))
+        return f"the recording is silent: nothing in it is louder than {decibels} dB of full scale"
+    if options.clip_timestamps and not any(end > begin for begin, end in options.clips(round(duration * 1000), 1000)):
+        return "clip_timestamps select nothing of the recording"
+    if not kept:
+        threshold = options.vad_options.threshold
+        return f"voice activity detection found no speech, at a threshold of {threshold:g}"
+    if num_dropped:
+        windows = "1 window" if num_dropped == 1 else f"{num_dropped} windows"
+        names = ["no_speech_threshold"]
+        names += [] if options.hallucination_silence_threshold is None else ["hallucination_silence_threshold"]
+        return f"{' and '.join(names)} dropped the text of {windows}"
+    return "the model found no words in the recording"
