@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import soundfile
-from media_files import SPEECH, media_file, sound_file, timed_file
+from media_files import SPEECH, media_file, sound_file
+from timed_media import timed_file
 
 from transept.errors import MediaError, ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_recording

@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from media_files import media_file, timed_file
+from media_files import media_file
+from timed_media import timed_file
 
 from transept.errors import MediaError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_recording
