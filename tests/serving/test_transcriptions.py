@@ -14,6 +14,7 @@ import openai
 import pytest
 import soundfile
 from speech.recordings import RATE, joined
+from timed_media import timed_file
 
 from transept import Transcriber, Transcript
 
@@ -389,3 +390,46 @@ def test_a_large_upload_is_kept_in_a_file_that_goes_with_its_request(
     assert "my secret.wav" in raised.value.body["message"]
     assert "/tmp" not in raised.value.body["message"]
     server.wait_until_idle()  # no file is left either
+
+
+def test_damage_and_the_reason_of_an_empty_text_are_told(server: Any, clip: Path, transcriber: Transcriber) -> None:
+    samples = soundfile.read(clip, dtype="float32")[0]
+    whole, silent = io.BytesIO(), io.BytesIO()
+    soundfile.write(whole, samples, RATE, format="WAV")
+    soundfile.write(silent, np.zeros(RATE), RATE, format="WAV")
+    cut = whole.getvalue()[: len(whole.getvalue()) // 2]
+    for data in (cut, silent.getvalue()):
+        expected = transcriber.transcribe(data)
+        answers = [
+            httpx.post(
+                f"{server.url}/v1/audio/transcriptions",
+                files={"file": ("a.wav", data)},
+                data={"model": "tiny.en", "response_format": "verbose_json", **fields},
+                timeout=120,
+            )
+            for fields in ({}, {"stream": "true", "progress": "true"})
+        ]
+        verbose = answers[0].json()
+        assert (verbose["warnings"], verbose["reason"]) == (expected.warnings, expected.reason)
+        events = [json.loads(line[6:]) for line in answers[1].text.splitlines() if line.startswith("data: {")]
+        (info,) = [event for event in events if event["type"] == "transcript.info"]
+        assert info["warnings"] == expected.warnings
+        assert (events[-1]["warnings"], events[-1]["reason"]) == (expected.warnings, expected.reason)
+    assert transcriber.transcribe(cut).warnings[0].startswith("damaged: truncated at ")
+    assert (transcriber.transcribe(silent.getvalue()).reason or "").startswith("the recording is silent")
+
+
+def test_a_track_is_chosen_by_number_or_language(
+    client: openai.OpenAI, clip: Path, transcriber: Transcriber, tmp_path: Path
+) -> None:
+    samples = soundfile.read(clip, dtype="float32")[0]
+    video = tmp_path / "video.mkv"
+    video.write_bytes(timed_file("matroska", "pcm_s16le", [[(0, np.zeros_like(samples))], [(0, samples)]]))
+    expected = transcriber.transcribe(video, audio_track=1).text
+    assert expected
+    for track, text in (("1", expected), ("spa", expected), ("es", expected), ("0", ""), ("eng", ""), ("", expected)):
+        assert transcribe(client, video, extra_body={"audio_track": track}).text == text
+    with pytest.raises(openai.BadRequestError, match="no track 2"):
+        transcribe(client, video, extra_body={"audio_track": "2"})
+    with pytest.raises(openai.BadRequestError, match="audio_track must be the number of a track"):
+        transcribe(client, video, extra_body={"audio_track": "-1"})

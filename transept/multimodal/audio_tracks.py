@@ -72,7 +72,7 @@ def track_of(container: Any, track: int | str | None, name: str) -> Any:
     if found is None:
         what = f"no track {track}" if isinstance(track, int) else f'no track in "{track}"'
         known = ", ".join(label(each, number) for number, each in enumerate(streams))
-        raise MediaError(f"{name} has {what}: its audio tracks are {known}")
+        raise MediaError(f"{name} has {what}: its audio tracks are {known}. Choose one of them as audio_track")
     if found.codec_context is None:
         raise MediaError(f"{name} has a track {track} that FFmpeg does not decode: choose another audio_track")
     return found
