@@ -321,7 +321,7 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ),
         ({"known_speaker_names": ["me"]}, 400, "known_speaker_names", "speakers"),
         ({"extra_body": {"channel": "centre"}}, 400, "channel", "mix, left, right, each"),
-        ({"extra_body": {"channel": "each"}}, 400, "file", "has one channel"),
+        ({"extra_body": {"channel": "each"}}, 400, "channel", "has one channel"),
         ({"extra_body": {"diarize": "true"}}, 400, "diarize", "none is installed"),
         ({"response_format": "diarized_json"}, 400, "diarize", "none is installed"),
         ({"languages": ["en", "de"]}, 400, "languages", "one language"),
