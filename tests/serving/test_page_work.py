@@ -228,6 +228,25 @@ def test_every_error_of_the_server_has_words(visit):
     assert found[-1]["message"] == "The server failed on this recording."
 
 
+def test_damage_and_the_reason_of_an_empty_text_are_told(visit, clip, tmp_path):
+    cut, silent = tmp_path / "cut.wav", tmp_path / "silent.wav"
+    soundfile.write(cut, soundfile.read(clip)[0], RATE)
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    soundfile.write(silent, numpy.zeros(RATE), RATE)
+    visit.transcribe(cut)
+    warnings = visit.page.get_by_role("list", name="Warnings")
+    expect(warnings.get_by_role("listitem")).to_have_text(re.compile(r"^The recording is damaged: truncated at \d"))
+    visit.check_accessibility()
+    visit.transcribe(silent)
+    expect(warnings).to_be_hidden()
+    expect(visit.page.locator("#reader-state")).to_contain_text(
+        "No speech was found in this recording. The recording is silent"
+    )
+    visit.reload()
+    visit.row(cut.name).locator(".row-open").click()
+    expect(warnings).to_contain_text("truncated at")
+
+
 def test_a_model_that_cannot_be_loaded_is_told_with_details_on_demand(visit_of, tiny_en_dir, tmp_path):
     server = PageServer(tmp_path, f"tiny.en={tiny_en_dir}", f"gone={tmp_path / 'gone'}")
     server.start("failed")
