@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadedAudio:
-    """What was read of a recording.
+    """The waveforms of a recording, and the faults found in it.
 
-    waveforms: float32 [num_samples] each: one, or one a channel. warnings: what was wrong with it (damage, missing
-    sound, a silent track, ...), each with the time from when. A warning goes on where "the recording is" begins.
+    waveforms: float32 [num_samples] each: one, or one for each channel. warnings: damage, missing sound, a silent
+    track and the like, each with the time from when; each continues a sentence that begins "the recording is".
     """
 
     waveforms: list[Waveform]
@@ -54,10 +54,10 @@ def load_recording(
     audio_track: int | str | None = None,
     **limits: Any,
 ) -> LoadedAudio:
-    """The waveforms of a recording and what was wrong with it, of which the log is told as well.
+    """Return the waveforms of a recording and its warnings, which are also logged.
 
-    channel: as in `load_audio`, or ``"each"``: all channels by themselves. The other arguments, and what is raised, are
-    those of `load_audio` and `load_channels`.
+    channel: as in `load_audio`, or ``"each"``: every channel separately. The other arguments and the errors are those
+    of `load_audio` and `load_channels`.
     """
     if channel != EACH:
         one_channel(channel)
@@ -99,9 +99,8 @@ def load_audio(
     librosa.resample. Sample 0 is the begin of the file: a track that begins later than the picture has silence before
     it, and so have packets that were lost. Where the sample rate or the channels change on the way, resampling goes on
     from there. Of a truncated or damaged file, what can be decoded; the log is told.
-    Raises MediaError when there is nothing to decode, for what is beyond a limit, for samples or sample rates that
-    cannot be meant, and for a channel or a track that is not there; ParameterError for what is no limit, no channel or
-    no track.
+    Raises MediaError when there is nothing to decode, beyond a limit, for impossible samples or sample rates, and for a
+    channel or a track that does not exist; ParameterError for an invalid limit, channel or track.
     """
     return load_recording(
         data,
@@ -137,7 +136,7 @@ def audio_name(data: Any) -> str:
 
 
 def _load(data: Any, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """What is wanted of a recording, as `load_audio` takes it: one waveform, or one a channel."""
+    """Return the wanted waveforms of a recording, as `load_audio` takes it: one, or one for each channel."""
     if isinstance(data, tuple):
         return _checked(_from_pair(data, sample_rate, limits), "the waveform")
     if is_array(data):
@@ -180,7 +179,7 @@ def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: 
 
 
 def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """What FFmpeg fetches -> mono at the wanted rate. Raises MediaError for one that breaks off, too."""
+    """Fetch with FFmpeg -> mono at the wanted rate. Raises MediaError also for a connection that breaks off."""
     import av
 
     def opened() -> Any:

@@ -36,10 +36,10 @@ UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce so m
 
 
 def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
-    """What the intake wants of a file that can be rewound, each float32 [num_samples] at `sample_rate`.
+    """Return the wanted waveforms of a file that can be rewound, each float32 [num_samples] at `sample_rate`.
 
-    Files that were joined to one are decoded one after the other. Raises MediaError for what cannot be decoded and for
-    what is beyond the limits.
+    Files that were joined to one are decoded one after the other. Raises MediaError for a file that cannot be decoded or
+    that is beyond the limits.
     """
     if file.seek(0, io.SEEK_END) == 0:
         raise MediaError(f"{name} is empty. {READABLE}")
@@ -125,7 +125,7 @@ def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, intake:
 
 
 def missing_seconds(sound: Any) -> float:
-    """How much a file lacks of the samples that its header announces, as libsndfile's log has it."""
+    """Seconds of the announced samples that a file lacks, according to libsndfile's log."""
     log = sound.extra_info
     if found := CUT_RF64.search(log):
         return (int(found[2]) - int(found[1])) / float(sound.samplerate)

@@ -85,7 +85,7 @@ def language_of(stream: Any) -> str:
 
 
 def label(stream: Any, number: int) -> str:
-    """How messages name a track."""
+    """Return the name of a track in messages."""
     return f'{number} ("{language_of(stream)}")' if language_of(stream) else str(number)
 
 

@@ -1,4 +1,4 @@
-"""Bursts: what damage makes of lossy codecs' samples, far over full scale. They are clipped, and told of."""
+"""Bursts: samples far over full scale, which damaged packets of lossy codecs decode to. They are clipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a littl
 
 
 def without_bursts(sounds: Iterable[Sound], intake: Intake) -> Iterator[Sound]:
-    """What a codec decoded, where damage blew samples up beyond HIGHEST_PEAK clipped as if it were 16 bits."""
+    """Clip samples that damage blew up beyond HIGHEST_PEAK to full scale, and warn of them."""
     num_clipped, seconds, first = 0, intake.begin, 0.0
     for sound in sounds:
         samples = sound.samples

@@ -28,14 +28,14 @@ MonoSound: TypeAlias = "tuple[Waveform, float]"  # [num_samples], and its rate i
 
 
 def one_channel(channel: str) -> str:
-    """What is wanted of a recording, where that is one waveform. Raises ParameterError for anything else."""
+    """Return the channel if it is a single waveform. Raises ParameterError for any other."""
     if channel not in (MIX, LEFT, RIGHT):
         raise ParameterError(f'channel must be "mix", "left" or "right" here, not {shown(channel)}')
     return channel
 
 
 def channel_names(count: int) -> list[str]:
-    """What so many channels are called: left and right, or by their numbers from 1."""
+    """Return the names of so many channels: left and right, or their numbers from 1."""
     return [LEFT, RIGHT] if count == 2 else [f"channel {number}" for number in range(1, count + 1)]
 
 
@@ -46,7 +46,7 @@ class Intake(AudioLimits):
     channel: one of CHANNELS. audio_track: see `load_audio`.
     begin: seconds of the recording that came before, in a file that others are joined to; num_channels: those that
     are known from there.
-    warnings: what the reader is to know of it, each with its time; added to as the recording is read.
+    warnings: faults of the recording, each with its time; readers append to it.
     """
 
     channel: str = MIX

@@ -57,7 +57,7 @@ def _between(begins: Iterator[int], size: int) -> list[Part]:
 
 
 def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
-    """Where RIFF chunks begin that follow each other without anything between."""
+    """Positions of RIFF chunks that directly follow each other."""
     begin = 0
     while begin + RIFF_HEADER <= size:
         file.seek(begin)
@@ -70,7 +70,7 @@ def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
 
 
 def _flac_begins(file: BinaryIO) -> Iterator[int]:
-    """Where FLAC files begin: their first eight bytes come nowhere else but by a chance of 1 in 2 ** 63 a byte."""
+    """Positions of FLAC files, by their first eight bytes: coded sound holds these once in 2 ** 63 bytes."""
     file.seek(0)
     position, kept = 0, b""
     while piece := file.read(SEARCHED_BYTES):

@@ -115,7 +115,7 @@ def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: I
 
 
 class _Track:
-    """One stream of a container as it is decoded, and what was found wrong with it.
+    """One stream of a container as it is decoded, and the faults found in it.
 
     reached: seconds of it so far. heard: seconds up to which any of the container's streams goes on.
     """
@@ -192,7 +192,7 @@ class _Track:
             self.gaps.append((self.intake.begin + frame.begin, frame.silence / frame.frame.sample_rate))
 
     def warnings(self) -> list[str]:
-        """What was wrong with it, once it has been read."""
+        """Return the faults of the track, once it has been read."""
         told = gaps_warning(self.gaps)
         if self.damaged:
             first = self.intake.begin + self.damaged[0]

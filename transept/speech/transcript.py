@@ -21,8 +21,8 @@ class TranscriptionInfo:
     language: code, such as ``"en"``. language_probability: None where the user named the language or the model knows
     only one. language_probabilities: of all languages by code, the most likely first; empty where it was not detected.
     duration: seconds of audio. duration_after_vad: seconds that are left of it without its silence, with vad or
-    batched; else all of them. options: what was asked for. warnings: what was wrong with the recording (damage, missing
-    sound, a silent track, ...), each with the time from when; it continues a sentence that begins "the recording is".
+    batched; else all of them. options: what was asked for. warnings: faults of the recording (damage, missing sound, a
+    silent track, ...), each with the time from when; each continues a sentence that begins "the recording is".
     """
 
     language: str
