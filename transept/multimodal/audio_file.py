@@ -38,8 +38,8 @@ UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce so m
 def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
     """Return the wanted waveforms of a file that can be rewound, each float32 [num_samples] at `sample_rate`.
 
-    Files that were joined to one are decoded one after the other. Raises MediaError for a file that cannot be decoded or
-    that is beyond the limits.
+    Files that were joined to one are decoded one after the other. Raises MediaError for a file that cannot be decoded,
+    and for one beyond the limits.
     """
     if file.seek(0, io.SEEK_END) == 0:
         raise MediaError(f"{name} is empty. {READABLE}")
