@@ -98,9 +98,9 @@ def test_a_character_that_does_not_fit_is_an_error() -> None:
 )
 @pytest.mark.parametrize("stripped", [True, False])
 def test_no_document_takes_long(document: str, stripped: bool) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     pieces = split(document, lambda piece: len(piece.strip() if stripped else piece) <= 100)
-    assert time.perf_counter() - begin < 5.0
+    assert time.thread_time() - begin < 5.0
     assert "".join(pieces) == document
 
 

@@ -105,17 +105,21 @@ def test_a_document_that_never_fits_into_memory_is_one_error(tmp_path: Path) -> 
 def test_documents_are_read_when_they_are_needed(tmp_path: Path) -> None:
     save_bart(tmp_path)
     generator = TextGenerator(tmp_path, kv_cache_bytes=1 << 24, max_num_seqs=2)
-    read = []
+    num_computed = 0  # documents whose last token is being drawn, or has been
+
+    def count(logits, rows) -> None:
+        nonlocal num_computed
+        num_computed += sum(len(row.output_token_ids) == 4 for row in rows)
 
     def documents():
         for index in range(40):
-            read.append(index)
+            assert index - num_computed < 4, "twice as many as are computed at a time are under way"
             yield f"note {index}"
 
-    stream = generator.stream("generate", documents(), temperature=0.0, max_tokens=5)
-    first = next(stream)
-    assert len(read) < 10
-    assert {update.index for update in (first, *stream)} == {*range(40)}
+    options = {"temperature": 0.0, "max_tokens": 5, "ignore_eos": True, "logits_processors": [count]}
+    stream = generator.stream("generate", documents(), **options)
+    assert {update.index for update in stream} == {*range(40)}
+    assert num_computed == 40
 
 
 def test_closing_a_stream_leaves_nothing_behind(cases: Callable) -> None:

@@ -27,7 +27,7 @@ WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "a
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20)
 LONG = SamplingParams(temperature=0.0, max_tokens=50, ignore_eos=True)
 SLOW = pytest.mark.slow
-WORST_SECONDS = 10  # until every request has ended
+WORST_SECONDS = 120  # on a busy machine, until every request has ended
 STARTED = "transept.core.execution.worker_main"
 
 
@@ -77,7 +77,7 @@ def _nothing_stays_behind(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     wait_until(lambda: not [each for each in {*threading.enumerate()} - threads if each.name.startswith("transept-")])
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = WORST_SECONDS) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -159,6 +159,13 @@ def test_a_stage_is_killed_while_steps_are_under_way(stage: int) -> None:
     engine.close()
 
 
+def start_and_ask(killer: threading.Thread) -> None:
+    """Start an engine, and where it has started before a worker was killed, ask it something."""
+    engine = make()
+    killer.join()
+    engine.generate(WORDS[0], GREEDY)
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=SLOW)])
 def test_a_worker_is_killed_while_it_starts(kills: int) -> None:
     rng = random.Random(kills)
@@ -175,8 +182,8 @@ def test_a_worker_is_killed_while_it_starts(kills: int) -> None:
 
         killer = threading.Thread(target=kill)
         killer.start()
-        with pytest.raises(EngineClosedError, match="was ended by SIGKILL"):
-            make()
+        with pytest.raises(TranseptError, match="was ended by SIGKILL"):
+            start_and_ask(killer)
         killer.join()
         assert not workers()
 
@@ -368,13 +375,13 @@ def test_workers_go_with_the_process_that_started_them(tmp_path: Path, how: str)
         started = workers(psutil.Process(process.pid))
         if how == "ends":
             assert process.stdout.read() == ""
-            assert process.wait(20) == 0
+            assert process.wait(WORST_SECONDS) == 0
         else:
             assert len(started) == 2
             groups = {os.getpgid(each.pid) for each in started}  # a terminal's Ctrl-C goes to the script's alone
             assert os.getpgid(process.pid) not in groups
             process.kill()
-    _, alive = psutil.wait_procs(started, timeout=10)
+    _, alive = psutil.wait_procs(started, timeout=WORST_SECONDS)
     assert not alive
 
 
