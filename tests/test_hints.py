@@ -41,7 +41,7 @@ def said(name: str, known: Iterable[str]) -> str:
 
 
 TRANSCRIBE = {  # what is suggested, or the sentence that is said -> what was typed
-    "model": "modl",
+    "model": "modell",
     "language": "langauge lanugage lang",
     "task": "tsak translate",
     "target_language": "tgt_lang target_lang to_lang",

@@ -481,13 +481,12 @@ def test_channels_are_speakers(visit, call, reference, tmp_path):
     expect(page.get_by_label("Tell speakers apart")).to_be_visible()
     page.get_by_label("Channels").select_option("Each is a speaker")
     expect(page.get_by_label("Tell speakers apart")).to_be_hidden()
-    page.get_by_label("Batched").check()
     soundfile.write(tmp_path / "alike.flac", numpy.zeros((RATE, 2)) + 0.1, RATE)
     visit.add(tmp_path / "alike.flac")
     visit.expect_state("alike.flac", "^Failed: The channels are not what you chose")
 
     visit.transcribe(call)
-    expected = reference(call, channel="each", batched=True)
+    expected = reference(call, channel="each")
     turns = [speaker for speaker, _ in groupby(each.speaker for each in expected.segments)]
     assert turns == ["left", "right", "left"]
     assert visit.turns == turns

@@ -30,7 +30,7 @@ def test_windows_are_openai_whispers_clips_of_that_length(
     transcriber: Transcriber, tiny_en_dir: Path, audiobook: np.ndarray
 ) -> None:
     options = {"without_timestamps": True, "temperature": 0.0}
-    transcript = transcriber.transcribe(audiobook, chunk_length=10, **options)
+    transcript = transcriber.transcribe(audiobook, mode="sequential", chunk_length=10, **options)
     expected = openai_result(openai_model(tiny_en_dir), audiobook, clip_timestamps=[0, 10, 10, 20, 20], **options)
     assert [each.tokens for each in transcript.segments] == [each["tokens"] for each in expected["segments"]]
     assert [each.seek for each in transcript.segments] == [0, 1000, 2000]
@@ -47,7 +47,7 @@ def test_windows_that_follow_their_timestamps_are_faster_whispers(
     segments, _ = reference.transcribe(audiobook, beam_size=1, temperature=0.0, chunk_length=8)
     theirs = before_the_end([dataclasses.asdict(each) for each in segments], len(audiobook) / RATE)
     expected = [(each["seek"], each["text"]) for each in theirs]
-    transcript = transcriber.transcribe(audiobook, temperature=0.0, chunk_length=8)
+    transcript = transcriber.transcribe(audiobook, mode="sequential", temperature=0.0, chunk_length=8)
     assert [(each.seek, each.text) for each in transcript.segments] == expected
     assert all(later.seek - each.seek <= 800 for each, later in pairwise(transcript.segments))
 

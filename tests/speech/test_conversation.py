@@ -109,7 +109,8 @@ def test_a_stream_has_the_transcripts_segments_and_order(
 
 def test_a_segment_is_told_before_all_is_done(transcriber: Transcriber, call: np.ndarray) -> None:
     """Sequential mode has two windows a channel here: the first one's segments come before the last one is begun."""
-    job = transcriber.job((call, RATE), channel="each", temperature=0.0, condition_on_previous_text=False)
+    options = {"mode": "sequential", "temperature": 0.0, "condition_on_previous_text": False}
+    job = transcriber.job((call, RATE), channel="each", **options)
     events = [event for _, event in transcriber.engine.runner.run([job], max_jobs=1)]
     assert [type(event) for event in events[:2]] == [Opened, TranscriptionInfo]
     found = [event for event in events if isinstance(event, Found)]

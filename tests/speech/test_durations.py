@@ -92,7 +92,7 @@ def test_compat_doors_have_the_words_of_their_libraries(tiny_en_dir: Path, speec
     file = str(speech_dir / "prompts-en" / f"{SQUEEZED[0]}.flac")
     options = {"word_timestamps": True, "temperature": 0.0}
     with Transcriber(tiny_en_dir) as transcriber:
-        ours = transcriber.transcribe(file, **options).segments
+        ours = transcriber.transcribe(file, mode="sequential", **options).segments
         stock = whisper.Whisper(CompatTranscriber.from_engine(transcriber.engine))
         found = [
             Segment(**{**segment, "words": [Word(**word) for word in segment["words"]]})

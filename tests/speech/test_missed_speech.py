@@ -41,7 +41,7 @@ def test_speech_that_is_left_out_is_told(
 ) -> None:
     recording = one_after_the_other(languages, "fr", "en")
     with caplog.at_level(logging.WARNING):
-        transcript = base.transcribe(recording, temperature=0.0)
+        transcript = base.transcribe(recording, temperature=0.0, mode="sequential")
     ((begin, end),) = transcript.missed_speech
     assert begin == pytest.approx(len(languages["fr"]) / RATE, abs=1.0)
     assert end == pytest.approx(len(recording) / RATE, abs=1.0)
@@ -64,11 +64,11 @@ def test_a_model_of_one_language_is_not_told_to_detect_more(
         "temperature": 0.0,
     }  # every window counts as silence
     with caplog.at_level(logging.WARNING):
-        assert transcriber.transcribe(recording, **silent).missed_speech
-        assert transcriber.transcribe(recording, batched=True, **silent).missed_speech
-    alone, batched = caplog.messages
-    assert alone.endswith("; batched=True (--batched) hears such speech again")
-    assert batched.endswith(" s")
+        for mode in ("sequential", "auto", "batched"):
+            assert transcriber.transcribe(recording, mode=mode, **silent).missed_speech
+    sequential, *others = caplog.messages
+    assert sequential.endswith('; mode="auto" (--mode auto) decodes such speech again')
+    assert all(message.endswith(" s") for message in others)
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_a_second_language_in_a_window_is_heard(
 ) -> None:
     before = np.zeros(6 * RATE if vad else 0, np.float32)  # silence that vad leaves out
     recording = np.concatenate([before, one_after_the_other(languages, first, second)])
-    with base.stream(recording, multilingual=True, temperature=0.0, vad=vad) as stream:
+    with base.stream(recording, multilingual=True, temperature=0.0, mode="sequential", vad=vad) as stream:
         segments = list(stream)
     change = (len(before) + len(languages[first])) / RATE
     earlier = [each for each in segments if (each.start + each.end) / 2 < change]
@@ -96,7 +96,7 @@ def test_a_second_language_in_a_window_is_heard(
     assert word in "".join(each.text for each in later).lower()
     assert [each.start for each in segments] == sorted(each.start for each in segments)
     assert [each.id for each in segments] == list(range(len(segments)))
-    assert not base.transcribe(recording, multilingual=True, temperature=0.0, vad=vad).missed_speech
+    assert not base.transcribe(recording, multilingual=True, temperature=0.0, mode="sequential", vad=vad).missed_speech
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_windows_side_by_side_hear_the_second_language_again(
 def test_the_last_sentence_is_not_said_again_in_the_last_tenth_of_a_second(base: Transcriber, speech_dir: Path) -> None:
     once = joined(speech_dir / "librivox")
     recording = np.concatenate([once, once])[: round(30.15 * RATE)]
-    transcript = base.transcribe(recording, temperature=0.0, without_timestamps=True)
+    transcript = base.transcribe(recording, temperature=0.0, mode="sequential", without_timestamps=True)
     assert transcript.text.count("And Mr. John Dashwood") == 2
     assert [each.end for each in transcript.segments] == [30.0]
 

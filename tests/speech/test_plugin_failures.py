@@ -71,7 +71,7 @@ def test_one_recording_fails_and_no_other(
             raise ZeroDivisionError("this is broken")
         return resolve(make)(waveform, view, device)
 
-    options = {"language": "en", "temperature": 0.0, "max_new_tokens": 8}
+    options = {"language": "en", "temperature": 0.0, "max_new_tokens": 8, "mode": "sequential"}
     expected = Transcriber.from_engine(engine).transcribe(speech, **options)
     both = [np.zeros(RATE, np.float32), speech]
     failed, heard = declared(features=features).transcribe_many(both, **options)

@@ -56,7 +56,7 @@ def noisy(prompts: np.ndarray) -> np.ndarray:
 
 def both(case: Case, waveform: np.ndarray, **options: Any) -> tuple[Transcript, dict[str, Any]]:
     """Ours and openai-whisper's, with the same options, without what that hears after the end."""
-    ours = case.transcriber.transcribe((waveform, RATE), **options)
+    ours = case.transcriber.transcribe((waveform, RATE), mode="sequential", **options)
     engine = case.transcriber.engine
     assert not engine.has_unfinished_requests
     assert engine.block_manager.num_free_device_blocks == engine.block_manager.num_device_blocks
@@ -168,12 +168,14 @@ def test_words(tiny_en: Case, recording: str, options: dict[str, Any], request: 
 
 def test_windows_with_nothing_in_them(tiny_en: Case, audiobook: np.ndarray) -> None:
     silence = np.zeros(70 * RATE, np.float32)
-    alone = tiny_en.transcriber.transcribe((audiobook[: 7 * RATE], RATE), temperature=0.0)
-    transcript = tiny_en.transcriber.transcribe((np.concatenate([audiobook[: 7 * RATE], silence]), RATE))
+    alone = tiny_en.transcriber.transcribe((audiobook[: 7 * RATE], RATE), temperature=0.0, mode="sequential")
+    transcript = tiny_en.transcriber.transcribe(
+        (np.concatenate([audiobook[: 7 * RATE], silence]), RATE), mode="sequential"
+    )
     assert transcript.text == alone.text
     assert transcript.duration == 77.0
 
 
 def test_less_than_a_frame(tiny_en: Case) -> None:
-    transcript = tiny_en.transcriber.transcribe((np.ones(100, np.float32), RATE))
+    transcript = tiny_en.transcriber.transcribe((np.ones(100, np.float32), RATE), mode="sequential")
     assert (transcript.text, transcript.segments, transcript.language) == ("", [], "en")

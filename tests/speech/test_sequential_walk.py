@@ -146,7 +146,7 @@ def test_the_same_windows_prompts_and_segments(model, script, temperature, condi
     }
     reference = Told(script)
     theirs = whisper.transcribe(reference, NOISE, fp16=False, **given_to_both)
-    segments, prompts = ours(model, script, TranscriptionOptions(**given_to_both))
+    segments, prompts = ours(model, script, TranscriptionOptions(mode="sequential", **given_to_both))
     assert prompts == reference.prompts
     assert_same(segments, theirs, ("seek", "start", "end", "text", "tokens", "temperature", "compression_ratio"), clips)
 
@@ -206,7 +206,7 @@ def test_the_same_way_when_words_are_known(model, script, seed, threshold, condi
         mock.patch.object(sys.modules["whisper.transcribe"], "add_word_timestamps", add_word_timestamps),
     ):
         theirs = whisper.transcribe(reference, NOISE, fp16=False, **given_to_both)
-        segments, prompts = ours(model, script, TranscriptionOptions(**given_to_both))
+        segments, prompts = ours(model, script, TranscriptionOptions(mode="sequential", **given_to_both))
     assert seen["ours"] == seen["theirs"]
     assert prompts == reference.prompts
     assert_same(segments, theirs, ("seek", "start", "end", "text", "tokens"))

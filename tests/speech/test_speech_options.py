@@ -105,7 +105,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"multilingual": True, "language": "de"}, "language='de' has no meaning"),
         ({"vad_options": 0.5, "vad": True}, "vad_options must be VadOptions or a dict of them, not 0.5"),
         ({"vad_options": {"treshold": 0.4}, "vad": True}, "VadOptions has no 'treshold'. Did you mean 'threshold'"),
-        ({"vad_options": VadOptions(threshold=0.4)}, "set vad=True to leave it out, or batched=True"),
+        ({"vad_options": VadOptions(threshold=0.4), "mode": "sequential"}, "set vad=True to leave it out"),
         ({"vad_filter": True}, "no option 'vad_filter'. Here that is 'vad'"),
         ({"log_prob_threshold": -1.0}, "no option 'log_prob_threshold'. Here that is 'logprob_threshold'"),
     ],

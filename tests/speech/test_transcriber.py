@@ -179,12 +179,12 @@ def test_recordings_are_read_as_their_turn_comes(tiny_en_dir: Path, clips: list[
 
 def test_segments_stream_before_the_recording_is_done(transcriber: Transcriber, long_recording) -> None:
     path, _ = long_recording
-    stream = transcriber.stream(path, temperature=0.0)
+    stream = transcriber.stream(path, temperature=0.0, mode="sequential")
     first = next(stream)
     assert isinstance(first, Segment)
     assert transcriber.engine.has_unfinished_requests
     segments = [first, *stream]
-    assert segments == transcriber.transcribe(path, temperature=0.0).segments
+    assert segments == transcriber.transcribe(path, temperature=0.0, mode="sequential").segments
 
 
 def test_segments_are_told_of_before_their_transcript(transcriber: Transcriber, long_recording, clip: Path) -> None:
@@ -234,10 +234,12 @@ def test_the_seconds_without_silence_are_those_that_are_decoded(transcriber: Tra
         assert info.duration == duration
         return info.duration_after_vad
 
-    assert seconds(vad=True) == pytest.approx(first + second)
-    assert seconds(vad=True, clip_timestamps="0,30") == pytest.approx(first)
+    assert seconds(mode="sequential", vad=True) == pytest.approx(first + second)
+    assert seconds(mode="sequential", vad=True, clip_timestamps="0,30") == pytest.approx(first)
     assert 0.8 * (first + second) < seconds(batched=True) < first + second + 0.01
-    assert seconds() == seconds(clip_timestamps="0,30") == duration
+    assert seconds() == pytest.approx(first + second)
+    assert seconds(clip_timestamps="0,30") == pytest.approx(first)
+    assert seconds(mode="sequential") == seconds(mode="sequential", clip_timestamps="0,30") == duration
 
 
 def test_a_closed_stream_leaves_nothing_behind(transcriber: Transcriber, long_recording, clip: Path) -> None:
@@ -404,7 +406,9 @@ def test_a_family_without_timestamps_gives_a_segment_a_window(
     control = dataclasses.replace(model.tokenizer.control, first_timestamp=None, no_speech=None)
     monkeypatch.setattr(model.tokenizer, "control", control)
     monkeypatch.setattr(model, "spec", dataclasses.replace(model.spec, timestamp_rules=None, unspoken_tokens=None))
-    transcript = transcriber.transcribe(long_recording[0], temperature=0.0)
+    cut_in_pauses = transcriber.transcribe(long_recording[0], temperature=0.0)
+    assert [segment.start for segment in cut_in_pauses.segments] == pytest.approx([0.0, 30.0, 60.0], abs=0.5)
+    transcript = transcriber.transcribe(long_recording[0], temperature=0.0, mode="sequential")
     assert [segment.start for segment in transcript.segments] == [0.0, 30.0, 60.0]
     assert {segment.no_speech_prob for segment in transcript.segments} == {0.0}
     assert transcript.text.endswith("ill-disposed.")

@@ -206,7 +206,7 @@ def test_words_and_subtitles_of_a_recording_are_those_of_openai_whisper(
     waveform = joined(speech_dir / "prompts-en", count=10)
     options = {"temperature": 0.0, "word_timestamps": True}
     result = openai_result(openai_model(tiny_en_dir), waveform, **options)
-    transcript = CompatTranscriber(tiny_en_dir).transcribe((waveform, RATE), **options)
+    transcript = CompatTranscriber(tiny_en_dir).transcribe((waveform, RATE), mode="sequential", **options)
 
     expected = [word for segment in result["segments"] for word in segment["words"]]
     found = [word for segment in transcript.segments for word in segment.words]

@@ -41,7 +41,7 @@ SUFFIXES = {"speech": MEDIA, "text": {".txt", ".md"}, "images": IMAGES}  # of th
 ELSEWHERE = ("task", "detect_language", "fp16")  # options of transcribe that mean something else here, or nothing
 MOST_USED = (
     *("--model", "--output", "--format", "--task", "--ray", "--replicas", "--threads", "--gpus", "--retry-failed"),
-    *("--language", "--to-english", "--batched", "--vad", "--word-timestamps", "--beam-size"),
+    *("--language", "--to-english", "--mode", "--vad", "--word-timestamps", "--beam-size"),
     *("--source", "--target", "--truncate", "--num-beams", "--max-tokens", "--device", "--quantization", "--offline"),
 )
 TEXT = (

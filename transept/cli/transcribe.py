@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "base"
 MOST_USED = (  # which --help shows; --help-all shows all
     *("--model", "--language", "--task", "--output-format", "--output-dir", "--json", "--verbose"),
-    *("--word-timestamps", "--initial-prompt", "--batched", "--vad", "--diarize", "--channel", "--beam-size"),
+    *("--word-timestamps", "--initial-prompt", "--mode", "--vad", "--diarize", "--channel", "--beam-size"),
     *("--recursive", "--skip-existing", "--device", "--quantization", "--offline"),
 )
 

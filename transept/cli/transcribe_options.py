@@ -67,6 +67,15 @@ def channel(text: str) -> str:
     return text
 
 
+def mode(text: str) -> str:
+    """One of `MODES`."""
+    from transept.speech.options import MODES
+
+    if text not in MODES:
+        raise argparse.ArgumentTypeError(f'there is no mode "{text}".{suggest(text, MODES)}')
+    return text
+
+
 def encoder_context(text: str) -> str | float | None:
     """``auto``, seconds, or None."""
     from transept.speech import option_values
@@ -123,13 +132,20 @@ RECORDING = (
         "left, right, or each: all by themselves, as speakers of one transcript (default: mix, of all)",
     ),
     Option("audio_track", str, "N", "audio track of a video: its number, from 0, or its language, such as eng"),
-    Option("batched", bool, "", "decode windows beside each other, without the silence between them: faster"),
-    Option("vad", bool, "", "leave out silence first (--batched always does)"),
+    Option(
+        "mode",
+        mode,
+        "MODE",
+        "auto (default): without long silence, decode again what was left out; sequential: openai-whisper's algorithm; "
+        "batched: windows side by side, the fastest",
+    ),
+    Option("batched", bool, "", "the same as --mode batched"),
+    Option("vad", bool, "", "leave out silence first in sequential mode (the other modes always do)"),
     Option("vad_threshold", float, "P", "probability from which sound is speech (default: 0.5)"),
     Option("vad_neg_threshold", float, "P", "probability under which speech ends (default: 0.15 less)"),
     Option("vad_min_speech_duration_ms", float, "MS", "drop shorter speech (default: 0)"),
-    Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; --batched: the window)"),
-    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; --batched: 64)"),
+    Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; batched: the window)"),
+    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
     Option("chunk_length", float, "S", "seconds of a window at most (default: what the model hears, 30 for Whisper)"),
     Option(
@@ -252,10 +268,10 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     for name in vars(arguments):
         if (
             name.startswith("vad_")
+            and getattr(arguments, "mode", None) == "sequential"
             and not getattr(arguments, "vad", False)
-            and not getattr(arguments, "batched", False)
         ):
-            parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out, or --batched")
+            parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out")
     if (batch_size := getattr(arguments, "batch_size", None)) is not None and batch_size < 1:
         parser.error(f"--batch-size must be at least 1, not {batch_size}")
 

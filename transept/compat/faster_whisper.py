@@ -22,7 +22,7 @@ from transept.errors import ParameterError
 from transept.multimodal.audio import SAMPLE_RATE, load_audio, load_channels
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import BATCHED, SEQUENTIAL, TranscriptionOptions
 from transept.speech.output.writers import clock
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Word
@@ -44,8 +44,8 @@ COMPUTE_TYPES: Mapping[str, dict[str, str]] = {  # CTranslate2's, and our option
     "bfloat16": {"dtype": "bfloat16"},
 }
 RENAMED = {"log_prob_threshold": "logprob_threshold", "vad_filter": "vad", "vad_parameters": "vad_options"}
-DEFAULTS = {"beam_size": 5, "patience": 1.0}  # where they are not ours
-BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "batched": True}
+DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they are not ours
+BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "mode": BATCHED}
 
 __all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]
 __all__ += ["decode_audio", "download_model", "format_timestamp"]
@@ -229,7 +229,7 @@ def _transcribe(
     if transcriber.model.is_english_only:
         given |= _for_english_only(given)
     vad_options = given.pop("vad_options", None)
-    if vad_options is not None and (given.get("vad") or given.get("batched")):
+    if vad_options is not None and (given.get("vad") or given["mode"] == BATCHED):
         given["vad_options"] = _vad_options(vad_options)
     if not given.get("word_timestamps"):
         given.pop("hallucination_silence_threshold", None)

@@ -28,7 +28,7 @@ from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
 from transept.speech.events import Found, Opened
 from transept.speech.interleaving import ChannelEnded, Interleaving
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import SEQUENTIAL, TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
@@ -66,8 +66,8 @@ def _warn(audio: AudioInput, transcript: Transcript, model: SpeechModel) -> None
     options, hint = transcript.options, ""
     if model.detects and not options.multilingual:
         hint = "; multilingual=True (--multilingual) hears such speech again"
-    elif not model.detects and not options.batched:
-        hint = "; batched=True (--batched) hears such speech again"
+    elif options.mode == SEQUENTIAL:
+        hint = '; mode="auto" (--mode auto) decodes such speech again'
     logger.warning("%s: somebody speaks and no segment says what: %s%s", audio_name(audio), missed, hint)
 
 

@@ -32,6 +32,7 @@ from transept.speech.vad.spans import VadOptions
 
 DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
+AUTO, SEQUENTIAL, BATCHED = MODES = ("auto", "sequential", "batched")
 TRANSLATES_TO = "en"  # what the task "translate" writes where no target_language is given, as Whisper's
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
@@ -135,14 +136,18 @@ class TranscriptionOptions:
 
     The way through the recording:
 
-    batched: leave silence out, cut what is left where nobody speaks, and decode windows beside each other; faster. The
-        text of a window is the prompt of the next one only within short chains of windows, and in a recording of less
-        than four not at all. Segments are sentences; hallucination_silence_threshold has no effect.
+    mode: ``"auto"`` leaves out silence of two seconds or more, and decodes passages of one to two minutes beside each
+        other, window after window as in sequential mode. It decodes speech that no segment covers a second time.
+        ``"sequential"`` is openai-whisper's algorithm. ``"batched"`` leaves out all silence, cuts the rest into windows
+        in its pauses and decodes those beside each other: the fastest. There the text of a window is the prompt of the
+        next one within chains of up to four windows only, segments are sentences, and
+        hallucination_silence_threshold has no effect. batched: True means ``mode="batched"``.
     chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
     encoder_context: seconds of silence after a window's sound that the encoder reads, in place of the whole window, for
         models whose encoder reads windows of one length; ``"auto"``: as many as ``transept calibrate`` found for the
         model. A window whose text is in doubt is encoded and decoded again as a whole. None: always the whole window.
-    vad: leave silence out first (batched does so always). vad_options: what is silence; VadOptions or a dict of them.
+    vad: in sequential mode, leave silence out first; the other modes always do. vad_options: what is silence;
+        VadOptions or a dict of them.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """
@@ -188,6 +193,7 @@ class TranscriptionOptions:
     diarize: bool = False
     chunk_length: float | None = None
     encoder_context: str | float | None = None
+    mode: str = AUTO
     batched: bool = False
     vad: bool = False
     vad_options: VadOptions = DEFAULT_VAD_OPTIONS
@@ -244,11 +250,16 @@ class TranscriptionOptions:
             freeze(self, "initial_prompt", token_ids("initial_prompt", self.initial_prompt, lowest=0))
         if self.task not in (None, *TASKS):
             raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
+        if self.mode not in MODES:
+            raise ParameterError(f"mode must be one of {', '.join(MODES)}, not {shown(self.mode)}")
         if self.channel not in CHANNELS:
             raise ParameterError(f"channel must be one of {', '.join(CHANNELS)}, not {shown(self.channel)}")
         self._check_types()
         self._check_ranges()
         self._check_contradictions()
+        if self.batched:
+            freeze(self, "mode", BATCHED)
+        freeze(self, "batched", self.mode == BATCHED)
 
     def _check_types(self) -> None:
         for name in _FLAGS:
@@ -321,8 +332,10 @@ class TranscriptionOptions:
             )
 
     def _check_contradictions(self) -> None:
-        if self.vad_options != DEFAULT_VAD_OPTIONS and not (self.vad or self.batched):
-            raise ParameterError("vad_options says what silence is; set vad=True to leave it out, or batched=True")
+        if self.batched and self.mode == SEQUENTIAL:
+            raise ParameterError('batched=True is mode="batched"; leave it out for mode="sequential"')
+        if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:
+            raise ParameterError("vad_options says what silence is; set vad=True to leave it out in sequential mode")
         if self.diarize and self.channel == EACH:
             raise ParameterError('channel="each" tells speakers apart by their channels; leave diarize=True out')
         if self.multilingual and self.language is not None:

@@ -1,7 +1,8 @@
 """The way of one recording, from its audio to its transcript: the whole recipe, top-down.
 
-    load ─▶ [speech only] ─▶ features ─▶ language ─▶ window after window ──┐
-       └──▶ windows of speech ─────────▶ language ─▶ windows side by side ─┴─▶ segments ─▶ transcript
+    sequential   load ─▶ [speech only] ─▶ features ─▶ language ─▶ window after window ──┐
+    auto          ├────▶ passages ─▶ their features ─▶ language ─▶ passages side by side ─┼─▶ segments ─▶ transcript
+    batched       └────▶ windows of speech ──────────▶ language ─▶ windows side by side ──┘
 
     a window: [its language] ─▶ prompt ─▶ decode, with fallback ─▶ segments ─▶ [words] ─▶ the recording's times
 
@@ -22,14 +23,16 @@ from transept.core.request.limits import Limits
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential
 from transept.speech.algorithms.language import Language, recording_language
+from transept.speech.algorithms.passages import decode_passages, spoken_passages
 from transept.speech.algorithms.silence import SpokenWindow, speech_only, spoken_windows
 from transept.speech.emptiness import has_sound, why_empty
 from transept.speech.events import Opened
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import AUTO, BATCHED, SEQUENTIAL, TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.vad.spans import SAMPLE_RATE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,7 +73,16 @@ def transcribe_waveform(
     sounds = yield Offload(partial(has_sound, waveform))
     if options.suppress_numerals or options.suppress_regex is not None:
         yield Offload(partial(model.tokenizer.suppressed_tokens, options))  # looks through all tokens, once
-    if options.batched:
+    mode = _mode(model, duration, options)
+    if mode == AUTO:
+        passages = yield Offload(partial(spoken_passages, model, waveform, options))
+        features = (yield Offload(partial(model.features, passages[0].sound()))) if passages else None
+        language = yield from recording_language(model, _or_silence(model, features), options)
+        num_kept = sum(span.end - span.start for passage in passages for span in passage.kept)
+        info = _info(language, duration, num_kept / rate, options, warnings)
+        yield info
+        heard = yield from decode_passages(model, passages, features, language.code, options)
+    elif mode == BATCHED:
         windows = yield Offload(partial(spoken_windows, model, waveform, options))
         first = windows[: options.language_detection_segments]
         language = yield from recording_language(model, _features(model, first, options), options)
@@ -94,6 +106,21 @@ def transcribe_waveform(
     return Transcript.of(info, text_of(model, heard.segments), heard.segments, heard.missed_speech, why)
 
 
+def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) -> str:
+    """The mode that auto stands for, or the one that was asked for.
+
+    Voice activity is found at 16 kHz. A family without timestamps cannot say where a window's text ends, so its windows
+    are cut in pauses, as batched mode does, unless the recording is one window.
+    """
+    if options.mode != AUTO:
+        return options.mode
+    if model.spec.sample_rate != SAMPLE_RATE:
+        return SEQUENTIAL
+    if model.tokenizer.control.first_timestamp is not None and not options.without_timestamps:
+        return AUTO
+    return BATCHED if duration * model.fps > model.chunk_frames(options) else SEQUENTIAL
+
+
 def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
     """All that is said, without leading or trailing blanks."""
     return model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
@@ -109,6 +136,10 @@ def _info(
     ranked = dict(sorted(language.probabilities.items(), key=lambda each: -each[1]))
     detected = (language.code, language.probability, ranked)
     return TranscriptionInfo(*detected, duration, duration_after_vad, options, list(warnings))
+
+
+def _or_silence(model: SpeechModel, features: Tensor | None) -> Tensor:
+    return model.features(NO_SAMPLES) if features is None else features
 
 
 def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:

@@ -13,7 +13,7 @@ from transept.compat.whisper.decoding import decode, detect_language, heard_as, 
 from transept.errors import ParameterError, TranseptError
 from transept.registry.plugins import discover
 from transept.registry.published import published_checkpoints
-from transept.speech.options import APPEND_PUNCTUATIONS, FALLBACK_TEMPERATURES, PREPEND_PUNCTUATIONS
+from transept.speech.options import APPEND_PUNCTUATIONS, FALLBACK_TEMPERATURES, PREPEND_PUNCTUATIONS, SEQUENTIAL
 from transept.speech.output.writers import clock
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
@@ -149,6 +149,8 @@ class Whisper:
             "clip_timestamps": clip_timestamps,
             "hallucination_silence_threshold": hallucination_silence_threshold,
         }
+        if not decode_options.get("batched"):
+            options.setdefault("mode", SEQUENTIAL)
         if not word_timestamps:
             del options["hallucination_silence_threshold"]
         if options.get("max_initial_timestamp") == 0:

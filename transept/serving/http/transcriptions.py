@@ -203,9 +203,9 @@ def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
-    """OpenAI's chunking: voice activity cuts the recording, as batched mode does. strategy: JSON, or its parts."""
+    """OpenAI's chunking, by voice activity, which auto mode does anyway. strategy: JSON, or its parts."""
     if strategy == "auto":
-        return {"batched": True}
+        return {}
     try:
         parts = strategy if isinstance(strategy, dict) else json.loads(strategy)
         given = {name: value if name == "type" else float(value) for name, value in parts.items()}
@@ -213,7 +213,7 @@ def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
             raise ValueError(strategy)
         names = {"threshold": "threshold", "silence_duration_ms": "min_silence_duration_ms"}
         names["prefix_padding_ms"] = "speech_pad_ms"
-        return {"batched": True, "vad_options": {names[name]: value for name, value in given.items()}}
+        return {"vad_options": {names[name]: value for name, value in given.items()}}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise ApiError(
             400,

@@ -25,7 +25,6 @@ const LABELS = {
   channel: "Channels",
   diarize: "Tell speakers apart",
   word_timestamps: "Times of words",
-  batched: "Batched",
   prompt: "Context",
   initial_prompt: "Context",
   hotwords: "Words to look out for",

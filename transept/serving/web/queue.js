@@ -355,7 +355,7 @@ function pathOf(options) {
 }
 
 function formOf(item, blob) {
-  const { model, language, target, channel, diarize, words, batched, prompt, hotwords } = item.options;
+  const { model, language, target, channel, diarize, words, prompt, hotwords } = item.options;
   const form = new FormData();
   form.append("model", model);
   form.append("stream", "true");
@@ -365,7 +365,6 @@ function formOf(item, blob) {
   if (channel) form.append("channel", channel);
   if (diarize) form.append("diarize", "true");
   if (words) form.append("word_timestamps", "true");
-  if (batched) form.append("batched", "true");
   if (prompt) form.append("prompt", prompt);
   if (hotwords) form.append("hotwords", hotwords);
   form.append("file", blob, item.name); // last, so that the rest is known before it has come

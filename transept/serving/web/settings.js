@@ -4,7 +4,7 @@
 import { byId, fillSelect, setText } from "./dom.js";
 import { languageName } from "./words.js";
 
-const FIELDS = ["model", "language", "translate", "target-language", "channel", "diarize", "words", "batched", "prompt", "hotwords"];
+const FIELDS = ["model", "language", "translate", "target-language", "channel", "diarize", "words", "prompt", "hotwords"];
 
 /** Codes and names of languages, by name. */
 function byName(languages) {
@@ -57,7 +57,6 @@ export class Settings {
       channel: byId("channel").value,
       diarize: this.#mayDiarize && byId("diarize").checked,
       words: (model?.word_timestamps ?? true) && byId("words").checked,
-      batched: byId("batched").checked,
       prompt: byId("prompt").value.trim(),
       hotwords: byId("hotwords").value.trim(),
     };

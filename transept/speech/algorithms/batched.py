@@ -22,7 +22,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs import Gather
-from transept.speech.algorithms.coverage import Heard, uncovered
+from transept.speech.algorithms.coverage import DECODED_AGAIN, Heard, uncovered
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.language import window_language
 from transept.speech.algorithms.language_changes import LIKELY, is_certain, language_runs
@@ -82,7 +82,7 @@ def _chain(
                 earlier.add(one.segments, one.temperature)
         num_dropped += sum(one.is_dropped for one in decoded)
         found = [segment for one in decoded for segment in one.segments]
-        for stretch in uncovered(window.stretches, found):
+        for stretch in uncovered(window.stretches, found, DECODED_AGAIN):
             rest = window.part(stretch)
             if rest.spans != window.spans or had_prompt:  # else it was heard just so
                 again = yield from _decoded_in_parts(model, rest, given, options, None)

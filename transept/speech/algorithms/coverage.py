@@ -14,11 +14,13 @@ from typing import TypeAlias
 
 from transept.multimodal.waveforms import Waveform
 from transept.speech.segments import Segment
-from transept.speech.vad.spans import SAMPLE_RATE, VadOptions, speech_spans
+from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
 
 Stretch: TypeAlias = tuple[float, float]  # seconds: begin, end
 
-LONGEST_GAP = 3.0  # seconds of speech; where all was heard, segments left 0.9 s uncovered at most, else 10 s and more
+LONGEST_GAP = 1.5  # seconds of speech that segments may leave uncovered; where all was heard, they left 0.9 s at most
+DECODED_AGAIN = 3.0  # seconds from which batched and multilingual decoding decode such speech again
+SHORT_PAUSE = 1.0  # seconds; between sentences
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Heard:
     num_dropped: int = 0
 
 
-def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment]) -> list[Stretch]:
-    """What segments with text leave out of the stretches, where it is longer than LONGEST_GAP.
+def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment], longest: float = LONGEST_GAP) -> list[Stretch]:
+    """The parts of the stretches that no segment with text covers and that last more than `longest` seconds.
 
     segments: in order of time. Stretches and segments are in the time of the same waveform.
     """
@@ -43,10 +45,10 @@ def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment]) -> list
         for segment in segments:
             if not segment.text.strip() or segment.end <= begin or segment.start >= end:
                 continue
-            if segment.start - begin > LONGEST_GAP:
+            if segment.start - begin > longest:
                 left_out.append((begin, segment.start))
             begin = max(begin, segment.end)
-        if end - begin > LONGEST_GAP:
+        if end - begin > longest:
             left_out.append((begin, end))
     return left_out
 
@@ -63,3 +65,20 @@ def spoken_within(waveform: Waveform, stretch: Stretch, options: VadOptions) -> 
         (round((first + each.start) / SAMPLE_RATE, 2), round((first + each.end) / SAMPLE_RATE, 2)) for each in spans
     ]
     return [(begin, end) for begin, end in times if end - begin > LONGEST_GAP]
+
+
+def known_within(speech: Sequence[Span], stretch: Stretch) -> list[Stretch]:
+    """The same, from the spans of speech that are known: pauses of up to SHORT_PAUSE count as speech.
+
+    speech: rising, in samples of the waveform whose seconds the stretch and the result are in.
+    """
+    begin, end = stretch
+    joined: list[Stretch] = []
+    for span in speech:
+        first, last = max(span.start / SAMPLE_RATE, begin), min(span.end / SAMPLE_RATE, end)
+        if first >= last:
+            continue
+        if joined and first - joined[-1][1] <= SHORT_PAUSE:
+            first = joined.pop()[0]
+        joined.append((first, last))
+    return [(round(first, 2), round(last, 2)) for first, last in joined if last - first > LONGEST_GAP]

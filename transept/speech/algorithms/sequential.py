@@ -9,13 +9,21 @@ and where somebody speaks and no segment covers it, that is heard again, if the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs import Offload
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.coverage import LONGEST_GAP, Heard, Stretch, spoken_within, uncovered
+from transept.speech.algorithms.coverage import (
+    DECODED_AGAIN,
+    LONGEST_GAP,
+    Heard,
+    Stretch,
+    known_within,
+    spoken_within,
+    uncovered,
+)
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.hallucination import last_word_end, skip_hallucinations
 from transept.speech.algorithms.language import window_language
@@ -28,7 +36,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
-from transept.speech.vad.spans import SAMPLE_RATE
+from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,15 +49,17 @@ def decode_windows(
     language: str,
     options: TranscriptionOptions,
     timeline: Timeline,
+    speech: Sequence[Span] | None = None,
 ) -> Generator[Any, Any, Heard]:
     """A job: what is said in a recording.
 
     waveform: float32 [samples] and features: [channels, frames], of all of it. language: code. timeline: gives
-    segments and progress their times.
+    segments and progress their times. speech: where somebody speaks, in samples of the waveform; what no segment covers
+    of it is decoded again. None: that is looked for where segments leave gaps, and decoded again with ``multilingual``.
     """
     num_frames, fps = features.shape[1], model.fps
     walk = _Walk(model, waveform, features, language, options)
-    second = _SecondHearing(model, waveform, features, language, options)
+    second = _SecondHearing(model, waveform, features, language, options, speech)
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, fps):
         clip, covered = Window(start, end - start), start / fps  # seconds
@@ -70,7 +80,7 @@ def decode_windows(
             ]
             segments += found
             reached = min(num_frames, start) / fps
-            if options.multilingual and start < end:
+            if second.decodes and start < end:
                 reached = min(reached, covered)  # what follows may be heard again
             yield Found(found, timeline.time(reached, after_pause=False))
     missed = [
@@ -92,20 +102,28 @@ class _SecondHearing:
         features: Tensor,
         language: str,
         options: TranscriptionOptions,
+        speech: Sequence[Span] | None,
     ) -> None:
         self.model, self.waveform, self.features, self.language = model, waveform, features, language
         self.options = dataclasses.replace(options, prefix=None)
+        self.speech = speech
+        self.decodes = options.multilingual or speech is not None
+        self.shortest = DECODED_AGAIN if speech is None else 0.0  # seconds
         self.missed: list[Stretch] = []
 
     def hear(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
         """A job: the segments of a stretch that no segment covers, if it is long and somebody speaks in it."""
         if end - begin <= LONGEST_GAP or self.model.spec.sample_rate != SAMPLE_RATE:
             return []
-        vad_options = self.options.vad_options
-        spoken = yield Offload(partial(spoken_within, self.waveform, (begin, end), vad_options))
+        if self.speech is None:
+            vad_options = self.options.vad_options
+            spoken = yield Offload(partial(spoken_within, self.waveform, (begin, end), vad_options))
+        else:
+            spoken = known_within(self.speech, (begin, end))
         found: list[Segment] = []
         for stretch in spoken:
-            again = (yield from self._walk(*stretch)) if self.options.multilingual else []
+            decodes = self.decodes and stretch[1] - stretch[0] > self.shortest
+            again = (yield from self._walk(*stretch)) if decodes else []
             self.missed += uncovered([stretch], again)
             found += again
         return found

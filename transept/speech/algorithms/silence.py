@@ -15,13 +15,11 @@ import numpy as np
 from transept.errors import ParameterError
 from transept.multimodal.large_memory import empty
 from transept.multimodal.waveforms import Waveform
-from transept.speech.algorithms.coverage import Stretch
+from transept.speech.algorithms.coverage import SHORT_PAUSE, Stretch
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
 from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, SAMPLE_RATE, Span, pack, padded, speech_spans
-
-SHORT_PAUSE = 1.0  # seconds; between sentences
 
 
 def speech_only(waveform: Waveform, rate: int, options: TranscriptionOptions) -> tuple[Waveform, Timeline]:

@@ -1,0 +1,169 @@
+"""Auto mode: recordings with pauses keep their speech, continuous ones come out as in sequential mode."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+from recordings import RATE, joined
+from whisper.normalizers import EnglishTextNormalizer
+
+from transept import ParameterError, Transcriber, VadOptions
+from transept.speech.algorithms import passages
+from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
+from transept.speech.options import TranscriptionOptions
+from transept.speech.vad.spans import Span
+
+CLIPS = ("austen-0870", "austen-0880", "austen-0890", "austen-0920")
+TRANSCRIPTS = Path(__file__).parents[1] / "data" / "speech" / "librivox" / "transcripts.json"
+PAUSES = (12.0, 0.6, 19.0, 8.0, 26.0)  # seconds, around the clips
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_en_dir: Path) -> Transcriber:
+    return Transcriber(tiny_en_dir)
+
+
+@pytest.fixture(scope="module")
+def clips(speech_dir: Path) -> list[np.ndarray]:
+    return [soundfile.read(speech_dir / "librivox" / f"{name}.flac", dtype="float32")[0] for name in CLIPS]
+
+
+@pytest.fixture(scope="module")
+def with_pauses(clips: list[np.ndarray]) -> np.ndarray:
+    """Four sentences with pauses before, between and after them, over a faint noise."""
+    pauses = [np.zeros(int(seconds * RATE), np.float32) for seconds in PAUSES]
+    parts = [part for clip, pause in zip(clips, pauses, strict=False) for part in (pause, clip)]
+    waveform = np.concatenate([*parts, pauses[-1]])
+    return waveform + np.random.default_rng(0).normal(0, 0.0005, len(waveform)).astype(np.float32)
+
+
+def speech_of(clips: list[np.ndarray]) -> list[tuple[float, float]]:
+    """Seconds at which each clip begins and ends in `with_pauses`."""
+    found, position = [], 0.0
+    for clip, pause in zip(clips, PAUSES, strict=False):
+        begin = position + pause
+        position = begin + len(clip) / RATE
+        found.append((begin, position))
+    return found
+
+
+def test_pauses_cost_no_speech_and_bring_none(
+    tiny: Transcriber, clips: list[np.ndarray], with_pauses: np.ndarray
+) -> None:
+    transcript = tiny.transcribe(with_pauses, word_timestamps=True)
+    alone = " ".join(tiny.transcribe(clip, mode="sequential").text for clip in clips)
+    assert _errors(transcript.text) <= _errors(alone)
+    assert not transcript.missed_speech
+    spoken = speech_of(clips)
+    for segment in transcript.segments:
+        for word in segment.words:
+            assert any(begin - 0.5 < word.start < word.end < end + 0.5 for begin, end in spoken)
+    assert [segment.start for segment in transcript.segments] == sorted(each.start for each in transcript.segments)
+
+
+def test_the_same_without_words(tiny: Transcriber, clips: list[np.ndarray], with_pauses: np.ndarray) -> None:
+    for segment in tiny.transcribe(with_pauses).segments:
+        assert min(abs(segment.start - begin) for begin, _ in speech_of(clips)) < 0.5 or any(
+            begin < segment.start < end for begin, end in speech_of(clips)
+        )
+
+
+def test_a_recording_without_long_silence_is_decoded_as_in_sequential_mode(tiny: Transcriber, speech_dir: Path) -> None:
+    recording = joined(speech_dir / "librivox")
+    auto, sequential = (tiny.transcribe(recording, mode=mode) for mode in ("auto", "sequential"))
+    assert auto.text == sequential.text
+    assert [each.tokens for each in auto.segments] == [each.tokens for each in sequential.segments]
+    last = len(recording) / RATE
+    assert [each.end for each in auto.segments] == [min(each.end, round(last, 2)) for each in sequential.segments]
+    assert all(one.start >= other.start for one, other in zip(auto.segments, sequential.segments, strict=True))
+
+
+def test_passages_are_decoded_as_alone_in_order_and_beside_other_recordings(
+    tiny: Transcriber, speech_dir: Path, with_pauses: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passages, "LONGEST_PASSAGE", 10.0)
+    recording = joined(speech_dir / "librivox")
+    alone = [tiny.transcribe(each, temperature=0.0) for each in (recording, with_pauses)]
+    together = list(tiny.transcribe_many([recording, with_pauses, recording], temperature=0.0))
+    assert together == [*alone, alone[0]]
+    with tiny.stream(recording, temperature=0.0) as stream:
+        assert list(stream) == alone[0].segments
+    for one, other in pairwise(alone[0].segments):
+        assert one.end <= other.start + 1.0
+        assert one.seek <= other.seek
+
+
+def test_speech_that_no_segment_covers_is_named_from_a_second_and_a_half_on(
+    tiny: Transcriber, clips: list[np.ndarray]
+) -> None:
+    pause = np.zeros(5 * RATE, np.float32)
+    recording = np.concatenate([pause, clips[1], pause])  # 2.5 s of speech
+    unheard = {"no_speech_threshold": 0.0, "logprob_threshold": 0.0, "temperature": 0.0}  # every window is silence
+    for mode in ("auto", "sequential", "batched"):
+        ((begin, end),) = tiny.transcribe(recording, mode=mode, **unheard).missed_speech
+        assert 4.5 < begin < 6.0
+        assert 1.5 < end - begin < 4.0
+
+
+def test_silence_has_no_text(tiny: Transcriber) -> None:
+    noise = np.random.default_rng(1).normal(0, 0.0005, 40 * RATE).astype(np.float32)
+    transcript = tiny.transcribe(noise)
+    assert (transcript.text, transcript.segments, transcript.duration_after_vad) == ("", [], 0.0)
+
+
+def test_clips_are_kept_apart(tiny: Transcriber, with_pauses: np.ndarray, clips: list[np.ndarray]) -> None:
+    (begin, end), *_ = speech_of(clips)
+    transcript = tiny.transcribe(with_pauses, clip_timestamps=[0, begin + 1.0, begin + 1.0, end + 0.3])
+    assert transcript.segments
+    assert not [each for each in transcript.segments if each.start < begin + 0.9 < begin + 1.1 < each.end]
+
+
+def test_modes_are_named_and_agree_with_batched() -> None:
+    assert TranscriptionOptions().mode == "auto"
+    assert TranscriptionOptions(batched=True) == TranscriptionOptions(mode="batched")
+    with pytest.raises(ParameterError, match="mode must be one of auto, sequential, batched, not 'fast'"):
+        TranscriptionOptions(mode="fast")
+    with pytest.raises(ParameterError, match="batched=True is mode="):
+        TranscriptionOptions(mode="sequential", batched=True)
+    with pytest.raises(ParameterError, match="set vad=True"):
+        TranscriptionOptions(mode="sequential", vad_options=VadOptions(threshold=0.3))
+    assert TranscriptionOptions(vad_options=VadOptions(threshold=0.3)).mode == "auto"
+
+
+def _errors(text: str) -> int:
+    """Words that differ from what is said in the clips."""
+    normalize, said = EnglishTextNormalizer(), json.loads(TRANSCRIPTS.read_text())
+    spoken = {entry["audio"].removesuffix(".flac"): entry["text"] for entry in said}
+    found = jiwer.process_words(normalize(" ".join(spoken[name] for name in CLIPS)), normalize(text))
+    return found.substitutions + found.deletions + found.insertions
+
+
+spans_of_speech = st.lists(st.tuples(st.integers(1, 30 * RATE), st.integers(1, 9 * RATE)), min_size=1, max_size=60)
+
+
+@given(spans_of_speech, st.integers(0, 5 * RATE))
+def test_every_span_is_in_one_passage_and_long_silence_in_none(pieces: list[tuple[int, int]], tail: int) -> None:
+    spans, position = [], 0
+    for length, pause in pieces:
+        spans.append(Span(position + pause, position + pause + length))
+        position = spans[-1].end
+    silence, pad = 2 * RATE, round(0.4 * RATE)
+    found = passages._divided(spans, Span(0, position + tail), silence, pad)
+    assert [span for own, _ in found for span in own] == spans
+    parts = [part for _, kept in found for part in kept]
+    assert all(one.end <= other.start for one, other in pairwise(parts))
+    assert all(part.start < part.end for part in parts)
+    for own, kept in found:
+        assert all(any(part.start <= span.start < span.end <= part.end for part in kept) for span in own)
+        most = LONGEST_PASSAGE * (1 + SLACK) + 30.0 + 9.0  # a span of speech, and a pause, are never cut
+        assert sum(part.end - part.start for part in kept) / RATE <= most
+    edges = [0, *(edge for span in spans for edge in span), position + tail]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        kept_here = sum(max(0, min(part.end, end) - max(part.start, begin)) for part in parts)
+        assert kept_here == end - begin if end - begin < silence else kept_here <= 2 * pad

@@ -1,0 +1,220 @@
+"""Auto mode: passages of one or two minutes, decoded beside each other, each as sequential mode decodes a recording.
+
+A model that hears a long silence loses and invents speech. One that hears speech without its pauses mishears it. So
+silence of two seconds or more is left out, shorter pauses stay, and the rest is divided at long pauses into passages.
+Within a passage each window has the text before it as its prompt. Speech that no segment covers is decoded again by
+itself. `transept.speech.recording` calls `spoken_passages`, then `decode_passages`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transept.core.jobs import Gather, Offload
+from transept.multimodal.waveforms import Waveform
+from transept.speech.algorithms import sequential
+from transept.speech.algorithms.coverage import Heard
+from transept.speech.options import TranscriptionOptions
+from transept.speech.segments import Segment
+from transept.speech.speech_model import SpeechModel
+from transept.speech.timing.timeline import Timeline
+from transept.speech.vad.spans import BATCHED_MIN_SILENCE_MS, FILTER_MIN_SILENCE_MS, SAMPLE_RATE, Span, speech_spans
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LONGEST_PASSAGE = 120.0  # seconds
+LONGEST_SPAN = 30.0  # seconds of speech without any pause; it is cut where it is quietest
+SLACK = 0.25  # of a passage's length, by which it may end earlier or later, where there is a longer pause
+LEAD = 0.1  # seconds before a word's first sound at which voice activity may find it
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a recording that is decoded as one.
+
+    recording: all of it, float32 [samples]. spans: speech, in samples of the recording. kept: the parts of it
+    that are decoded, joined. prefix: how the text begins.
+    """
+
+    recording: Waveform = field(repr=False, compare=False)
+    spans: tuple[Span, ...]
+    kept: tuple[Span, ...]
+    prefix: str | None
+
+    def sound(self) -> Waveform:
+        """float32 [samples]: the parts that are kept, joined."""
+        parts = [self.recording[span.start : span.end] for span in self.kept]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def spoken(self) -> list[Span]:
+        """The spans in samples of `sound`."""
+        begins = [0, *accumulate(span.end - span.start for span in self.kept)]
+        starts = [span.start for span in self.kept]
+        found = []
+        for span in self.spans:
+            index = max(bisect_right(starts, span.start) - 1, 0)
+            shift = begins[index] - starts[index]
+            found.append(Span(span.start + shift, span.end + shift))
+        return found
+
+
+class PassageTimeline(Timeline):
+    """Gives the segments of a passage the recording's times, within the passage and not before their first sound.
+
+    A model's timestamps count the silence before a sentence as its own, and cross-attention that before a word. Models
+    round the time of the last sentence up.
+    """
+
+    def __init__(self, passage: Passage, fps: int) -> None:
+        super().__init__(passage.kept, SAMPLE_RATE)
+        self.fps = fps
+        self.speech = [(span.start / SAMPLE_RATE, span.end / SAMPLE_RATE) for span in passage.spans]
+        self.ends = [end for _, end in self.speech]
+        self.last = round(passage.kept[-1].end / SAMPLE_RATE, 2)
+
+    def restored(self, segment: Segment) -> Segment:
+        """The segment in the recording's time; so is its seek."""
+        segment = super().restored(segment)
+        seek = round(self.time(segment.seek / self.fps, after_pause=True) * self.fps)
+        words = segment.words and [
+            dataclasses.replace(word, start=self._sounding(word.start, word.end), end=min(word.end, self.last))
+            for word in segment.words
+        ]
+        start = words[0].start if words else self._sounding(segment.start, segment.end)
+        return dataclasses.replace(segment, seek=seek, start=start, end=min(segment.end, self.last), words=words)
+
+    def _sounding(self, start: float, end: float) -> float:
+        """The later start at which there is sound before `end`; the same where there is none."""
+        index = bisect_right(self.ends, start)
+        if index == len(self.speech) or self.speech[index][0] >= end:
+            return start
+        return max(start, round(self.speech[index][0] - LEAD, 2))
+
+
+def spoken_passages(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[Passage]:
+    """The passages of a recording, in order of time; none reaches from one of clip_timestamps' stretches into the next.
+
+    waveform: float32 [samples] at 16 kHz.
+    """
+    given = options.vad_options
+    long_silence = given.min_silence_duration_ms
+    silence = round((FILTER_MIN_SILENCE_MS if long_silence is None else long_silence) * SAMPLE_RATE / 1000)
+    pad = min(round(given.speech_pad_ms * SAMPLE_RATE / 1000), silence // 2)
+    fine = dataclasses.replace(
+        given,
+        min_silence_duration_ms=BATCHED_MIN_SILENCE_MS,
+        max_speech_duration_s=min(given.max_speech_duration_s, LONGEST_SPAN),
+        speech_pad_ms=0,
+    )
+    frame = SAMPLE_RATE // model.fps
+    found: list[Passage] = []
+    for begin, end in options.clips(len(waveform) // frame, model.fps):
+        first, last = begin * frame, len(waveform) if end == len(waveform) // frame else end * frame
+        spans = [Span(s + first, e + first) for s, e in speech_spans(waveform[first:last], fine)]
+        for own, kept in _divided(spans, Span(first, last), silence, pad):
+            found.append(Passage(waveform, tuple(own), tuple(kept), None if found else options.prefix))
+    return found
+
+
+def decode_passages(
+    model: SpeechModel,
+    passages: Sequence[Passage],
+    features: Tensor | None,
+    language: str,
+    options: TranscriptionOptions,
+) -> Generator[Any, Any, Heard]:
+    """A job: what is said in a recording.
+
+    features: [channels, frames] of the first passage; None without passages. language: code.
+    """
+    jobs = (
+        _decoded(model, passage, None if index else features, language, options)
+        for index, passage in enumerate(passages)
+    )
+    heard = yield Gather(jobs)
+    segments = [segment for each in heard for segment in each.segments]
+    missed = [stretch for each in heard for stretch in each.missed_speech]
+    num_dropped = sum(each.num_dropped for each in heard)
+    return Heard(
+        [dataclasses.replace(segment, id=index) for index, segment in enumerate(segments)], missed, num_dropped
+    )
+
+
+def _decoded(
+    model: SpeechModel, passage: Passage, features: Tensor | None, language: str, options: TranscriptionOptions
+) -> Generator[Any, Any, Heard]:
+    """A job: what is said in a passage. features: of its sound, where they are known."""
+    sound = passage.sound()
+    if features is None:
+        features = yield Offload(partial(model.features, sound))
+    own = dataclasses.replace(options, clip_timestamps=(), prefix=passage.prefix)
+    timeline = PassageTimeline(passage, model.fps)
+    return (
+        yield from sequential.decode_windows(model, sound, features, language, own, timeline, speech=passage.spoken())
+    )
+
+
+def _divided(spans: Sequence[Span], clip: Span, silence: int, pad: int) -> list[tuple[list[Span], list[Span]]]:
+    """Speech in passages of up to LONGEST_PASSAGE, each with the parts of the recording to keep.
+
+    spans: rising, within `clip`. silence: samples from which on a pause is left out, but for `pad` at each of its ends.
+    """
+    found = []
+    lengths = [(span.end - span.start) / SAMPLE_RATE for span in spans]
+    pauses = [(after.start - span.end) / SAMPLE_RATE for span, after in pairwise(spans)]
+    kept_pauses = [pause if pause * SAMPLE_RATE < silence else 2 * pad / SAMPLE_RATE for pause in pauses]
+    first = 0
+    while first < len(spans):
+        after = _end_of_passage(lengths[first:], pauses[first:], kept_pauses[first:]) + first
+        own = list(spans[first:after])
+        begin = _edge(spans[first - 1].end if first else clip.start, own[0].start, silence, pad, bool(first))
+        end = _edge(
+            spans[after].start if after < len(spans) else clip.end, own[-1].end, silence, pad, after < len(spans)
+        )
+        kept = [Span(begin, own[0].end)]
+        for span in own[1:]:
+            if span.start - kept[-1].end < silence:
+                kept[-1] = Span(kept[-1].start, span.end)
+            else:
+                kept[-1] = Span(kept[-1].start, kept[-1].end + pad)
+                kept.append(Span(span.start - pad, span.end))
+        kept[-1] = Span(kept[-1].start, end)
+        found.append((own, kept))
+        first = after
+    return found
+
+
+def _edge(far: int, near: int, silence: int, pad: int, is_shared: bool) -> int:
+    """Where a passage's sound begins or ends, between its own speech and what lies beyond.
+
+    far: the clip's edge, or a neighbouring passage's speech, where the pause between is_shared. near: its own speech.
+    """
+    pause = abs(far - near)
+    length = pad if pause >= silence else pause // 2 if is_shared else pause
+    return near + int(math.copysign(length, far - near))
+
+
+def _end_of_passage(lengths: Sequence[float], pauses: Sequence[float], kept_pauses: Sequence[float]) -> int:
+    """How many of the spans make the first passage: all, or as many as end before the longest pause near its length.
+
+    All in seconds. lengths: of spans. pauses, kept_pauses: after each but the last.
+    """
+    ends = list(accumulate(length + pause for length, pause in zip(lengths, (0.0, *kept_pauses), strict=True)))
+    number = math.ceil(ends[-1] / LONGEST_PASSAGE)
+    if number <= 1:
+        return len(lengths)
+    length = ends[-1] / number
+    near = [index for index, end in enumerate(ends[:-1]) if abs(end - length) <= SLACK * length]
+    if not near:
+        return min(range(1, len(lengths)), key=lambda count: abs(ends[count - 1] - length))
+    return max(near, key=lambda index: pauses[index]) + 1
