@@ -17,6 +17,7 @@ from transept import ParameterError, Transcriber, VadOptions
 from transept.speech.algorithms import passages
 from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
 from transept.speech.options import TranscriptionOptions
+from transept.speech.segments import Segment
 from transept.speech.vad.spans import Span
 
 CLIPS = ("austen-0870", "austen-0880", "austen-0890", "austen-0920")
@@ -72,6 +73,30 @@ def test_the_same_without_words(tiny: Transcriber, clips: list[np.ndarray], with
         assert min(abs(segment.start - begin) for begin, _ in speech_of(clips)) < 0.5 or any(
             begin < segment.start < end for begin, end in speech_of(clips)
         )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((1.0, 3.0), (1.0, 3.0)),  # within the first sentence
+        ((0.2, 3.0), (0.9, 3.0)),  # begins in the silence before it
+        ((4.7, 6.8), (19.9, 21.0)),  # begins with the end of the first, says the second
+        ((4.2, 6.8), (4.2, 21.0)),  # has some of the first
+        ((1.0, 6.0), (1.0, 5.0)),  # ends with the beginning of the second
+        ((1.0, 6.95), (1.0, 21.15)),  # has more of the second
+        ((7.35, 8.1), (21.9, 22.3)),  # one word between silences
+    ],
+)
+def test_segments_begin_and_end_with_their_speech(given: tuple[float, float], expected: tuple[float, float]) -> None:
+    """Seconds in the sound of a passage, in which 15 s of silence are 0.8, and in the recording."""
+    seconds = [(1.0, 5.0), (20.0, 21.5), (22.0, 22.3)]
+    spans = tuple(Span(round(begin * RATE), round(end * RATE)) for begin, end in seconds)
+    kept = (Span(0, round(5.4 * RATE)), Span(round(19.6 * RATE), 24 * RATE))
+    recording = np.zeros(24 * RATE, np.float32)
+    timeline = passages.PassageTimeline(passages.Passage(recording, spans, kept, None), fps=100)
+    segment = Segment(0, 0, *given, " text", [1], 0.0, 0.0, 1.0, 0.0)
+    restored = timeline.restored(segment)
+    assert (restored.start, restored.end) == pytest.approx(expected, abs=0.06)
 
 
 def test_a_recording_without_long_silence_is_decoded_as_in_sequential_mode(tiny: Transcriber, speech_dir: Path) -> None:

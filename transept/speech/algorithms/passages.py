@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LONGEST_PASSAGE = 120.0  # seconds
 LONGEST_SPAN = 30.0  # seconds of speech without any pause; it is cut where it is quietest
 SLACK = 0.25  # of a passage's length, by which it may end earlier or later, where there is a longer pause
+TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
+PAUSE = 1.0  # seconds of silence inside a segment beside which a bit of speech belongs to a neighbouring segment
 LEAD = 0.1  # seconds before a word's first sound at which voice activity may find it
 
 
@@ -79,7 +81,7 @@ class PassageTimeline(Timeline):
         super().__init__(passage.kept, SAMPLE_RATE)
         self.fps = fps
         self.speech = [(span.start / SAMPLE_RATE, span.end / SAMPLE_RATE) for span in passage.spans]
-        self.ends = [end for _, end in self.speech]
+        self.starts, self.ends = ([span[side] for span in self.speech] for side in (0, 1))
         self.last = round(passage.kept[-1].end / SAMPLE_RATE, 2)
 
     def restored(self, segment: Segment) -> Segment:
@@ -90,8 +92,12 @@ class PassageTimeline(Timeline):
             dataclasses.replace(word, start=self._sounding(word.start, word.end), end=min(word.end, self.last))
             for word in segment.words
         ]
-        start = words[0].start if words else self._sounding(segment.start, segment.end)
-        return dataclasses.replace(segment, seek=seek, start=start, end=min(segment.end, self.last), words=words)
+        start, end = segment.start, min(segment.end, self.last)
+        if words:
+            start = words[0].start
+        else:
+            start, end = self._sounding(self._after_pause(start, end), end), self._before_pause(start, end)
+        return dataclasses.replace(segment, seek=seek, start=start, end=end, words=words)
 
     def _sounding(self, start: float, end: float) -> float:
         """The later start at which there is sound before `end`; the same where there is none."""
@@ -99,6 +105,24 @@ class PassageTimeline(Timeline):
         if index == len(self.speech) or self.speech[index][0] >= end:
             return start
         return max(start, round(self.speech[index][0] - LEAD, 2))
+
+    def _after_pause(self, start: float, end: float) -> float:
+        """The start after a pause, for a segment that begins with the last bit of the speech before that pause."""
+        index = bisect_right(self.ends, start)
+        if index + 1 >= len(self.speech):
+            return start
+        (begin, stop), (following, _) = self.speech[index : index + 2]
+        is_rest = stop - start <= min(TOLERANCE, start - begin)
+        return stop if is_rest and following - stop >= PAUSE and following < end else start
+
+    def _before_pause(self, start: float, end: float) -> float:
+        """The end before a pause, for a segment that ends with the first bit of the speech after that pause."""
+        index = bisect_left(self.starts, end) - 1
+        if index < 1:
+            return end
+        (_, stop), (begin, last) = self.speech[index - 1 : index + 1]
+        is_beginning = end - begin <= min(TOLERANCE, last - end)
+        return round(stop, 2) if is_beginning and begin - stop >= PAUSE and stop > start else end
 
 
 def spoken_passages(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[Passage]:
