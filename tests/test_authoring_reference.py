@@ -83,7 +83,7 @@ def test_every_key_that_the_code_reads_is_listed_and_no_other() -> None:
     read = read.union(*tables) - NO_KEYS - {"processor"}
     part = REFERENCE.split("\n## What Transept reads\n")[1]
     cells = " ".join(re.findall(r"^\| (.*?) \|", part, re.M))
-    warned = re.search(r"^A value of these is ignored.*?\.$", part, re.M | re.S)[0]
+    warned = re.search(r"^The following are ignored.*?\.$", part, re.M | re.S)[0]
     listed = set(re.findall(r"`(\w+)`", f"{cells} {warned}")) - {"key"}
     assert listed - read == set()
     assert read - listed == set()

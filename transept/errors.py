@@ -56,7 +56,7 @@ class ParameterError(TranseptError, ValueError):
 
 
 class UnsupportedTaskError(ParameterError):
-    """The checkpoint cannot do a text task, such as translation, whatever the options."""
+    """The checkpoint cannot do a text task, such as translation, with any options."""
 
 
 class CapacityError(TranseptError):

@@ -1,4 +1,4 @@
-"""Other programs' names for our options, and answers for their options that have no counterpart here.
+"""Other programs' names for Transept's options, and advice for options that have no counterpart here.
 
 openai-whisper, faster-whisper, WhisperX, whisper.cpp, FFmpeg, transformers, vLLM, and APIs such as OpenAI's. Tables
 only; `transept.option_names` looks names up, with ``_`` for ``-``.
@@ -92,7 +92,7 @@ def _by_name() -> dict[str, tuple[str, ...]]:
 
 ELSEWHERE: Mapping[str, tuple[str, ...]] = _by_name()
 
-# Lengths of transformers count other tokens than ours.
+# transformers' lengths count other tokens than Transept's.
 _COUNT = {
     "It counts the tokens after the decoder prompt: where that holds a forced <s> or language, {} counts one more.": (
         "max_new_tokens min_new_tokens"

@@ -102,7 +102,7 @@ def hint(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) ->
 
 
 def _note(name: str) -> str:
-    """The tail of a hint: how the value of another program's option differs from ours, if it does."""
+    """The tail of a hint: how another program's option counts differently, if it does."""
     return f" {NOTES[name]}" if name in NOTES else ""
 
 

@@ -774,7 +774,7 @@ def test_what_had_come_is_kept_when_the_server_dies(own_server, visit_of, hours)
     visit.page.wait_for_function("() => document.querySelectorAll('.said').length > 2")
     own_server.stop(signal.SIGKILL)
     visit.expect_state(hours.name, "^Failed: The connection to the server broke off")
-    expect(visit.page.locator("#reader-state")).to_contain_text("What had come is kept.")
+    expect(visit.page.locator("#reader-state")).to_contain_text("The text so far is kept.")
     assert visit.said.count() > 2
     expect(visit.page.locator("#banner")).to_be_visible()
     own_server.start()

@@ -126,7 +126,7 @@ def test_how_far_it_is_and_cancel(visit, pdf):
     expect(cancel).to_have_text("Cancel")
     visit.check_accessibility()
     cancel.click()
-    expect_state(visit, pdf, "^Cancelled; what had come is kept$")
+    expect_state(visit, pdf, "^Cancelled; the pages so far are kept$")
     assert row(visit, pdf).locator(".image-text p").count() == 1
     page.unroute("**/v1/read")
     page.get_by_role("button", name=f"Try {pdf.name} again").click()

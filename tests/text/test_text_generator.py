@@ -233,10 +233,10 @@ def test_a_bad_document_alone_raises_before_anything_is_computed(
         (
             "generate",
             {"logprobs": 2},
-            "logprobs has no effect here, since a document gets a text alone; .*Engine.generate",
+            "logprobs has no effect here, because a document gets only a text; .*Engine.generate",
         ),
         ("summarize", {"prompt_probe": PromptProbe()}, "prompt_probe has no effect here"),
-        ("generate", {"detokenize": False}, "detokenize=False leaves a document no text"),
+        ("generate", {"detokenize": False}, "detokenize=False leaves a document without a text"),
         ("generate", {"max_source_tokens": POSITIONS + 1}, f"from 1 to {POSITIONS}"),
         ("generate", {"max_source_tokens": 0}, "from 1"),
         ("generate", {"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),

@@ -190,9 +190,9 @@ def test_a_task_has_its_prompt_and_its_settings(checkpoint: Checkpoint) -> None:
     [
         ({"max_token": 5}, "no option 'max_token'\\. Did you mean 'max_tokens'"),
         ({"n": 2, "temperature": 1.0}, "an image gets one text"),
-        ({"logprobs": 1}, "logprobs has no effect here, since an image gets a text alone"),
+        ({"logprobs": 1}, "logprobs has no effect here, because an image gets only a text"),
         ({"prompt_probe": PromptProbe()}, "prompt_probe has no effect here"),
-        ({"detokenize": False}, "detokenize=False leaves an image no text"),
+        ({"detokenize": False}, "detokenize=False leaves an image without a text"),
         ({"task": "title"}, "there is no task 'title' with this model"),
         ({"num_beams": 0}, "num_beams"),
         ({"num_beams": 1, "top_p": 0.5}, "need sampling, but this model decodes greedily"),

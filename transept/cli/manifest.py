@@ -1,13 +1,13 @@
-"""Manifest: a file with a line for each recording, added as soon as it is known what became of it.
+"""Manifest: a file with a line for each recording, added as soon as the recording is done.
 
 A line is a JSON object::
 
     {"file": "talks/a.mp3", "status": "done", "error": null, "seconds": 4.2, "audio_seconds": 61.5, "outputs": [...],
      "warnings": [], "reason": null}
 
-status: ``"done"``; ``"failed"``, then error says why; ``"skipped"``: its outputs were there. seconds: from when it was
-opened until it was done. warnings, reason: those of its Transcript. Lines are added, also by several processes; the
-last line of a recording counts.
+status: ``"done"``; ``"failed"``, with the reason in error; or ``"skipped"``: its outputs existed. seconds: from opening
+the recording until it was done. warnings, reason: as in its Transcript. Several processes may add lines to one file;
+the last line of a recording counts.
 """
 
 from __future__ import annotations

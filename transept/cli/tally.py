@@ -41,7 +41,7 @@ class Tally:
     failed: list[str] = field(default_factory=list)
 
     def done(self, task: TranscriptionTask, seconds: float, transcript: Transcript) -> None:
-        """Count a recording that is transcribed and whose files are written. seconds: of work."""
+        """Count a recording that is transcribed and written. seconds: of work."""
         self.num_done += 1
         if transcript.reason is not None:
             tell(f"{printable_name(task.recording.file)}: no text: {transcript.reason}")

@@ -110,8 +110,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--print-confidence",
         action="store_true",
-        help="print words in colours, from red to green as they are sure, or where there are none with the "
-        "probability of unsure ones; finds --word-timestamps",
+        help="print words in colours, from red to green by confidence, or without colours the probability of "
+        "unsure ones; sets --word-timestamps",
     )
 
 

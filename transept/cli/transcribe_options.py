@@ -136,7 +136,7 @@ RECORDING = (
         "mode",
         mode,
         "MODE",
-        "auto (default): without long silence, decode again what was left out; sequential: openai-whisper's algorithm; "
+        "auto (default): leave out long silence, decode missed speech again; sequential: openai-whisper's algorithm; "
         "batched: windows side by side, the fastest",
     ),
     Option("batched", bool, "", "the same as --mode batched"),
@@ -145,7 +145,7 @@ RECORDING = (
     Option("vad_neg_threshold", float, "P", "probability under which speech ends (default: 0.15 less)"),
     Option("vad_min_speech_duration_ms", float, "MS", "drop shorter speech (default: 0)"),
     Option("vad_max_speech_duration_s", float, "S", "cut longer speech (default: never; batched: the window)"),
-    Option("vad_min_silence_duration_ms", float, "MS", "shorter pauses end nothing (default: 2000; batched: 64)"),
+    Option("vad_min_silence_duration_ms", float, "MS", "keep shorter pauses (default: 2000; batched: 64)"),
     Option("vad_speech_pad_ms", float, "MS", "silence to keep on both sides of speech (default: 400)"),
     Option("chunk_length", float, "S", "seconds of a window at most (default: what the model hears, 30 for Whisper)"),
     Option(
@@ -165,7 +165,7 @@ TIMES = (
         "hallucination_silence_threshold",
         float,
         "S",
-        "skip silence longer than this around words that look made up; finds --word-timestamps",
+        "skip silence longer than this around words that look made up; sets --word-timestamps",
     ),
     Option("without_timestamps", bool, "", "do not ask the model for times: a window is one segment"),
     Option("max_initial_timestamp", float, "S", "a window's first segment begins by then; None: anywhere (default: 1)"),
@@ -225,7 +225,7 @@ SUBTITLE_LAYOUT = (
 GROUPS = (
     ("speech and language", None, SPEECH),
     ("times", None, TIMES),
-    ("subtitles", "For srt, vtt, lrc and ass. Each finds --word-timestamps.", SUBTITLE_LAYOUT),
+    ("subtitles", "For srt, vtt, lrc and ass. Each sets --word-timestamps.", SUBTITLE_LAYOUT),
     ("the way through the recording", None, RECORDING),
     ("decoding", "A number may be None, which means: none of it.", DECODING),
 )
@@ -271,7 +271,7 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
             and getattr(arguments, "mode", None) == "sequential"
             and not getattr(arguments, "vad", False)
         ):
-            parser.error(f"--{name.replace('_', '-')} says what is silence; add --vad to leave it out")
+            parser.error(f"--{name.replace('_', '-')} defines silence; add --vad to leave silence out")
     if (batch_size := getattr(arguments, "batch_size", None)) is not None and batch_size < 1:
         parser.error(f"--batch-size must be at least 1, not {batch_size}")
 

@@ -48,10 +48,10 @@ class Transcribe:
 
     model: as for Engine. column: holds paths, URIs that pyarrow reads (``s3://...``, ``gs://...``, ``file://...``), or
         the bytes of files. options: those of Transcriber.transcribe, such as ``language="de"``, and of Engine, such as
-        ``quantization="int8"``. num_threads is the number of CPUs that Ray gave the actor, unless it is told.
+        ``quantization="int8"``. num_threads defaults to the number of CPUs that Ray gave the actor.
 
-    text: what is said. segments: as Segment.to_dict gives them. language: code. duration: seconds. warnings, reason: as
-    in a Transcript. error: None, or what went wrong, where the others are None and there are no segments.
+    text: the transcript. segments: as Segment.to_dict gives them. language: code. duration: seconds. warnings, reason:
+    as in a Transcript. error: None, or the error; then the others are None and there are no segments.
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.
     """
 
@@ -146,7 +146,7 @@ class Summarize(TextTask):
         path or the URI of the file that holds it. output_column: holds the summaries; by default they take the place
         of the documents.
     options: those of TextGenerator.summarize, such as ``max_tokens=60``, and of Engine, such as ``device="cuda"``.
-        num_threads is the number of CPUs that Ray gave the actor, unless it is told.
+        num_threads defaults to the number of CPUs that Ray gave the actor.
 
     error: None, or what went wrong, where the text is None.
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.

@@ -1,4 +1,4 @@
-"""Metrics of several replicas as one text of Prometheus. Called by `router`."""
+"""Metrics of several replicas as one text in Prometheus's format. Called by `router`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MODEL_LABEL = re.compile(r'[{,]model="')
 
 
 def merged_metrics(texts: Mapping[str, str]) -> str:
-    """Prometheus's text formats as one, each family once, each sample with its model.
+    """Merge texts in Prometheus's format: each family once, each sample with its model.
 
-    texts: by the model whose replica wrote them. Samples that name no model are those of its process.
+    texts: by the model whose replica wrote them. Samples without a model belong to the replica's process.
     """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for model, text in texts.items():
@@ -30,7 +30,7 @@ def merged_metrics(texts: Mapping[str, str]) -> str:
 
 
 def _of_model(sample: str, model: str) -> str:
-    """A sample with a label that says of which model it is."""
+    """Return a sample with its model as a label."""
     if MODEL_LABEL.search(sample):
         return sample
     escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -99,7 +99,7 @@ class Router:
         self.names = ServedModels(self.settings)  # never loaded: it knows names
         self.state = SimpleNamespace(metrics=Metrics(self.names))
         self._access = Access(self._answer, models=self.names, logs=False)
-        self._described: dict[str, dict[str, Any]] = {}  # models that requests without a name made us ask
+        self._described: dict[str, dict[str, Any]] = {}  # models that were looked up for requests that name none
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Called by Serve."""
@@ -237,9 +237,9 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _named_in(scope: Scope, body: bytes) -> tuple[str | None, str | None]:
-    """The model that a body names, and the language that speech is to be translated to; None where it names none.
+    """Return the model that a body names, and the language to translate speech to; None for each that is missing.
 
-    A body that cannot be read names none: a replica says why it cannot.
+    A body that cannot be read names neither: a replica then answers with the error.
     """
     kind = Request(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
     with contextlib.suppress(Exception):

@@ -44,7 +44,7 @@ COMPUTE_TYPES: Mapping[str, dict[str, str]] = {  # CTranslate2's, and our option
     "bfloat16": {"dtype": "bfloat16"},
 }
 RENAMED = {"log_prob_threshold": "logprob_threshold", "vad_filter": "vad", "vad_parameters": "vad_options"}
-DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they are not ours
+DEFAULTS = {"beam_size": 5, "patience": 1.0, "mode": SEQUENTIAL}  # where they differ from Transept's
 BATCHED_DEFAULTS = {**DEFAULTS, "without_timestamps": True, "mode": BATCHED}
 
 __all__ = ["BatchedInferencePipeline", "Segment", "TranscriptionInfo", "WhisperModel", "Word", "available_models"]

@@ -1,4 +1,4 @@
-"""A Transcriber for the doors of other libraries, whose words have the times that those libraries give them."""
+"""A Transcriber for the interfaces of other libraries, with those libraries' word times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transept.speech.transcriber import Transcriber
 
 
 class CompatTranscriber(Transcriber):
-    """A Transcriber some of whose words may begin and end at once, as in openai-whisper and faster-whisper."""
+    """A Transcriber whose words may have a duration of zero, as in openai-whisper and faster-whisper."""
 
     def _recording(self, audio: AudioInput, options: TranscriptionOptions) -> Job:
         return conversation.transcribe(self.model, audio, self.engine.config.limits, options)

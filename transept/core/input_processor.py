@@ -31,11 +31,11 @@ NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transfor
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt and its parameters, as a user gives them to the engine.
+    """A prompt and its parameters, as a user passes them to the engine.
 
-    prompt: of any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
-    generation_config: a transformers GenerationConfig or a PlainConfig, to take instead of the checkpoint's, for what
-        sampling_params leaves open.
+    prompt: in any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
+    generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
+        sampling_params does not set.
     """
 
     prompt: Prompt | EncoderDecoderInputs
@@ -46,8 +46,8 @@ class Request:
 class InputProcessor:
     """Preprocesses prompts, completes sampling parameters, and numbers what arrives.
 
-    generation_config: the checkpoint's. eos_token_ids: what ends a sequence where a generation config does not say.
-    ignored_settings: warns of settings in a request's generation config that are not followed.
+    generation_config: the checkpoint's. eos_token_ids: end-of-sequence tokens if a generation config has none.
+    ignored_settings: warns of unsupported settings in a request's generation config.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class InputProcessor:
         self._arrivals = count()
 
     def __call__(self, request_id: str, request: Request) -> SequenceGroup:
-        """A group that is ready to be scheduled.
+        """Return a group that is ready to be scheduled.
 
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters, RequestFailedError for
         any other exception of a mapper or a tokenizer.
@@ -99,7 +99,7 @@ class InputProcessor:
             return self.preprocess(prompt)
         except TranseptError:
             raise
-        except Exception as error:  # of any kind: a mapper may be a plugin's
+        except Exception as error:  # any kind: a plugin's mapper may raise anything
             raise RequestFailedError.of(error) from error
 
     def check(

@@ -209,7 +209,7 @@ class JobTasks:
             except BaseException as failure:
                 if is_interruption(failure):
                     raise
-                answer = error = None  # the error's traceback holds this frame, and would hold itself
+                answer = error = None  # else the error would be in a frame that its own traceback holds: a cycle
                 return self._fail(task, failure)
             answer = error = None
             if not issubclass(type(event), Wait | Gather | Offload | Submit):  # not isinstance, which asks the object
@@ -383,5 +383,5 @@ class JobTasks:
 
 
 def _as_answer(result: Any, error: BaseException | None) -> tuple[Any, Exception | None]:
-    """What a job is sent, or what is raised in it, after an offloaded function."""
+    """The value to send into a job, or the error to raise in it, after an offloaded function."""
     return result, error if error is None or isinstance(error, Exception) else RequestFailedError.of(error)

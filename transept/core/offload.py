@@ -40,9 +40,9 @@ class Outcome:
 
 
 class Offloaded(Future[Outcome]):
-    """A function that another thread calls beside the engine. It ends with an Outcome, even if the function raises.
+    """A function that another thread runs beside the engine. It ends with an Outcome, even if the function raises.
 
-    long_running: True once it takes so long that it has the lowest priority.
+    long_running: True once it has run so long that it gets the lowest priority.
     """
 
     def __init__(self, function: Callable[[], Any], long_running: bool) -> None:
@@ -51,7 +51,7 @@ class Offloaded(Future[Outcome]):
         self.long_running = long_running
 
     def take(self) -> tuple[Any, BaseException | None]:
-        """Return the function's result and its error, one of which is None, and keep neither alive."""
+        """Return the function's result and its error, and drop the references to both. One of them is None."""
         outcome = self.result()
         taken = outcome.result, outcome.error
         outcome.result = outcome.error = None

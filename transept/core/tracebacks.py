@@ -1,6 +1,6 @@
 """Release the local variables that an error's traceback holds.
 
-A refused recording's samples are among them, and an error lives for as long as its reader keeps it. Called by
+They include a refused recording's samples, and an error lives as long as its caller keeps it. Called by
 `transept.core.offload`, `transept.core.job_tasks` and the server; nothing here raises or logs an error.
 """
 
@@ -13,9 +13,9 @@ from transept.errors import TranseptError
 
 
 def release_frames(error: BaseException) -> None:
-    """Clear the local variables of an error's finished frames, and of its causes'; the lines of the traceback stay.
+    """Clear the local variables in the finished frames of an error and its causes; the lines of the traceback stay.
 
-    Does so for a TranseptError alone, which explains itself: a debugger may want the variables of any other exception.
+    Only a TranseptError is cleared, because it explains itself: a debugger may need any other exception's variables.
     """
     if isinstance(error, TranseptError):
         for each in _chain(error):
@@ -23,17 +23,17 @@ def release_frames(error: BaseException) -> None:
 
 
 def drop_traceback(error: BaseException) -> None:
-    """Remove the tracebacks of an error and of its causes, once they are logged or will never be shown.
+    """Remove the tracebacks of an error and its causes, once they are logged or will never be shown.
 
-    An error in a local variable of a frame that its own traceback holds is a reference cycle, which only the garbage
-    collector ends.
+    An error in a local variable of a frame in its own traceback is a reference cycle, which only the garbage collector
+    frees.
     """
     for each in _chain(error):
         each.__traceback__ = None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and its causes. A context that ``raise ... from None`` hides is removed."""
+    """Yield the error and its causes. Removes a context that ``raise ... from None`` hides."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

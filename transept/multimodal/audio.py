@@ -2,8 +2,8 @@
 
 Input mappers of speech families and `transept.speech` call it. libsndfile reads what it can (wav, flac, ogg, ...),
 FFmpeg through PyAV the rest (mp3, m4a, mp4, webm, mkv, ...); neither needs a program installed (`audio_file`, `media`).
-Nothing here cuts audio, and nothing here opens a URL but an AudioUrl's. How much is taken in is bounded
-(`audio_limits`). PyAV loads with the first file that is not libsndfile's, or not at the wanted rate.
+Nothing here cuts audio, and only an AudioUrl opens a URL. `audio_limits` bounds the amount of audio.
+PyAV is imported with the first file that libsndfile does not read, or that is not at the wanted rate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LoadedAudio:
     """The waveforms of a recording, and the faults found in it.
 
     waveforms: float32 [num_samples] each: one, or one for each channel. warnings: damage, missing sound, a silent
-    track and the like, each with the time from when; each continues a sentence that begins "the recording is".
+    track and the like, each with its time; each continues a sentence that begins "the recording is".
     """
 
     waveforms: list[Waveform]
@@ -89,16 +89,16 @@ def load_audio(
     channel: ``"mix"``, the mean of all, or the left one of two that cancel each other; ``"left"``, the first;
         ``"right"``, the second.
     audio_track: the number of a container's audio track, from 0, or a code of its language, such as ``"eng"`` or
-        ``"en"``; None: the one that FFmpeg deems best, or where that is silent the loudest.
+        ``"en"``; None: the one that FFmpeg deems best, or the loudest if that is silent.
     max_audio_seconds, max_audio_bytes, max_stream_bytes, max_decoded_bytes: limits on the recording's length; on its
         bytes before it is decoded; on those of a pipe or an open file, which are held in memory; on those of its
         samples as float32, of all channels at its own rate or mono at `sample_rate`. None: no limit. Decoding stops
         at the first of them, so memory is bounded as well.
     Returns float32 [num_samples] in [-1, 1], but for the small overshoot that lossy codecs and resampling leave. Files
     are resampled by FFmpeg, as for openai-whisper and faster-whisper, waveforms by soxr's high quality, as in
-    librosa.resample. Sample 0 is the begin of the file: a track that begins later than the picture has silence before
-    it, and so have packets that were lost. Where the sample rate or the channels change on the way, resampling goes on
-    from there. Of a truncated or damaged file, what can be decoded; the log is told.
+    librosa.resample. Sample 0 is the start of the file: a track that begins later than the picture has silence before
+    it, and lost packets become silence. If the sample rate or the channels change within a file, resampling restarts
+    there. A truncated or damaged file gives everything that can be decoded, with a warning in the log.
     Raises MediaError when there is nothing to decode, beyond a limit, for impossible samples or sample rates, and for a
     channel or a track that does not exist; ParameterError for an invalid limit, channel or track.
     """
@@ -115,10 +115,10 @@ def load_audio(
 
 
 def load_channels(data: Any, sample_rate: int = SAMPLE_RATE, **options: Any) -> list[Waveform]:
-    """The channels of a recording, two or more, each as `load_audio` gives one, in their order.
+    """Return the channels of a recording, two or more, in their order, each as `load_audio` returns one.
 
-    options: the keywords of `load_audio`, without channel. Raises what that does, and MediaError for a recording of one
-    channel.
+    options: the keywords of `load_audio`, without channel. Raises the same errors, and MediaError for a recording
+    with one channel.
     """
     return load_recording(data, sample_rate, channel=EACH, **options).waveforms
 
@@ -179,7 +179,7 @@ def _from_bytes(data: bytes | bytearray | memoryview, sample_rate: int, limits: 
 
 
 def _from_url(data: AudioUrl, sample_rate: int, limits: Intake) -> list[Waveform]:
-    """Fetch with FFmpeg -> mono at the wanted rate. Raises MediaError also for a connection that breaks off."""
+    """Fetch with FFmpeg -> mono at the wanted rate. Raises MediaError if the connection breaks."""
     import av
 
     def opened() -> Any:

@@ -1,4 +1,4 @@
-"""The file of a recording, open to read, to mono waveforms: by libsndfile what that reads, by FFmpeg the rest.
+"""Decode an open file of a recording to mono waveforms, with libsndfile if it reads the format, else with FFmpeg.
 
 `transept.multimodal.audio` calls `decode_file`. Nothing here knows where the file came from.
 """
@@ -32,13 +32,13 @@ READABLE = (
 # libsndfile's log of a file whose chunk of samples is longer than the file, and of an RF64 file likewise.
 CUT_CHUNK = re.compile(r"^ *(?:data|SSND|riff) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 CUT_RF64 = re.compile(r"Calculated frame count (\d+) does not match value from 'ds64' chunk of (\d+)")
-UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce so many or more
+UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce at least this size
 
 
 def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
     """Return the wanted waveforms of a file that can be rewound, each float32 [num_samples] at `sample_rate`.
 
-    Files that were joined to one are decoded one after the other. Raises MediaError for a file that cannot be decoded,
+    Files that were concatenated are decoded one after the other. Raises MediaError for a file that cannot be decoded,
     and for one beyond the limits.
     """
     if file.seek(0, io.SEEK_END) == 0:
@@ -47,7 +47,7 @@ def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> 
     if len(parts) == 1:
         return _decode(file, parts[0], name, sample_rate, intake)
     whole: list[list[Waveform]] = []
-    seconds, num_channels = 0.0, None  # the first part tells how many there are
+    seconds, num_channels = 0.0, None  # the first part determines the number
     for part in parts:
         window = cast(BinaryIO, io.BufferedReader(Window(file, part)))
         own = dataclasses.replace(intake, begin=seconds, num_channels=num_channels)
@@ -58,7 +58,7 @@ def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> 
 
 
 def _decode(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
-    """One of the files that a file consists of. file: that one alone."""
+    """Decode one of the files that a file consists of. file: only that one."""
     waveforms = _decode_one(file, part, name, sample_rate, intake)
     if part.is_cut:
         end = intake.begin + len(waveforms[0]) / sample_rate
@@ -67,10 +67,10 @@ def _decode(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Int
 
 
 def _decode_one(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
-    """Decode with libsndfile, or with FFmpeg what libsndfile cannot read, breaks off at or finds empty.
+    """Decode with libsndfile, or with FFmpeg if libsndfile cannot read the file, stops within it or finds no samples.
 
-    MPEG audio is always FFmpeg's, with the same samples to 1e-6: the libmpg123 in libsndfile writes what it thinks of a
-    file to the process's stderr.
+    FFmpeg always decodes MPEG audio, with the same samples to 1e-6, because the libmpg123 in libsndfile prints warnings
+    to the process's stderr.
     """
     file.seek(0)
     head = file.read(3)
@@ -84,10 +84,10 @@ def _decode_one(file: BinaryIO, part: Part, name: str, sample_rate: int, intake:
         waveforms = _decode_with_libsndfile(file, name, sample_rate, intake)
         if waveforms[0].size:
             return waveforms
-        reason = "no samples"  # as in a recording that broke off before its header was completed
+        reason = "no samples"  # as in a recording that was interrupted before its header was complete
     except soundfile.LibsndfileError as error:
         reason = error.error_string.rstrip(".")
-    except TypeError:  # a name in .raw, whose format soundfile wants to be told
+    except TypeError:  # a name in .raw, for which soundfile requires a format
         reason = "a .raw file"
     del intake.warnings[told:]
     file.seek(0)
@@ -95,7 +95,7 @@ def _decode_one(file: BinaryIO, part: Part, name: str, sample_rate: int, intake:
 
 
 def _decode_ogg(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
-    """An Ogg file with lost pages or several tracks: FFmpeg's, which knows their times; else libsndfile's."""
+    """Decode an Ogg file, with FFmpeg, which knows the times, if it has lost pages or several tracks."""
     told = len(intake.warnings)
     try:
         return _decode_with_ffmpeg(file, name, sample_rate, intake, "it has several tracks, or lost pages")
@@ -125,7 +125,7 @@ def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, intake:
 
 
 def missing_seconds(sound: Any) -> float:
-    """Seconds of the announced samples that a file lacks, according to libsndfile's log."""
+    """Return the seconds of announced samples that are missing in a file, according to libsndfile's log."""
     log = sound.extra_info
     if found := CUT_RF64.search(log):
         return (int(found[2]) - int(found[1])) / float(sound.samplerate)
@@ -135,9 +135,9 @@ def missing_seconds(sound: Any) -> float:
 
 
 class _ForLibsndfile:
-    """A file whose `seek` stays where it is when it is sent to before the file's begin, as a damaged header may do.
+    """A file whose `seek` ignores positions before the file's start, which a damaged header may ask for.
 
-    An exception in a callback of libsndfile would be printed, and not raised.
+    libsndfile prints an exception in a callback instead of raising it.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -145,15 +145,15 @@ class _ForLibsndfile:
         self.readinto: Any = getattr(file, "readinto", None)  # which saves a copy of every block
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As a file's. Returns the position."""
+        """Seek, and return the position."""
         try:
             return self._seek(offset, whence)
-        except (OSError, ValueError):  # of files, of bytes
+        except (OSError, ValueError):  # OSError from files, ValueError from bytes
             return self.tell()
 
 
 def _sounds(sound: Any) -> Iterator[Sound]:
-    """soundfile.SoundFile -> its sounds until one is empty: a header may announce more than there is."""
+    """soundfile.SoundFile -> its sounds, until a block is empty: a header may announce more samples than there are."""
     while len(block := sound.read(BLOCK_SAMPLES // sound.channels, dtype="float32", always_2d=True)):
         yield Sound(block.T, sound.samplerate)
 

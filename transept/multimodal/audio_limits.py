@@ -1,7 +1,7 @@
-"""AudioLimits: how much audio is taken in; a file is measured before it is decoded, its samples on the way.
+"""AudioLimits: bounds on a file before it is decoded, and on its samples while it is decoded.
 
-`load_audio` applies them. No header is believed by itself: a file ends where its samples end, whatever length it
-announces.
+`load_audio` applies them. A header alone is never trusted: a file ends where its samples end, and not at the length
+that it announces.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class AudioLimits:
     def counted(
         self, sounds: Iterable[Sound], sample_rate: int, name: str, *, apart: bool = False, begin: float = 0.0
     ) -> Iterator[Sound]:
-        """The sounds of one recording, as long as they are within the limits.
+        """Yield the sounds of one recording, and raise once they exceed the limits.
 
-        sample_rate: of what is made of them, mono, in Hz. apart: each channel is kept by itself. begin: seconds of the
-        recording that came before.
+        sample_rate: of the resulting mono waveform, in Hz. apart: True if channels are kept unmixed. begin: seconds of
+        the recording before these sounds.
         Raises AudioTooLongError for more than max_audio_seconds, MediaError for more than max_decoded_bytes before or
         after mixing and resampling, and for more than MOST_CHANNELS channels.
         """
@@ -121,7 +121,7 @@ class AudioLimits:
             yield sound
 
     def longest_seconds(self, channels: int, rate: float, sample_rate: int, *, apart: bool) -> float | None:
-        """The length that max_audio_seconds and max_decoded_bytes leave to a signal; None: any.
+        """Return the longest signal that max_audio_seconds and max_decoded_bytes allow, in seconds; None: any length.
 
         The arguments are those of `check_length`.
         """
@@ -151,8 +151,8 @@ class AudioLimits:
     ) -> None:
         """Raise AudioTooLongError for more than max_audio_seconds, MediaTooLargeError for more than max_decoded_bytes.
 
-        rate: the signal's own, in Hz; sample_rate: of what is made of it. apart: each channel is kept by itself.
-        num_bytes: of all its samples as float32; default: those of so many seconds.
+        rate: of the signal, in Hz; sample_rate: of the resulting waveform. apart: True if channels are kept unmixed.
+        num_bytes: of all its samples as float32; default: computed from seconds.
         """
         self.check_seconds(seconds, name)
         num_bytes = seconds * rate * channels * SAMPLE_BYTES if num_bytes is None else num_bytes
@@ -165,7 +165,7 @@ class AudioLimits:
 
 
 def kept_bytes(seconds: float, sample_rate: int, channels: int, apart: bool) -> float:
-    """Bytes of the samples that are kept of a signal: mono at sample_rate, or of each channel apart."""
+    """Number of bytes of a signal's samples at sample_rate: of the mono mix, or of all channels if apart."""
     return seconds * sample_rate * SAMPLE_BYTES * (channels if apart else 1)
 
 

@@ -1,6 +1,6 @@
-"""The audio tracks of a container: which one is wanted, by its number or its language.
+"""Select an audio track of a container by its number or its language.
 
-`media` calls `track_of`; where no track is named and the one it gives is silent, `media` looks for the loudest.
+`media` calls `track_of`. If no track is named and the default one is silent, `media` looks for the loudest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALIKE = {code: codes[1] for codes in (each.split(":") for each in LANGUAGES.spli
 
 
 def checked_track(track: Any) -> int | str | None:
-    """A track's number from 0, or a code of a language. Raises ParameterError for anything else."""
+    """Return a track's number, from 0, or a language code. Raises ParameterError for anything else."""
     if track is None:
         return None
     text = "" if isinstance(track, bool) or not isinstance(track, str | Integral) else str(track).strip().lower()
@@ -45,16 +45,16 @@ def checked_track(track: Any) -> int | str | None:
 
 
 def only_track(track: int | str | None, name: str) -> None:
-    """Raise MediaError where another track than the first is wanted of a recording that has one, without a language."""
+    """Raise MediaError if a track other than the first is requested of a recording with one track and no language."""
     if isinstance(track, int) and track > 0:
-        raise MediaError(f"{name} has one audio track, so there is no track {track}: leave audio_track out, or take 0")
+        raise MediaError(f"{name} has one audio track, so there is no track {track}: leave audio_track out, or use 0")
 
 
 def track_of(container: Any, track: int | str | None, name: str) -> Any:
-    """The stream that is wanted of an open container; None if FFmpeg decodes none.
+    """Return the requested stream of an open container; None if FFmpeg decodes none.
 
-    track: a number, a language, or None for the one that FFmpeg deems best. A lone track that does not say its language
-    is taken for any. Raises MediaError for a track that is not there or that FFmpeg does not decode.
+    track: a number, a language, or None for the one that FFmpeg deems best. A lone track without a language
+    matches any language. Raises MediaError for a track that does not exist or that FFmpeg does not decode.
     """
     if track is None:
         best = container.streams.best("audio")
@@ -79,7 +79,7 @@ def track_of(container: Any, track: int | str | None, name: str) -> Any:
 
 
 def language_of(stream: Any) -> str:
-    """The code of a track's language as its container writes it; empty if it does not say."""
+    """Return the language code that a container has for a track; empty if it has none."""
     code = str(stream.metadata.get("language", "")).lower()
     return "" if code == "und" else code
 
@@ -90,6 +90,6 @@ def label(stream: Any, number: int) -> str:
 
 
 def _language(code: str) -> str:
-    """One code for what has several: ``"en"``, ``"eng"`` and ``"en-GB"`` are alike."""
+    """Return one code for all codes of a language: ``"en"``, ``"eng"`` and ``"en-GB"`` are the same."""
     primary = re.split("[-_]", code.lower())[0]
     return ALIKE.get(primary, primary)

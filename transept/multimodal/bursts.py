@@ -1,4 +1,4 @@
-"""Bursts: samples far over full scale, which damaged packets of lossy codecs decode to. They are clipped."""
+"""Clip bursts: samples far over full scale, which come from damaged packets of lossy codecs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HIGHEST_PEAK = 16.0  # 24 dB over full scale: lossy codecs overshoot 1.0 a littl
 
 
 def without_bursts(sounds: Iterable[Sound], intake: Intake) -> Iterator[Sound]:
-    """Clip samples that damage blew up beyond HIGHEST_PEAK to full scale, and warn of them."""
+    """Clip samples beyond HIGHEST_PEAK, which come from damage, to full scale, and warn of them."""
     num_clipped, seconds, first = 0, intake.begin, 0.0
     for sound in sounds:
         samples = sound.samples

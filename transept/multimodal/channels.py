@@ -1,4 +1,4 @@
-"""Which channels of a recording are wanted: all mixed, one of them, or each by itself.
+"""Select the channels of a recording: all mixed, one of them, or each separately.
 
 `transept.multimodal.audio` reads a recording through an Intake, sound by sound. Nothing here decodes or resamples.
 """
@@ -22,7 +22,7 @@ from transept.multimodal.waveforms import Waveform, mono
 MIX, LEFT, RIGHT, EACH = CHANNELS = ("mix", "left", "right", "each")
 NUMBERS = {LEFT: 0, RIGHT: 1}
 CANCELLED = 0.05  # power of the mix over the mean power of two channels; 1: alike, 0.5: unrelated, 0: opposite
-SHORTEST_JUDGED = 0.1  # seconds; what cancels in less tells nothing of the recording
+SHORTEST_JUDGED = 0.1  # seconds; a shorter sound that cancels says nothing about the recording
 
 MonoSound: TypeAlias = "tuple[Waveform, float]"  # [num_samples], and its rate in Hz
 
@@ -35,17 +35,17 @@ def one_channel(channel: str) -> str:
 
 
 def channel_names(count: int) -> list[str]:
-    """Return the names of so many channels: left and right, or their numbers from 1."""
+    """Return channel names for a number of channels: left and right, or their numbers from 1."""
     return [LEFT, RIGHT] if count == 2 else [f"channel {number}" for number in range(1, count + 1)]
 
 
 @dataclass(frozen=True)
 class Intake(AudioLimits):
-    """One recording as it is taken in: within the limits, some of its channels, and one of its tracks.
+    """Limits, channels and audio track with which one recording is read.
 
     channel: one of CHANNELS. audio_track: see `load_audio`.
-    begin: seconds of the recording that came before, in a file that others are joined to; num_channels: those that
-    are known from there.
+    begin: in a file that consists of several, seconds of the recording before the current one; num_channels: number of
+    channels before it.
     warnings: faults of the recording, each with its time; readers append to it.
     """
 
@@ -56,9 +56,9 @@ class Intake(AudioLimits):
     warnings: list[str] = field(default_factory=list)
 
     def streams(self, sounds: Iterable[Sound], sample_rate: int, name: str) -> list[Iterator[MonoSound]]:
-        """The channels that are wanted, each as mono sounds; the sounds are read as they are.
+        """Return the selected channels, each as mono sounds, which are read on demand.
 
-        The arguments are those of `counted`. Raises MediaError as that does, and for a channel that is not there.
+        The arguments are those of `counted`. Raises MediaError as that does, and for a channel that does not exist.
         """
         sounds = self.counted(sounds, sample_rate, name, apart=self.channel == EACH, begin=self.begin)
         if self.channel == MIX:
@@ -78,7 +78,7 @@ class Intake(AudioLimits):
         ]
 
     def _mixed(self, sounds: Iterable[Sound]) -> Iterator[MonoSound]:
-        """The mean of all channels, or the first of two that cancel each other; then a warning."""
+        """Yield the mean of all channels; or, with a warning, the first of two that cancel each other."""
         seconds, cancelled_from = self.begin, None
         for sound in sounds:
             mixed = mono(sound.samples)
@@ -106,7 +106,7 @@ def joined_streams(streams: Sequence[Iterator[Waveform]]) -> list[Waveform]:
 
 
 def _cancel(left: Waveform, mixed: Waveform) -> bool:
-    """True if two channels are so nearly each other's opposites that the mix loses what they hold.
+    """True if two channels are so close to opposite that they cancel in the mix.
 
     Equal powers of correlation r leave (1 + r) / 2 of their power in the mix; below CANCELLED r is under -0.9.
     """
@@ -119,10 +119,10 @@ def _cancel(left: Waveform, mixed: Waveform) -> bool:
 
 
 def _channel(sound: Sound, number: int, count: int, name: str) -> MonoSound:
-    """One channel of a sound. Raises MediaError where the recording does not have it.
+    """Return one channel of a sound. Raises MediaError if the recording does not have it.
 
-    count: channels that the recording began with. A later mono sound stands for each of them; of several channels that
-    are fewer, those that are missing are silent.
+    count: number of channels at the start of the recording. A later mono sound is used for each of them. If a later
+    sound has several channels, but fewer, the missing ones are silent.
     """
     samples = sound.samples
     if number >= count:

@@ -1,8 +1,8 @@
-"""The length that a file declares: compared with the limits, and told to the budget of memory, before it is decoded.
+"""Compare the length that a file declares with the limits, and report it to the memory budget, before decoding.
 
-`audio_file` and `media` call it for each file. A header may be wrong, so a file is refused only if audio is found
-beyond the limit: a seek there takes milliseconds. A file that declares no length, or too short a one, is measured while
-it is decoded (`AudioLimits.counted`).
+`audio_file` and `media` call it for each file. A header may be wrong, so a file is refused only if there is audio
+beyond the limit: a seek to that place takes milliseconds. A file that declares no length, or a length that is too
+short, is measured while it is decoded (`AudioLimits.counted`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _has_sound_at(sound: Any, frame: int) -> bool:
 
     try:
         return sound.seek(frame) == frame and len(sound.read(1, dtype="float32")) == 1
-    except soundfile.LibsndfileError:  # the header is wrong: the file ends before
+    except soundfile.LibsndfileError:  # the header is wrong: the file ends earlier
         return False
 
 
 def is_longer(container: Any, stream: Any, sample_rate: int, limits: AudioLimits, name: str, *, apart: bool) -> bool:
     """Raise MediaError if a stream of a container that FFmpeg opened is longer than the limits.
 
-    Returns True where it only says so: the container has then been read, and must be opened again.
+    Returns True if the stream declares more, but is shorter: the container has been read, and must be reopened.
     """
     if not stream.codec_context.sample_rate:
         return False
@@ -59,7 +59,7 @@ def is_longer(container: Any, stream: Any, sample_rate: int, limits: AudioLimits
 
 
 def _has_packet_at(container: Any, stream: Any, seconds: float) -> bool:
-    """Return True if a packet of the stream ends later. FFmpeg's seek is exact for audio, also without an index."""
+    """True if a packet of the stream ends later. FFmpeg's seek is exact for audio, even without an index."""
     import av
 
     target = (stream.start_time or 0) + int(seconds / stream.time_base)
@@ -68,6 +68,6 @@ def _has_packet_at(container: Any, stream: Any, seconds: float) -> bool:
         for _, packet in zip(range(NEAR_PACKETS), container.demux(stream), strict=False):
             if packet.pts is not None and packet.size and packet.pts + (packet.duration or 0) > target:
                 return True
-    except av.FFmpegError:  # it ends before, or cannot be sought in: then decoding tells
+    except av.FFmpegError:  # it ends earlier or is not seekable: decoding measures it
         pass
     return False

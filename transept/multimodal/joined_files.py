@@ -1,7 +1,7 @@
-"""Files that are several, one after the other: chained Ogg streams, and WAV and FLAC files that were joined as bytes.
+"""Split a file that consists of several: chained Ogg streams, and WAV and FLAC files that were concatenated.
 
-libsndfile ends with the first of them and says nothing. `audio_file` decodes each by itself. MPEG audio needs no such
-care: its frames stand for themselves.
+libsndfile silently stops after the first of them, so `audio_file` decodes each separately. MPEG audio does not need
+this, because its frames are independent of a file header.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OGG_TRACKS = (b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex", b"\x80theora") 
 class Part:
     """One file of several. begin, end: its bytes.
 
-    is_plain: libsndfile hears all that it holds at the right time: it has one track, and no page is lost.
-    is_cut: it ends within a page.
+    is_plain: True if libsndfile decodes all of it at the right times: it has one track, and no page is lost.
+    is_cut: True if it ends within a page.
     """
 
     begin: int
@@ -35,7 +35,7 @@ class Part:
 
 
 def parts_of(file: BinaryIO) -> list[Part]:
-    """The files that a file consists of, mostly the one. The file is left at its begin."""
+    """Return the files that a file consists of, usually one. The file is left at its start."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     head = file.read(RIFF_HEADER)
@@ -70,7 +70,7 @@ def _wav_begins(file: BinaryIO, size: int) -> Iterator[int]:
 
 
 def _flac_begins(file: BinaryIO) -> Iterator[int]:
-    """Positions of FLAC files, by their first eight bytes: coded sound holds these once in 2 ** 63 bytes."""
+    """Positions of FLAC files, found by their first eight bytes: encoded audio holds these once in 2 ** 63 bytes."""
     file.seek(0)
     position, kept = 0, b""
     while piece := file.read(SEARCHED_BYTES):
@@ -88,7 +88,7 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 
 
 def _ogg_links(file: BinaryIO, size: int) -> list[Part]:
-    """The links of a chain (RFC 3533, section 4): each begins with streams' first pages, after others."""
+    """The links of a chain (RFC 3533, section 4): each begins with the first pages of new streams."""
     links: list[Part] = []
     link_begin = position = tracks = 0
     in_head, is_plain = True, True
@@ -119,7 +119,7 @@ def _ogg_links(file: BinaryIO, size: int) -> list[Part]:
 
 
 class Window(io.RawIOBase):
-    """A part of a file, as a file to read."""
+    """A part of a file, as a readable file."""
 
     def __init__(self, file: BinaryIO, part: Part) -> None:
         self._file, self._begin, self._end = file, part.begin, part.end
@@ -138,7 +138,7 @@ class Window(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As a file's. Raises ValueError for a place before the part's begin."""
+        """Seek within the part. Raises ValueError for a position before its start."""
         origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._end - self._begin}[whence]
         if origin + offset < 0:
             raise ValueError(f"negative seek position {origin + offset}")
@@ -146,7 +146,7 @@ class Window(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """As a file's."""
+        """Read up to `size` bytes of the part."""
         left = max(0, self._end - self._begin - self._position)
         self._file.seek(self._begin + self._position)
         data = self._file.read(left if size is None or size < 0 else min(size, left))
@@ -154,7 +154,7 @@ class Window(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any) -> int:
-        """As a file's."""
+        """Read into a buffer, and return the number of bytes."""
         data = self.read(memoryview(buffer).nbytes)
         memoryview(buffer).cast("B")[: len(data)] = data
         return len(data)

@@ -1,7 +1,7 @@
 """Memory for hours of audio, freed without holding Python's lock.
 
-Freeing gigabytes takes the system up to a second, and an array or a bytearray is freed under the GIL: a server answers
-nothing meanwhile. A memory map is released without it. Readers of whole recordings and their features allocate here.
+Freeing gigabytes takes up to a second, and an array or a bytearray is freed under the GIL, so a server cannot answer
+meanwhile. A memory map is released without the GIL. Readers of whole recordings and their features allocate here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 LARGE_BYTES = 32 << 20  # from here on memory is mapped; freeing less takes milliseconds
-GROWTH = 9 / 8  # of the memory that samples are appended to, as of a bytearray
+GROWTH = 9 / 8  # of the memory that samples are appended to, as in a bytearray
 HAS_MREMAP = sys.platform == "linux"
 
 
 def empty(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """An array whose elements are not set, as of numpy.empty."""
+    """Return an array with uninitialized elements, like numpy.empty."""
     size = math.prod(shape)
     if size * 4 < LARGE_BYTES:
         return np.empty(shape, np.float32)
@@ -29,7 +29,7 @@ def empty(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
 
 
 class GrowingSamples:
-    """float32 samples to which others are appended. They are never in memory twice, once they are large."""
+    """A growing buffer of float32 samples. Large buffers are never copied, so they are in memory only once."""
 
     def __init__(self) -> None:
         self._memory: Any = bytearray()
@@ -50,18 +50,18 @@ class GrowingSamples:
         self._num_bytes = end
 
     def array(self) -> npt.NDArray[np.float32]:
-        """Return all samples, [num_samples]. None can be appended afterwards."""
+        """Return all samples, [num_samples]. Nothing can be appended afterwards."""
         return np.frombuffer(self._memory, np.float32, self._num_bytes // 4)
 
     def _move(self) -> None:
-        """Go on in a memory map, which grows where it lies."""
+        """Switch to a memory map, which grows in place."""
         mapped = _mapped(int(self._num_bytes * GROWTH))
         mapped[: self._num_bytes] = self._memory
         self._memory = mapped
 
 
 def _mapped(num_bytes: int) -> mmap.mmap:
-    """Private memory of the process, in large pages where the system has them."""
+    """Return private memory of the process, in huge pages if the system has them."""
     if sys.platform == "win32":
         return mmap.mmap(-1, num_bytes)
     memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,6 +1,6 @@
-"""Audio that FFmpeg decodes, through PyAV: one track of a container, at the times that the container gives it.
+"""Decode one track of a container with FFmpeg, through PyAV, at the container's times.
 
-`transept.multimodal.audio_file` and `audio` call `decode_media`. PyAV loads with the first such file.
+`transept.multimodal.audio_file` and `audio` call `decode_media`. PyAV is imported with the first such file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from transept.multimodal.resampling import joined, swresample_blocks
 from transept.multimodal.sounds import BLOCK_SAMPLES, SILENT_PEAK, Sound, silence
 from transept.multimodal.waveforms import Waveform
 
-MOST_FAILURES = 100  # to read from a container, one after the other, before its rest is given up
-SHORTEST_LOSS = 0.5  # seconds that a recording lacks of its announced length before it counts as truncated
+MOST_FAILURES = 100  # consecutive failures to read a container before the rest is given up
+SHORTEST_LOSS = 0.5  # seconds below its announced length from which a recording counts as truncated
 
 
 def decode_media(
@@ -36,11 +36,11 @@ def decode_media(
     reason: str,
     readable: str,
 ) -> list[Waveform]:
-    """One track of a container: the intake's, or FFmpeg's choice, or if that is silent the loudest.
+    """Decode one track of a container: the requested one, or FFmpeg's choice, or the loudest if that is silent.
 
-    opened: opens the container, anew each time. reason: why libsndfile does not read it. readable: what would work.
-    Raises MediaError where there is nothing to decode and for what is beyond the limits, av.FFmpegError for what FFmpeg
-    cannot read.
+    opened: opens the container again on each call. reason: why libsndfile does not read it. readable: advice for
+    errors. Raises MediaError if there is nothing to decode or the audio is beyond the limits, av.FFmpegError for a
+    container that FFmpeg cannot read.
     """
     with opened() as container:
         stream = track_of(container, intake.audio_track, name)
@@ -52,7 +52,7 @@ def decode_media(
         others = [each for each in range(len(tracks)) if each != number and tracks[each].codec_context is not None]
         is_wrong = is_longer(container, stream, sample_rate, intake, name, apart=intake.channel == EACH)
         waveforms = None if is_wrong else _decoded(container, stream, name, sample_rate, intake)
-    if is_wrong:  # its header is: decoding tells how long it is
+    if is_wrong:  # its header is wrong: decoding measures the length
         with opened() as container:
             waveforms = _decoded(container, container.streams[stream.index], name, sample_rate, intake)
     if intake.audio_track is None and others and not _has_sound(waveforms):
@@ -71,7 +71,7 @@ def _loudest(
     silent: int,
     others: list[int],
 ) -> list[Waveform] | None:
-    """The loudest of the other tracks in place of a silent one, of the number `silent`, if any of them has sound."""
+    """Return the loudest of the other tracks, if any has sound, to replace the silent track number `silent`."""
     best, warnings, power = waveforms, [*intake.warnings], 0.0
     for number in others:
         own = dataclasses.replace(intake, audio_track=number, warnings=[])
@@ -100,7 +100,7 @@ def _has_sound(waveforms: list[Waveform] | None) -> bool:
 
 
 def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: Intake) -> list[Waveform] | None:
-    """One stream of an open container; None where none of its packets decodes."""
+    """Decode one stream of an open container; None if none of its packets decodes."""
     track = _Track(container, stream, intake, name)
     frames = track.frames()
     first = next(frames, None)
@@ -115,9 +115,9 @@ def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: I
 
 
 class _Track:
-    """One stream of a container as it is decoded, and the faults found in it.
+    """Decodes one stream of a container, and collects its faults.
 
-    reached: seconds of it so far. heard: seconds up to which any of the container's streams goes on.
+    reached: seconds of the stream so far. heard: the latest end of a packet of any stream, in seconds.
     """
 
     def __init__(self, container: Any, stream: Any, intake: Intake, name: str) -> None:
@@ -127,7 +127,7 @@ class _Track:
         self.gaps: list[tuple[float, float]] = []  # begin and length, in seconds
 
     def frames(self) -> Iterator[Any]:
-        """The av.AudioFrames, without the packets that do not decode; errors of the container are read over."""
+        """Yield the av.AudioFrames. Skips packets that do not decode and errors of the container."""
         import av
 
         packets, failures = self.container.demux(), 0
@@ -153,7 +153,7 @@ class _Track:
             yield from frames
 
     def _damage(self, error: Any) -> None:
-        """Take note of an error. Raises it again where the network failed, and what follows is missing."""
+        """Record an error. Raises it again if the network failed, because the rest is then missing."""
         import av
 
         if self.container.file is None and not isinstance(error, av.InvalidDataError):
@@ -181,14 +181,14 @@ class _Track:
                         self._gap(each)
                         yield from silence(channels, each.silence, rate)
                     self.reached = each.begin + (each.silence + each.frame.samples) / rate
-                    each.frame.pts = None  # or the queue would refuse gaps between the time stamps
+                    each.frame.pts = None  # else the queue would reject gaps between the timestamps
                     queue.write(each.frame)
                 while block := queue.read(BLOCK_SAMPLES // 8, partial=each is None):
                     for packed in packer.resample(block):
                         yield Sound(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T, rate)
 
     def _gap(self, frame: Placed) -> None:
-        if frame.begin > 0:  # sound that begins late is not missing
+        if frame.begin > 0:  # a late start is not missing sound
             self.gaps.append((self.intake.begin + frame.begin, frame.silence / frame.frame.sample_rate))
 
     def warnings(self) -> list[str]:
@@ -207,7 +207,7 @@ class _Track:
 
 
 class _Kind:
-    """The key by which frames that follow each other are alike: rate, format, channels, and no gap between them."""
+    """Key for grouping adjacent frames: same rate, format and channels, and no gap between them."""
 
     def __init__(self) -> None:
         self.gaps = 0
@@ -219,13 +219,13 @@ class _Kind:
 
 
 def _is_tag(packet: Any) -> bool:
-    """True for a packet of MPEG audio that holds a tag, as between files that were joined, and no sound."""
+    """True if a packet of MPEG audio holds only a tag, such as between concatenated files."""
     head = bytes(packet)[:200]
     return head.startswith((b"ID3", b"TAG", b"APETAGEX")) or b"Xing" in head or b"Info" in head
 
 
 def announced_seconds(container: Any, stream: Any) -> float | None:
-    """The length that a file's header announces; None where it has none, and FFmpeg made one up from the bit rate."""
+    """Return the length in a file's header; None without one, where FFmpeg estimates the length from the bit rate."""
     names = format_names(container)
     if "mov" in names:
         return None if stream.duration is None else float(stream.duration * stream.time_base)
@@ -243,7 +243,7 @@ def announced_seconds(container: Any, stream: Any) -> float | None:
 
 
 HEAD_BYTES = 1 << 16
-# Format -> what its header holds where it announces a length.
+# Format -> bytes that its header holds if it announces a length.
 ANNOUNCEMENTS: dict[str, tuple[bytes, ...]] = {
     "matroska": (b"\x44\x89\x84", b"\x44\x89\x88"),  # the element Duration, of 4 or 8 bytes
     "flv": (b"duration",),

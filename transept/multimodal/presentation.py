@@ -1,7 +1,7 @@
-"""Presentation times: where the frames of a track lie in its recording. Gaps between them become silence.
+"""Presentation times: the positions of a track's frames in its recording. Gaps between them become silence.
 
-Containers of film and of streams store a time with each packet. It is the only sign of sound that begins after the
-picture, and of packets that were lost. `media` calls `placed` with the frames of such a container.
+Video and streaming containers store a time with each packet. These times are the only sign of sound that begins after
+the picture, and of lost packets. `media` calls `placed` with the frames of such a container.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 TOLERANCE = 0.1  # seconds that times and samples may differ by; encoders' delays and clocks' jitter stay below
-LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in streams that are joined, times that jump further begin anew
-NAMED_GAP = 1.0  # seconds; shorter ones are how some codecs write pauses, so no warning names them
+LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in joined streams a larger jump means that times restart
+NAMED_GAP = 1.0  # seconds; warnings leave out shorter gaps, because some codecs write pauses that way
 
-# FFmpeg's names of formats whose packets have times of their own; of others it makes times up from packets' lengths.
+# FFmpeg's names of formats that store packet times; for others FFmpeg derives the times from packet lengths.
 TIMED_FORMATS = {
     "mov",
     "mp4",
@@ -33,7 +33,7 @@ RESTARTING_FORMATS = {"ogg", "mpegts", "mpeg", "hls"}  # those whose files are j
 
 
 class Placed(NamedTuple):
-    """A decoded frame. silence: samples of it before the frame, at the frame's rate. begin: of that, in seconds."""
+    """A decoded frame. silence: samples of silence before it, at its rate. begin: start of the silence, in seconds."""
 
     frame: Any  # av.AudioFrame
     silence: int
@@ -41,16 +41,17 @@ class Placed(NamedTuple):
 
 
 def format_names(container: Any) -> set[str]:
-    """FFmpeg's names of a container's format."""
+    """Return FFmpeg's names for a container's format."""
     return set(container.format.name.split(","))
 
 
 def placed(frames: Iterator[Any], container: Any, check: Callable[[float], None]) -> Iterator[Placed]:
-    """The frames of a track at their times, which count from the begin of the whole container.
+    """Yield the frames of a track at their times, which count from the start of the container.
 
-    A frame that lies later than the samples before it end has silence before it. Where times go back, time goes on from
-    the samples: the jump counts for the frames that follow. One frame whose neighbours say otherwise is not believed.
-    check: called with the recording's length before silence is put in; raises what `AudioLimits.check_seconds` does.
+    A frame that begins after the end of the previous samples gets silence before it. If times go backwards, the frame
+    follows the previous samples, and later frames are shifted by the same jump. A single frame whose time disagrees
+    with its neighbours keeps its place.
+    check: called with the recording's length before silence is inserted; raises what `AudioLimits.check_seconds` does.
     """
     names = format_names(container)
     is_timed, restarts = bool(names & TIMED_FORMATS), bool(names & RESTARTING_FORMATS)
@@ -74,15 +75,15 @@ def placed(frames: Iterator[Any], container: Any, check: Callable[[float], None]
 
 
 def _is_slip(following: Any, expected: float) -> bool:
-    """True if the frame after a jump lies where it would without the jump. expected: its time then, in seconds."""
+    """True if the frame after a jump is at the time that it would have without the jump, `expected`, in seconds."""
     return following is not None and following.time is not None and abs(following.time - expected) < TOLERANCE
 
 
 def gaps_warning(gaps: list[tuple[float, float]]) -> list[str]:
-    """At most one warning, of gaps within a recording, as (begin, length) in seconds. Short ones are not told."""
+    """Return at most one warning for the gaps of a recording, without short ones. gaps: (begin, length) in seconds."""
     told = [(begin, seconds) for begin, seconds in gaps if seconds >= NAMED_GAP]
     if not told:
         return []
     places = "1 place" if len(told) == 1 else f"{len(told)} places"
     total = sum(seconds for _, seconds in told)
-    return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, and silence here"]
+    return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, now silence"]

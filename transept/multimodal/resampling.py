@@ -1,8 +1,8 @@
-"""Sounds at any rates to mono waveforms at the rate that is wanted.
+"""Resample sounds at any rates to mono waveforms at one rate.
 
-`transept.multimodal.audio` calls `joined`. Files are resampled by FFmpeg's swresample, which is what openai-whisper and
-faster-whisper hear them through: from the same file their samples are ours, rounded to 16 bits. Samples that a program
-holds are resampled by soxr, as librosa does it. Nothing here decodes.
+`transept.multimodal.audio` calls `joined`. FFmpeg's swresample resamples files, as in openai-whisper and
+faster-whisper, whose samples of the same file equal ours rounded to 16 bits. soxr resamples arrays, as in librosa.
+Nothing here decodes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Resampler: TypeAlias = Callable[[Iterable[Waveform], float, int], Iterator[Wavef
 def joined(
     sounds: Iterable[Sound], sample_rate: int, name: str, intake: Intake, resampler: Resampler
 ) -> list[Waveform]:
-    """Join the sounds of one recording, resampled on the way, to the channels that the intake wants.
+    """Resample and join the sounds of one recording to the channels that the intake selects.
 
-    Each of the waveforms is float32 [num_samples], at `sample_rate`, in Hz. Raises MediaError for a rate that no
-    recording has, for what is beyond the limits, and for a channel that is not there.
+    Each waveform is float32 [num_samples], at `sample_rate`, in Hz. Raises MediaError for an impossible sample rate,
+    for audio beyond the limits, and for a channel that does not exist.
     """
     streams = intake.streams(_checked(sounds, name), sample_rate, name)
     return joined_streams([_resampled(stream, sample_rate, resampler) for stream in streams])
 
 
 def _checked(sounds: Iterable[Sound], name: str) -> Iterator[Sound]:
-    """The sounds. Raises MediaError for a rate that no recording has."""
+    """Yield the sounds. Raises MediaError for an impossible sample rate."""
     for sound in sounds:
         if not LOWEST_RATE <= sound.rate <= HIGHEST_RATE:
             raise MediaError(
@@ -50,7 +50,7 @@ def _checked(sounds: Iterable[Sound], name: str) -> Iterator[Sound]:
 
 
 def _resampled(stream: Iterable[MonoSound], sample_rate: int, resampler: Resampler) -> Iterator[Waveform]:
-    """A stream at one rate. Where its own changes, resampling begins anew."""
+    """Resample a stream to one rate. Restarts the resampler when the stream's own rate changes."""
     for rate, run in itertools.groupby(stream, key=itemgetter(1)):
         blocks = map(itemgetter(0), run)
         yield from blocks if rate == sample_rate else resampler(blocks, rate, sample_rate)

@@ -1,6 +1,6 @@
-"""Sound: a stretch of decoded samples at one rate. Decoders give recordings as a series of them.
+"""Sound: a stretch of decoded samples at one rate. Decoders yield a recording as a series of sounds.
 
-A recording may change its rate or its channels on the way, as joined files do, so each stretch carries its own.
+The rate or the channels may change within a recording, for example in joined files, so each sound has its own.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Sound(NamedTuple):
 
 
 def sounds_at(rate: float, blocks: Iterable[npt.NDArray[Any]]) -> Iterator[Sound]:
-    """Blocks [channels, num_samples] of one rate, in Hz, as sounds."""
+    """Wrap blocks [channels, num_samples] at one rate, in Hz, as sounds."""
     return (Sound(block, rate) for block in blocks)
 
 
 def silence(channels: int, num_samples: int, rate: float) -> Iterator[Sound]:
-    """Digital silence, a block at a time: however long it is, a block is all the memory that it takes."""
+    """Yield digital silence block by block, so that any length takes the memory of one block."""
     block = np.zeros((channels, min(num_samples, BLOCK_SAMPLES)), np.float32)
     for begin in range(0, num_samples, BLOCK_SAMPLES):
         yield Sound(block[:, : num_samples - begin], rate)

@@ -17,7 +17,7 @@ from typing import Any
 from transept.errors import CheckpointError
 from transept.json_files import read_json
 
-# Keys of config.json that are settings of generation, from before there was a generation_config.json.
+# Keys of config.json with generation settings, from before there was a generation_config.json.
 GENERATION_SETTINGS = (
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -87,7 +87,7 @@ class CheckpointView:
 
     @property
     def has_generation_settings(self) -> bool:
-        """True if the checkpoint says how to generate: in generation_config.json, or in config.json as older ones do.
+        """True if the checkpoint has generation settings: in generation_config.json or, if it is older, in config.json.
 
         Raises CheckpointError for a config.json that cannot be read.
         """

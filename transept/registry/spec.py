@@ -66,8 +66,8 @@ class SpeechTokens:
     """Ids of the control tokens that `transept.speech` tells apart; None where a family has no such token.
 
     end_of_text: ends a transcript. text: the ids of text; None: all below end_of_text, and all control tokens above.
-    added_text: ids of text outside of that range, such as words that a fine-tuned checkpoint added to its vocabulary.
-    start_of_transcript: opens one. start_of_previous: stands before earlier text, which opens a decoder prompt.
+    added_text: ids of text outside that range, such as words that a fine-tuned checkpoint added to its vocabulary.
+    start_of_transcript: opens one. start_of_previous: precedes earlier text at the start of a decoder prompt.
     no_speech: as likely after start_of_transcript as nobody speaks.
     first_timestamp: 0.00 s into the window; the following ids are SpeechSpec.seconds_per_timestamp apart.
     last_timestamp: the last of them; None: the one at the end of the window.

@@ -238,7 +238,7 @@ class AsyncEngine:
             raise EngineClosedError("the engine ends what it has begun and takes no new work")
 
     def _start(self, job: Job) -> LoopChannel:
-        """Let a job begin before the next step, in the caller's context."""
+        """Start a job before the next step, in the caller's context."""
         channel = LoopChannel(asyncio.get_running_loop())
         self.engine.runner.submit(told(in_context(job)), channel)
         return channel

@@ -124,7 +124,7 @@ class AsyncTextGenerator:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks that the checkpoint is for: see TextGenerator.tasks. Some of them need languages."""
+        """The tasks that the checkpoint can do: see TextGenerator.tasks. Some of them need languages."""
         return self.generator.tasks
 
     def job(self, task: Task, document: str, *, stream: bool = False, **options: Any) -> Job:

@@ -1,8 +1,8 @@
 """AudioMemory: a budget for the decoded audio of all requests of a server.
 
 A recording that declares its length waits in its decoding thread, in order of arrival, until its samples fit. One that
-declares none, or too little, takes memory as it is decoded, and is refused once there is none. `ServedModels` holds the
-budget, `http.transcriptions` a share for each request.
+declares no length, or too short a length, takes memory as it is decoded, and is refused once the memory is used up.
+`ServedModels` holds the budget, and `http.transcriptions` holds a share for each request.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections import deque
 
 from transept.errors import QueueFullError
 
-MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # then `transept.core.offload` lets another thread work meanwhile
+MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # if so, `transept.core.offload` runs another thread meanwhile
 TAKEN = "other recordings hold the memory for decoded audio: try again later"
 
 
 class AudioMemory:
-    """Bytes of samples that all recordings may hold together. A recording that is larger than all of it runs alone.
+    """Bytes of samples that all recordings together may hold. A recording larger than the whole budget runs alone.
 
-    Thread-safe. most: bytes.
+    Thread-safe. most: the budget in bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -48,9 +48,9 @@ class AudioShare:
         self._is_released = False
 
     def expect(self, num_bytes: int) -> None:
-        """Wait until so many bytes fit, behind the shares that waited before. Raises QueueFullError once released.
+        """Wait until so many bytes fit, after the shares that waited before. Raises QueueFullError once released.
 
-        Raises it instead of waiting where the engine cannot tell a thread that waits from one that computes.
+        Where the engine cannot distinguish waiting threads from computing ones, raises it instead of waiting.
         """
         memory = self._memory
         with memory.changed:
@@ -66,7 +66,7 @@ class AudioShare:
         self._check()
 
     def hold(self, num_bytes: int) -> None:
-        """Grow to so many bytes. Raises QueueFullError if they do not fit, or it is released."""
+        """Grow to so many bytes. Raises QueueFullError if they do not fit, or if the share is released."""
         self._decoded = num_bytes
         if num_bytes > self.held or self._is_released:
             with self._memory.changed:
@@ -76,14 +76,14 @@ class AudioShare:
                 self._set(num_bytes)
 
     def settle(self) -> None:
-        """Give back what was expected and did not come. Called once the recording is decoded."""
+        """Return the bytes that were reserved but not used. Called once the recording is decoded."""
         with self._memory.changed:
             if not self._is_released:
                 self._set(self._decoded)
                 self._memory.changed.notify_all()
 
     def release(self) -> None:
-        """Give all of it back. A thread that waits for it, or decodes on, gets an error."""
+        """Return all bytes. A thread that still waits for the share, or still decodes, gets an error."""
         with self._memory.changed:
             self._is_released = True
             self._set(0)

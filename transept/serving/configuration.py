@@ -67,12 +67,12 @@ SETTINGS = (
     Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 4 hours)"),
     Setting("audio_memory_mb", float, "MB", "memory for the samples of all recordings, in MiB (default: 2048)"),
     Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),
-    Setting("upload_timeout", float, "S", "give up an upload that pauses so long (default: 30)"),
+    Setting("upload_timeout", float, "S", "fail an upload that pauses this long (default: 30)"),
     Setting("cors", str, "ORIGIN", "let pages of this origin call it: https://example.org", many=True),
     Setting("root_path", str, "PATH", "path at which a proxy shows it, such as /speech"),
     Setting("shutdown_timeout", float, "S", "time for running requests after SIGTERM (default: 30)"),
     Setting("log_json", bool, None, "write the log as JSON"),
-    Setting("log_probes", bool, None, "log requests of /health, /ready and /metrics as well"),
+    Setting("log_probes", bool, None, "also log requests to /health, /ready and /metrics"),
 )
 ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file they stand, with others, under [engine]
     Setting("plugin", str, "NAME", "see `transept serve --help`"),

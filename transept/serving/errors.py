@@ -34,9 +34,9 @@ TYPES = {
 
 
 class ApiError(Exception):
-    """What a client is answered with instead of a result.
+    """An error that answers a request.
 
-    param: the field that is to blame. code: for programs. retry_after: seconds. headers: more of the answer's.
+    param: the field at fault. code: for programs. retry_after: seconds. headers: further headers of the answer.
     """
 
     def __init__(

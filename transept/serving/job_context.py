@@ -1,4 +1,4 @@
-"""Jobs with context variables: the engine's thread runs a job, which so knows the request that it belongs to.
+"""Jobs with context variables, so that a job in the engine's thread knows the request that it belongs to.
 
 Called by `async_engine`.
 """
@@ -15,7 +15,7 @@ from transept.errors import ParameterError
 
 
 def in_context(job: Job) -> Job:
-    """The job, each step of which has the caller's context variables, as do the functions and jobs that it yields."""
+    """Run each step of a job, and the functions and jobs that it yields, with the caller's context variables."""
     return _steps(job, copy_context())
 
 
@@ -28,7 +28,7 @@ def _steps(job: Job, context: Context) -> Job:
             except StopIteration as end:
                 return end.value
             finally:
-                answer = None  # an error would keep this frame, which keeps the error
+                answer = None  # else an error and this frame would keep each other alive
             if isinstance(asked, Offload):
                 asked = Offload(partial(context.copy().run, asked.function))
             elif isinstance(asked, Gather):
@@ -42,11 +42,11 @@ def _steps(job: Job, context: Context) -> Job:
 
 
 def _jobs(jobs: Iterator[Any], context: Context) -> Iterator[Any]:
-    """Jobs of a job, each made and run in its context."""
+    """Jobs that a job yields, each created and run in its context."""
     while (job := context.run(next, jobs, None)) is not None:
         try:
             check_job(job)
         except ParameterError:
-            yield job  # the runner says what is wrong
+            yield job  # the runner reports the error
         else:
             yield _steps(job, context.copy())

@@ -50,7 +50,7 @@ class Ended:
 
 
 def _as_transept_error(error: Exception | Crash) -> TranseptError:
-    """The error that a reader is told. It stays out of the variables of the frame that raises it, which it holds."""
+    """Return the error for a reader. The raising frame has no variable for it, which would be a reference cycle."""
     raised = error.error if isinstance(error, Crash) else error
     return raised if isinstance(raised, TranseptError) else RequestFailedError.of(raised)
 

@@ -29,7 +29,7 @@ class Metrics:
     """All metrics of a server, in one registry. Watches each model once it is ready."""
 
     def __init__(self, models: ServedModels) -> None:
-        # Without a series beside each counter and histogram that says when it was made.
+        # Without a _created series for each counter and histogram.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -61,7 +61,7 @@ class Metrics:
         models.on_ready = self._watch
 
     def answered(self, endpoint: str, status: int, num_bytes: int) -> None:
-        """A request was answered. num_bytes: of its body that came."""
+        """Count an answered request. num_bytes: bytes received of its body."""
         self._http.labels(endpoint, str(status)).inc()
         if num_bytes:
             self._uploaded.labels(endpoint).inc(num_bytes)

@@ -139,7 +139,7 @@ class ServedModels:
         return self.models[name]
 
     def get(self, name: str | None, kind: Kind, target: str | None = None) -> ServedModel:
-        """The model that a client asks for; None: the first of this kind, and that translates to target if one does.
+        """Return the requested model; None: the first of this kind, preferably one that translates to target.
 
         target: a language, by its code or name. Raises ApiError: 404 for an unknown name, 400 for a model of another
         kind, 503 for one that is not ready.
@@ -260,7 +260,7 @@ class ServedModels:
         suited = ready if target is None else [model for model in ready if translates_to(model.describe(), target)]
         is_loading = any(model.state == "loading" for model in self.models.values())
         if suited or (ready and not is_loading):
-            return (suited or ready)[0]  # where none is suited the first one says why not
+            return (suited or ready)[0]  # if none is suited, the first one reports the error
         if is_loading:
             raise ApiError(503, "models are loading", code="loading", retry_after=LOADING_RETRY)
         for model in self.models.values():

@@ -1,4 +1,4 @@
-"""The id of the request that some code works for: set by `http.access`, read by the log in every thread."""
+"""The id of the current request: set by `http.access`, read by the log in every thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("transept_request_id", default=N
 
 
 class RequestIdFilter(logging.Filter):
-    """Gives each record its request's id as `request_id`, None outside of requests, and as `of_request`, for a line."""
+    """Adds the request id to each record: as `request_id`, None outside requests, and as `of_request`, for a line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True: every record is logged."""

@@ -134,10 +134,10 @@ class Server(uvicorn.Server):
 
 
 def collect_what_requests_leave() -> None:
-    """Let the garbage collector run as often as Python has it, over the objects made from now on.
+    """Restore Python's garbage collection thresholds, for objects created from now on.
 
-    The command raises its threshold, for importing makes many objects. What imports and models left is not looked
-    through again, so a collection takes less than a millisecond.
+    The command raises the thresholds, because imports create many objects. Objects of imports and models are frozen, so
+    a collection takes less than a millisecond.
     """
     gc.collect()
     gc.freeze()

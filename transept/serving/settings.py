@@ -47,23 +47,23 @@ class ModelSource:
 @refuses_unknown("the server has no setting")
 @dataclass(frozen=True)
 class ServerSettings:
-    """What is served, where, to whom, and how much of it.
+    """Settings of a server: models, address, access and limits.
 
     models: at least one, of different names. host, port: to listen on; port 0 takes a free one. root_path: the path
         under which a proxy shows the server, such as ``/speech``. cors: origins whose pages may call it, ``"*"`` any.
     api_keys: any of them opens it; none: everybody may.
     max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
-        beyond it clients are told to come again.
-    max_uploads: requests that are received at a time, for all models; an address may hold as many as it leaves free.
-        max_upload_mb: of a request's body, in MiB. upload_timeout: seconds without a byte after which an upload is
-        given up.
+        further ones are answered with 429.
+    max_uploads: requests that are received at a time, for all models; an address may hold at most as many as it leaves
+        free. max_upload_mb: of a request's body, in MiB. upload_timeout: seconds without a byte after which an upload
+        fails.
     max_audio_seconds: of a recording; None: the engine's limit, or else 4 hours. audio_memory_mb: of the samples of all
-        recordings that are decoded at a time, in MiB; further ones wait. max_text_characters: see Limits.
+        recordings that are decoded at a time, in MiB; further recordings wait. max_text_characters: see Limits.
     shutdown_timeout: seconds that running requests have after SIGTERM.
     log_json: each line of the log on stderr is JSON. log_probes: requests of /health, /ready and /metrics are logged.
     engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
 
-    Raises ParameterError for what cannot be.
+    Raises ParameterError for invalid values.
     """
 
     models: tuple[ModelSource, ...]
@@ -142,7 +142,7 @@ class ServerSettings:
 
     @property
     def audio_memory_bytes(self) -> int:
-        """Of the samples of all recordings."""
+        """Bytes for the samples of all recordings."""
         return int(self.audio_memory_mb * MIB)
 
     def engine_options(self) -> dict[str, Any]:

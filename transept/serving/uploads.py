@@ -1,7 +1,7 @@
-"""Uploads: the requests whose bodies are being received, apart from those that wait for a model or run on it.
+"""Uploads: requests whose bodies are being received, separate from those that wait for a model or run on it.
 
-A client that sends slowly takes a place here and none in a queue. `ServedModels` holds the places, `http.places` takes
-them; `UploadPace`, which `http.access` keeps for each body, says when a client is too slow.
+A slow client takes a place here, but not in a queue. `ServedModels` holds the places, and `http.places` takes them.
+`UploadPace`, which `http.access` keeps for each body, decides when a client is too slow.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 
 from transept.serving.errors import ApiError
 
-RETRY_SECONDS = 2.0  # after which a refused client may come again
+RETRY_SECONDS = 2.0  # after which a refused client may try again
 SLOWEST = 4 << 10  # bytes a second
 IPV6_PREFIX = 64  # bits of an address that a provider gives to one customer
 
 
 class Uploads:
-    """Places for uploads. An address may hold as many as it leaves free, so the first one never takes them all.
+    """Places for uploads. An address may hold at most as many as it leaves free, so no client takes them all.
 
-    most: places altogether.
+    most: number of places.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,9 +58,9 @@ class Uploads:
 
 
 class UploadPace:
-    """The time that a body's next bytes may take: `SLOWEST` on average, with some patience for a pause.
+    """The time that a body's next bytes may take: `SLOWEST` on average, with patience for pauses.
 
-    patience: seconds. Waiting uses it up, and bytes restore it, up to its first value: bytes that came quickly do not
+    patience: seconds. Waiting uses it up, and bytes restore it, at most to its initial value, so a fast start does not
     pay for hours of dripping.
     """
 
@@ -68,12 +68,12 @@ class UploadPace:
         self.patience = self.seconds_left = patience
 
     def came(self, num_bytes: int, waited: float) -> None:
-        """Note that some bytes came. waited: seconds for which the server was ready for them."""
+        """Record received bytes. waited: seconds for which the server waited for them."""
         self.seconds_left = min(self.patience, max(0.0, self.seconds_left - waited) + num_bytes / SLOWEST)
 
 
 def customer(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the network of an IPv6 address."""
+    """Return the key of a client: an IPv4 address, or the network of an IPv6 address."""
     with contextlib.suppress(ValueError):
         found = ipaddress.ip_address(address.partition("%")[0])
         if isinstance(found, ipaddress.IPv6Address):

@@ -78,7 +78,7 @@ def _each_channel(
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, EACH, options.audio_track))
     waveforms, warnings = deque(loaded.waveforms), loaded.warnings
-    del loaded  # which would keep the waveforms
+    del loaded  # it would keep the waveforms in memory
     if waveforms[0].any() and all(np.array_equal(waveforms[0], other) for other in islice(waveforms, 1, None)):
         raise MediaError('its channels are all the same sound: leave channel="each" out')
     yield Opened(len(waveforms[0]) / rate)
@@ -117,7 +117,7 @@ def _diarized(
     else:
         loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
         waveforms, warnings = deque(loaded.waveforms), loaded.warnings
-        del loaded  # which would keep the waveform
+        del loaded  # it would keep the waveform in memory
         turns = yield Offload(partial(model.diarizer, waveforms[0], rate))
     attribution = _Attribution(model, Turns(turns), options)
     words = options.word_timestamps or bool(model.alignment_heads)

@@ -1,4 +1,4 @@
-"""Words and segments that last: attention gives some words no time at all.
+"""Give words and segments a duration: attention assigns some words none.
 
 `transept.speech.lasting` gives every word of a transcript a length. `transept.speech.output` does the same for
 subtitles, since transcripts also come from elsewhere. The page has the same rules in ``serving/web/whole-words.js``.
@@ -15,10 +15,10 @@ SHORTEST = 0.02  # seconds; one position of Whisper's encoder
 
 
 def lengthened(words: Sequence[Word]) -> list[Word]:
-    """The words, each at least SHORTEST long and none begun before the previous one ends.
+    """Return the words, each at least SHORTEST long, and none beginning before the previous one ends.
 
-    A word that is too short takes the time after it, from the next words where no pause is there. The last word ends
-    later than before only where the whole sequence is too short for its words.
+    A word that is too short takes time from the pause after it, or from the next words if there is no pause. The last
+    word ends later than before only if the whole sequence is too short for its words.
     """
     if not words:
         return []
@@ -41,7 +41,7 @@ def lengthened(words: Sequence[Word]) -> list[Word]:
 
 
 def lasting(segment: Segment) -> Segment:
-    """The segment whose words, and itself where it has text, have a length; the same object if they have one."""
+    """Return the segment with a duration for each word, and for itself if it has text; unchanged if they have one."""
     start, end, words = segment.start, segment.end, segment.words
     if words and any(word.end <= word.start for word in words):
         words = [

@@ -1,6 +1,6 @@
-"""The reason why a transcript is empty, for its reader. `transept.speech.recording` asks for it at the end.
+"""The reason why a transcript is empty. `transept.speech.recording` asks for it at the end.
 
-A recording may have no speech, or its speech may have been left out on the way; a reader cannot tell these apart.
+A recording may have no speech, or a step may have left its speech out; the transcript alone does not show which.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import Waveform
 from transept.speech.options import TranscriptionOptions
 
-SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first of them
+SEARCHED_SAMPLES = 1 << 20  # at a time; most recordings have sound in the first block
 
 
 def has_sound(waveform: Waveform) -> bool:
@@ -21,10 +21,10 @@ def has_sound(waveform: Waveform) -> bool:
 
 
 def why_empty(options: TranscriptionOptions, *, duration: float, kept: float, sounds: bool, num_dropped: int) -> str:
-    """One sentence, without a full stop.
+    """Return the reason as one sentence, without a full stop.
 
-    duration: seconds of the recording. kept: seconds that voice activity left of it. sounds: see `has_sound`.
-    num_dropped: windows of which a threshold dropped the text.
+    duration: seconds of the recording. kept: seconds of it that voice activity detection kept. sounds: see `has_sound`.
+    num_dropped: windows whose text a threshold dropped.
     """
     if not duration:
         return "the recording has no samples"

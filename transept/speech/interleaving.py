@@ -65,7 +65,7 @@ class Interleaving:
         return dataclasses.replace(surest, duration_after_vad=longest, options=self.options)
 
     def reason(self, transcripts: Sequence[Transcript]) -> str:
-        """Why the channels are empty: in one sentence where they agree, else each with its name."""
+        """Return why the channels are empty: one sentence if they agree, else one for each channel with its name."""
         reasons = [transcript.reason or "" for transcript in transcripts]
         if len(set(reasons)) == 1:
             return reasons[0]

@@ -1,7 +1,7 @@
-"""The job of a recording whose words all have a length, in its events and in its transcript.
+"""Wrap the job of a recording so that all words in its events and its transcript have a duration.
 
-`transept.speech.transcriber` wraps the jobs of `transept.speech.conversation` in it. The doors of `transept.compat` do
-not: openai-whisper and faster-whisper give some words no time.
+`transept.speech.transcriber` wraps the jobs of `transept.speech.conversation`. `transept.compat` does not, because
+openai-whisper and faster-whisper return some words with a duration of zero.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from transept.speech.transcript import Transcript
 
 
 def with_lasting_words(job: Job) -> Generator[Any, Any, Transcript]:
-    """A job: the given one, with `lasting` segments."""
+    """A job that runs the given one and makes its segments `lasting`."""
     (transcript,) = yield Gather([job], merge=_lasting_event)
     return lasting_transcript(transcript)
 
 
 def lasting_transcript(transcript: Transcript) -> Transcript:
-    """The transcript with `lasting` segments."""
+    """Return the transcript with `lasting` segments."""
     return dataclasses.replace(transcript, segments=[lasting(segment) for segment in transcript.segments])
 
 

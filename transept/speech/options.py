@@ -127,8 +127,8 @@ class TranscriptionOptions:
 
     Speakers:
 
-    audio_track: the audio track of a video or another container to hear: its number, from 0, or a code of its language,
-        ``"eng"`` or ``"en"``. None: the one that FFmpeg deems best, or where that is silent the loudest.
+    audio_track: the audio track of a video or another container to transcribe: its number, from 0, or its language
+        code, such as ``"eng"`` or ``"en"``. None: the one that FFmpeg deems best, or the loudest if that is silent.
     channel: ``"mix"``, the mean of a recording's channels; ``"left"`` or ``"right"``, the first or the second; or
         ``"each"``: all of them by themselves, in one transcript in which each segment's speaker is its channel.
     diarize: a plugin's diarizer tells who speaks when, which becomes each segment's speaker; segments are cut where it
@@ -136,18 +136,18 @@ class TranscriptionOptions:
 
     The way through the recording:
 
-    mode: ``"auto"`` leaves out silence of two seconds or more, and decodes passages of one to two minutes beside each
-        other, window after window as in sequential mode. It decodes speech that no segment covers a second time.
+    mode: ``"auto"`` leaves out silence of two seconds or more, and decodes passages of one to two minutes side by side,
+        window after window as in sequential mode. It decodes speech that no segment covers a second time.
         ``"sequential"`` is openai-whisper's algorithm. ``"batched"`` leaves out all silence, cuts the rest into windows
-        in its pauses and decodes those beside each other: the fastest. There the text of a window is the prompt of the
-        next one within chains of up to four windows only, segments are sentences, and
-        hallucination_silence_threshold has no effect. batched: True means ``mode="batched"``.
+        in its pauses and decodes those side by side: the fastest. There a window's text is the next window's prompt
+        only within chains of up to four windows, segments are sentences, and hallucination_silence_threshold has no
+        effect. batched: True means ``mode="batched"``.
     chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
     encoder_context: seconds of silence after a window's sound that the encoder reads, in place of the whole window, for
         models whose encoder reads windows of one length; ``"auto"``: as many as ``transept calibrate`` found for the
         model. A window whose text is in doubt is encoded and decoded again as a whole. None: always the whole window.
-    vad: in sequential mode, leave silence out first; the other modes always do. vad_options: what is silence;
-        VadOptions or a dict of them.
+    vad: in sequential mode, leave silence out first; the other modes always do. vad_options: VadOptions that define
+        silence, or a dict of them.
 
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """

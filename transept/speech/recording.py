@@ -1,4 +1,4 @@
-"""The way of one recording, from its audio to its transcript: the whole recipe, top-down.
+"""The steps from a recording's audio to its transcript, top-down.
 
     sequential   load ─▶ [speech only] ─▶ features ─▶ language ─▶ window after window ──┐
     auto          ├────▶ passages ─▶ their features ─▶ language ─▶ passages side by side ─┼─▶ segments ─▶ transcript
@@ -6,8 +6,8 @@
 
     a window: [its language] ─▶ prompt ─▶ decode, with fallback ─▶ segments ─▶ [words] ─▶ the recording's times
 
-`transept.speech.transcriber` runs these jobs (`transept.core.jobs`). What is a family's own (control tokens, languages,
-timestamps) comes through its SpeechModel.
+`transept.speech.transcriber` runs these jobs (`transept.core.jobs`). Each family's SpeechModel provides its control
+tokens, languages and timestamps.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ def transcribe(
 ) -> Generator[Any, Any, Transcript]:
     """A job: one recording. Its events are one Opened, one TranscriptionInfo, then a Found for each window.
 
-    Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a rate of which
-    batched mode cannot find the silence.
+    Raises MediaError for audio that cannot be read or is beyond the limits, ParameterError for a sample rate
+    at which batched mode cannot find silence.
     """
     if has_no_samples(audio):
         return (yield from transcribe_waveform(model, NO_SAMPLES, options))
     rate = model.spec.sample_rate
     loaded = yield Offload(partial(limits.load_recording, audio, rate, options.channel, options.audio_track))
-    # As an argument alone: a name here would keep it in memory.
+    # Passed without a local name, which would keep the waveform in memory.
     return (yield from transcribe_waveform(model, loaded.waveforms.pop(), options, loaded.warnings))
 
 
 def transcribe_waveform(
     model: SpeechModel, waveform: Waveform, options: TranscriptionOptions, warnings: Sequence[str] = ()
 ) -> Generator[Any, Any, Transcript]:
-    """The same of a recording that has been read.
+    """Transcribe a recording that has been read; see `transcribe`.
 
     waveform: float32 [num_samples], at the model's rate. warnings: see TranscriptionInfo.
     """
@@ -94,7 +94,7 @@ def transcribe_waveform(
         timeline, in_speech = Timeline([], rate), options
         if options.vad:
             waveform, timeline = yield Offload(partial(speech_only, waveform, rate, options))
-            in_speech = dataclasses.replace(options, clip_timestamps=())  # nothing but them is left
+            in_speech = dataclasses.replace(options, clip_timestamps=())  # only those stretches are left
         features = yield Offload(partial(model.features, waveform))  # [channels, frames]
         kept_seconds = len(waveform) / rate
         language = yield from recording_language(model, features, options)
@@ -107,10 +107,10 @@ def transcribe_waveform(
 
 
 def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) -> str:
-    """The mode that auto stands for, or the one that was asked for.
+    """Return the requested mode; for auto, the mode that suits the model and the recording.
 
-    Voice activity is found at 16 kHz. A family without timestamps cannot say where a window's text ends, so its windows
-    are cut in pauses, as batched mode does, unless the recording is one window.
+    Voice activity detection needs 16 kHz. A family without timestamps cannot say where a window's text ends, so batched
+    mode cuts its windows in pauses, unless the recording is one window.
     """
     if options.mode != AUTO:
         return options.mode
@@ -122,7 +122,7 @@ def _mode(model: SpeechModel, duration: float, options: TranscriptionOptions) ->
 
 
 def text_of(model: SpeechModel, segments: Sequence[Segment]) -> str:
-    """All that is said, without leading or trailing blanks."""
+    """Return the text of all segments, without leading or trailing blanks."""
     return model.tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
 
 
@@ -143,7 +143,7 @@ def _or_silence(model: SpeechModel, features: Tensor | None) -> Tensor:
 
 
 def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: TranscriptionOptions) -> Tensor:
-    """What is heard of windows of a recording, one after the other: [channels, frames], each padded to a whole one."""
+    """Return the features of windows, [channels, frames], each padded to a full window, one after the other."""
     chunk = model.chunk_frames(options)
     import torch
 
@@ -154,6 +154,6 @@ def _features(model: SpeechModel, windows: Sequence[SpokenWindow], options: Tran
 
 
 def has_no_samples(audio: AudioInput) -> bool:
-    """Whether audio is an empty waveform: in it nothing is said, while a file without samples is broken."""
+    """True if audio is an empty waveform, which has an empty transcript; a file without samples is an error."""
     waveform = audio[0] if isinstance(audio, tuple) and len(audio) == 2 else audio if is_array(audio) else None
     return 0 in getattr(waveform, "shape", ()) or (isinstance(waveform, list) and not waveform)

@@ -60,8 +60,8 @@ class SpeechModel:
     detects: whether it tells which of them is spoken.
     target_languages: codes of those to which it translates, as its SpeechSpec says.
     fps: frames of its features in a second. window_frames: of one window.
-    short_contexts: how many windows the encoder read in part. num_temperature_retries: decodings of windows after the
-    first one, at higher temperatures.
+    short_contexts: number of windows that the encoder read in part. num_temperature_retries: number of times that a
+    window was decoded again at a higher temperature.
     max_positions: decoder positions, for prompt and output together. max_num_seqs: the engine's.
     Raises UnsupportedModelError for a model that is not a speech model, CheckpointError for one without a tokenizer or
     with alignment heads that it does not have.

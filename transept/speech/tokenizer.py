@@ -25,7 +25,7 @@ class SpeechTokenizer:
 
     family: has a SpeechSpec. view: for its functions.
     tokenizer: the checkpoint's, of transformers, or a PlainTokenizer.
-    control: the control tokens. text_tokens: the ids of text, in rising order. timestamps: the ids of times.
+    control: the control tokens. text_tokens: ids of text tokens, in rising order. timestamps: ids of timestamps.
     """
 
     def __init__(self, family: ModelSpec, view: CheckpointView) -> None:
@@ -42,7 +42,7 @@ class SpeechTokenizer:
 
     @property
     def text_range(self) -> range:
-        """The ids of text without those that were added outside of their range."""
+        """Return the ids of text tokens without those that were added outside of their range."""
         return range(self.control.end_of_text) if self.control.text is None else self.control.text
 
     def _timestamps(self) -> range:
@@ -81,7 +81,7 @@ class SpeechTokenizer:
         return self._decoded([*self._opening_word, *text])[len(self._decoded(self._opening_word)) :]
 
     def is_timestamp(self, token: int) -> bool:
-        """True if a token is a time."""
+        """True if a token is a timestamp."""
         return token in self.timestamps
 
     def suppressed_tokens(self, options: TranscriptionOptions) -> tuple[int, ...]:

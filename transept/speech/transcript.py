@@ -20,9 +20,9 @@ class TranscriptionInfo:
 
     language: code, such as ``"en"``. language_probability: None where the user named the language or the model knows
     only one. language_probabilities: of all languages by code, the most likely first; empty where it was not detected.
-    duration: seconds of audio. duration_after_vad: seconds that are left of it without its silence, with vad or
-    batched; else all of them. options: what was asked for. warnings: faults of the recording (damage, missing sound, a
-    silent track, ...), each with the time from when; each continues a sentence that begins "the recording is".
+    duration: seconds of audio. duration_after_vad: seconds left without silence, in auto and batched mode or with vad;
+    else all of them. options: the requested ones. warnings: faults of the recording (damage, missing sound, a
+    silent track, ...), each with the time at which it begins; each continues a sentence that begins "the recording is".
     """
 
     language: str
@@ -39,9 +39,9 @@ class Transcript:
     """A whole recording.
 
     text: all of it, without leading or trailing blanks. segments: in order of time. missed_speech: stretches (begin,
-    end), in seconds, of more than three seconds in which somebody speaks and no segment says what; empty for families
-    that take sound at another rate than 16 kHz. reason: why text is empty, such as "the recording is silent: ..."; None
-    where it is not. The rest: see TranscriptionInfo.
+    end), in seconds, of more than 1.5 seconds of speech that no segment covers; empty for families whose sample rate is
+    not 16 kHz. reason: why text is empty, such as "the recording is silent: ..."; None if it is not. The rest: see
+    TranscriptionInfo.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Transcript:
         missed_speech: Iterable[tuple[float, float]] = (),
         reason: str | None = None,
     ) -> Transcript:
-        """The transcript of a recording of which so much was known before. reason: told where text is empty."""
+        """Return the transcript that follows an info. reason: why text is empty; dropped if it is not."""
         known = {each.name: getattr(info, each.name) for each in dataclasses.fields(info)}
         why = None if text else reason
         return cls(text=text, segments=segments, missed_speech=list(missed_speech), reason=why, **known)

@@ -1,6 +1,6 @@
 """Ends of words among timed tokens: the places at which a line, a subtitle or a segment may be cut.
 
-Whisper's words are runs of tokens, and a word with a hyphen, an apostrophe or a decimal point is several of them.
+Whisper's words are runs of tokens: a word with a hyphen, an apostrophe or a decimal point is several of them.
 Called by `timing.sentences`, `timing.turns` and `transept.speech.output.subtitles`. The page has the same rules in
 ``serving/web/whole-words.js``.
 """
@@ -27,7 +27,7 @@ LINE_BREAKS = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
 
 
 def may_break(before: str, after: str) -> bool:
-    """True if a word ends between two texts, neither of them empty, that follow each other.
+    """True if a word ends between two adjacent texts, neither of them empty.
 
     Words end at blanks; in scripts without blanks, between any two runs of tokens that punctuation and vowel signs do
     not hold together.
@@ -42,9 +42,9 @@ def may_break(before: str, after: str) -> bool:
 
 
 def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
-    """The words of a segment, those without a break between them together; a lone blank goes with the next word."""
+    """Group the parts of each whole word of a segment; a lone blank joins the next word."""
     groups: list[list[Word]] = []
-    text = ""  # of the present word
+    text = ""  # of the current word
     for word in words:
         if groups and (not word.word or not text.strip() or not may_break(text, word.word)):
             groups[-1].append(word)
@@ -56,10 +56,10 @@ def parts_of_words(words: Sequence[Word]) -> list[list[Word]]:
 
 
 def whole_words(words: Sequence[Word]) -> list[Word]:
-    """The words of a segment, those without a break between them joined; words that show nothing are left out.
+    """Return the whole words of a segment, without words that show nothing.
 
-    A joined word lasts from its first part's start to its last one's end. Line feeds become blanks, and a blank at the
-    end of a word goes to the head of the next.
+    A whole word lasts from its first part's start to its last part's end. Line feeds become blanks, and a blank at the
+    end of a word moves to the start of the next.
     """
     whole = []
     blank = ""  # at the end of the previous word

@@ -93,7 +93,7 @@ class DocumentEncoder:
         return self._framed(self._content(text))
 
     def _content(self, text: str) -> Any:
-        """The tokenizer's result for the prefix and the text."""
+        """Return the tokenizer's result for the prefix and the text."""
         return self.tokenizer(self.prefix + text, add_special_tokens=False, verbose=False)
 
     def _framed(self, encoded: Any) -> list[int]:
@@ -101,7 +101,7 @@ class DocumentEncoder:
 
 
 def _places(encoded: Any, prefix_length: int) -> list[int] | None:
-    """First characters of a document's tokens, or None if its tokenizer does not tell."""
+    """Return the position of each token's first character, or None if the tokenizer does not report it."""
     encodings = getattr(encoded, "encodings", None)
     if not encodings:
         return None

@@ -12,13 +12,13 @@ from transept.errors import TranseptError
 class GeneratedText:
     """What a model wrote for one document.
 
-    text: without leading or trailing blanks; those of a document's chunks joined with a space.
+    text: without leading or trailing blanks; the texts of chunks are joined with a space.
     num_source_tokens: tokens that the encoder read, prefix and special tokens included. num_tokens: tokens written.
     num_chunks: pieces that the document was split into. truncated: whether its end was cut off.
     cumulative_logprob: sum of the written tokens' log probabilities.
-    finish_reason: ``"length"`` when the text, or that of a chunk, ran into max_tokens without an end; ``"error"``;
-    else ``"stop"``.
-    error: why there is no text, which is then empty, with all numbers 0; else None.
+    finish_reason: ``"length"`` if the text or a chunk's text reached max_tokens without an end; ``"error"``; else
+    ``"stop"``.
+    error: the error of a document that failed; its text is then empty, and all numbers are 0. Else None.
     """
 
     text: str
@@ -32,11 +32,11 @@ class GeneratedText:
 
     @classmethod
     def failed(cls, error: TranseptError) -> GeneratedText:
-        """The result of a document that failed."""
+        """Return the result of a document that failed."""
         return cls("", 0, 0, 0, False, 0.0, "error", error)
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dict, ready for JSON; the error as a text, ``"PromptError: ..."``."""
+        """Return a plain dict, ready for JSON, with the error as a string, ``"PromptError: ..."``."""
         error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
         return {**vars(self), "error": error}
 

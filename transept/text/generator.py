@@ -32,22 +32,22 @@ class TextGenerator(ClosesEngine):
     model, engine_options: as for Engine. Raises UnsupportedModelError for a model whose encoder takes no text,
     CheckpointError for one without a tokenizer.
 
-    Each of the tasks below takes one document, which gives a GeneratedText, or several, which give a list in their
-    order. One of several that fails has a GeneratedText with its `error`, and the others are as they would be without
-    it; one document alone raises that error. The options of all of them:
+    Each of the tasks below takes one document and returns a GeneratedText, or takes several and returns a list in their
+    order. If one of several fails, its GeneratedText has an `error`, and the others are not affected. A single
+    document raises its error. The options of all tasks:
 
     truncate: cut the end off a document that is longer than the model reads. chunk: split it at sentences, and join
-        what is written for the pieces. With neither it is an error.
-    max_source_tokens: what is too long, in tokens of the encoder. Default: what the model has positions for; where
-        they have no bound (T5), the engine's max_encoder_tokens.
-    num_beams, max_tokens and other fields of SamplingParams, but for logprobs and prompt_probe. Fields that are left
-        open are as the checkpoint has them for the task: ``task_specific_params`` of its config.json, then its
+        the results. With neither, such a document is an error.
+    max_source_tokens: the longest document, in encoder tokens. Default: the number of the model's positions; if they
+        have no bound (T5), the engine's max_encoder_tokens.
+    num_beams, max_tokens and other fields of SamplingParams, except logprobs and prompt_probe. Fields that are not
+        set default to the checkpoint's settings for the task: ``task_specific_params`` of its config.json, then its
         generation_config.json.
 
     Raises ParameterError for a bad option, before anything is computed; EngineClosedError. Errors of a document are
     PromptError where it is empty or too long, CapacityError where it could never fit into memory, RequestFailedError.
     Every method may be called from several threads, and several streams may be open at once: they share the engine's
-    batch, and each gets what it would get alone.
+    batch, and each gets the same results as alone.
     """
 
     @shows_options(EngineConfig)
@@ -74,9 +74,10 @@ class TextGenerator(ClosesEngine):
 
     @property
     def tasks(self) -> list[Task]:
-        """The methods that the checkpoint is for: "generate", and those of "summarize" and "translate" that it can do.
+        """The methods that the checkpoint can do: "generate", and possibly "summarize" and "translate".
 
-        A family may leave a task open, which then takes documents as they are; it is here if config.json names it.
+        A family may leave a task undefined, which then passes documents unchanged; it is listed if config.json names
+        it.
         """
         return offered_tasks(self.engine)
 
@@ -161,7 +162,7 @@ class TextGenerator(ClosesEngine):
     def _complete(
         self, task: Task, documents: str | Iterable[str], options: dict[str, Any]
     ) -> GeneratedText | list[GeneratedText]:
-        """Every text in the documents' order; all documents are encoded before any is computed."""
+        """Return every text in the documents' order; all documents are encoded before any is computed."""
         job = make_job(self.engine, task, **options)
         several = list(_several(documents))
         results: dict[int, GeneratedText | TranseptError] = {}

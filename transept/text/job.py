@@ -92,7 +92,7 @@ def make_job(
 
 
 def _text_task(engine: Engine, task: Task, source: str | None, target: str | None) -> TextTask:
-    """The task as the model's family declares it."""
+    """Return the task as the model's family declares it."""
     spec = engine.spec.text or TextSpec()
     if task not in TASKS:
         raise ParameterError(f"there is no task {task!r}.{suggest(str(task), TASKS)}")
@@ -109,9 +109,9 @@ def _text_task(engine: Engine, task: Task, source: str | None, target: str | Non
 
 
 def offered_tasks(engine: Engine) -> list[Task]:
-    """The tasks that this checkpoint is for, as far as its family and its config say; "generate" is always one.
+    """Return the tasks that this checkpoint can do, according to its family and config; "generate" is always one.
 
-    A task that the family leaves open passes documents on unchanged. It is offered if config.json names it.
+    A task that the family leaves undefined passes documents unchanged. It is listed if config.json names it.
     """
     return [task for task in get_args(Task) if _is_offered(engine, task)]
 
@@ -126,7 +126,7 @@ def _is_offered(engine: Engine, task: Task) -> bool:
         make_job(engine, task)
     except UnsupportedTaskError:
         return False
-    except TranseptError:  # such as one that asks for the languages
+    except TranseptError:  # for example because languages are missing
         return True
     return True
 

@@ -1,7 +1,7 @@
-"""PieceSizes: sizes of a document's pieces in tokens, so that few calls of the tokenizer split a long document.
+"""PieceSizes: estimate the token counts of a document's pieces, to split it with few tokenizer calls.
 
-The tokens of the whole document tell where a piece probably ends. The tokenizer is then asked about that piece alone,
-and its tokens are the chunk's. Used by DocumentEncoder.
+The tokens of the whole document show where a piece probably ends. The tokenizer then encodes only that piece, and the
+result is the chunk's tokens. Used by DocumentEncoder.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-EDGE = 8  # tokens by which two pieces that begin at one place may differ from the whole document's, at their ends
-INFORMED = 4  # pieces that are asked for by their expected sizes, before the search halves and doubles
+EDGE = 8  # tokens by which the end of a piece may differ from the whole document's tokens
+INFORMED = 4  # probes at expected sizes before the search halves and doubles
 
 
 class PieceSizes:
-    """Answers `pieces`: which pieces fit, and which end to ask for next.
+    """Tells `pieces` which pieces fit, and which end to try next.
 
-    encode: the token ids of a piece, with all that frames it. limit: tokens of a piece that fits, framed.
-    num_tokens: tokens of the document. places: where each of these begins, in characters, ascending; None if the
-        tokenizer does not tell, and then they are taken to be of one length.
+    encode: returns the token ids of a piece, with its prefix and special tokens. limit: longest piece, with those.
+    num_tokens: tokens of the document. places: first character of each token, ascending; None if the tokenizer does
+        not report them, and then all tokens are assumed to have the same length.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class PieceSizes:
         self._limit = limit
         self._tokens_a_character = num_tokens / len(document)
         self._places = places
-        self._stripped: dict[int, int] = {}  # an end -> where the blanks before it begin
-        self._excess = float(len(encode("")))  # tokens that a piece has beside its share of the document's
-        self._fitting = "", list[int]()  # the last piece that did, and its token ids
-        self._size = 0  # of the last piece that was asked for
-        self._asked: tuple[int, int, int] | None = None  # of the last search: start, end asked for, pieces so far
+        self._stripped: dict[int, int] = {}  # an end -> the start of the blanks before it
+        self._excess = float(len(encode("")))  # tokens of a piece in addition to its share of the document's
+        self._fitting = "", list[int]()  # the last piece that fitted, and its token ids
+        self._size = 0  # of the last piece that was tried
+        self._asked: tuple[int, int, int] | None = None  # of the last search: start, end tried, pieces so far
 
     def fits(self, piece: str) -> bool:
         """True if a piece, stripped of blanks, is within the limit."""
@@ -51,14 +51,14 @@ class PieceSizes:
         return self._size <= self._limit
 
     def token_ids(self, piece: str) -> list[int]:
-        """The token ids of a piece, stripped of blanks: at hand for the last one that fitted."""
+        """Return the token ids of a piece, stripped of blanks; cached for the last piece that fitted."""
         piece = piece.strip()
         return self._fitting[1] if piece == self._fitting[0] else self._encode(piece)
 
     def next(self, start: int, ends: Sequence[int], low: int, high: int) -> int | None:
-        """Index of the end to ask for, between `low` and `high`, or None if the piece up to ends[low] is the largest.
+        """Return the index of the end to try, between `low` and `high`, or None if ends[low] is the largest that fits.
 
-        start: of the piece. ends[low] fits, unless no end of this search did; ends[high] does not, if there is one.
+        start: of the piece. ends[low] fits, unless nothing in this search has; ends[high] does not, if it exists.
         """
         num_asked = 0
         if self._asked is not None and self._asked[0] == start:

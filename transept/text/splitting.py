@@ -1,10 +1,10 @@
 """Splitting a long document into pieces that fit a model's encoder.
 
-A rule over punctuation, without a dictionary of abbreviations or a language to be told: a piece that ends after "Dr."
-costs little, since most pieces hold dozens of sentences and only their last one can be cut there.
+A rule over punctuation, without a language or a dictionary of abbreviations: a piece that ends after "Dr." costs
+little, because most pieces hold dozens of sentences and only their last one can be cut there.
 
-The time is linear in the document's length: a run of marks is looked at from its begin alone, and of
-a sentence that does not fit only the words that come next are tried.
+The time is linear in the document's length: a run of marks is examined only from its start, and if a sentence does not
+fit, only its next words are tried.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Probe: TypeAlias = Callable[[int, Sequence[int], int, int], int | None]  # start
 
 
 def split(document: str, fits: Callable[[str], bool]) -> list[str]:
-    """All that `pieces` yields."""
+    """Return all pieces as a list; see `pieces`."""
     return list(pieces(document, fits))
 
 
@@ -42,12 +42,12 @@ def pieces(document: str, fits: Callable[[str], bool], probe: Probe | None = Non
     Joined they are the document again. A sentence that does not fit is split between words, a word that does not fit
     between characters.
 
-    fits: True if a piece does. It should hold for every part of a piece that fits; where it does not, pieces fit all
-        the same, but may be shorter than need be. The last piece that fitted is the one that is yielded.
-    probe: chooses which end of sentences or words to ask for next: ends[low] is known to fit, unless low is before the
-        first, and ends[high] not to, unless high is behind the last. None: ends[low] is the largest. Without a probe
-        about log2(sentences) pieces are asked for each time.
-    Raises PromptError when not even one character fits.
+    fits: returns True if a piece fits. Every part of a piece that fits should fit; otherwise all pieces still fit, but
+        may be shorter than necessary. The yielded piece is the last one that fitted.
+    probe: returns the next end of sentences or words to try: ends[low] is known to fit, unless low is before the first,
+        and ends[high] not to fit, unless high is after the last. None: ends[low] is the largest. Without a probe, each
+        search tries about log2(sentences) pieces.
+    Raises PromptError if not even one character fits.
     """
     if not document:
         return
@@ -65,10 +65,10 @@ def _cuts(
     levels: Sequence[tuple[Callable[[str, int, int], Sequence[int]], Probe | None]],
     fits: Callable[[str], bool],
 ) -> Generator[int, Any, int]:
-    """Yield the cuts of document[start:stop] until its rest fits, and return where the rest starts.
+    """Yield the cuts of document[start:stop] until the rest fits, and return the start of the rest.
 
-    levels: functions for the ends of its parts, of the parts of a part that does not fit, and so on, with their probes;
-    the last end is `stop`.
+    levels: functions for the ends of its parts, then for those of a part that does not fit, and so on, each with its
+    probe; the last end is `stop`.
     """
     (find_ends, probe), *finer = levels
     ends = find_ends(document, start, stop)
@@ -87,7 +87,7 @@ def _cuts(
 
 
 def _sentence_ends(document: str, start: int, stop: int) -> list[int]:
-    """Ends of sentences, with the blanks after them."""
+    """Return the ends of sentences, including the blanks after them."""
     ends = [
         match.end()
         for match in _SENTENCE_END.finditer(document, start, stop)

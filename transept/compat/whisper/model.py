@@ -68,7 +68,7 @@ class Whisper:
 
     @property
     def num_languages(self) -> int:
-        """Number of languages that its vocabulary has tokens for; an English-only one has them as well."""
+        """Number of languages with tokens in the vocabulary; an English-only vocabulary also has them."""
         model = self.transcriber.model
         control = model.tokenizer.control
         if model.languages or control.no_timestamps is None:

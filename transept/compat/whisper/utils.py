@@ -63,7 +63,7 @@ def _cues(segments: Sequence[Segment], layout: SubtitleLayout, with_words: bool)
 
 
 def _segment(given: Mapping[str, Any]) -> Segment:
-    """A segment from the four fields that a writer reads of a dict, which users may make."""
+    """Make a segment from the four fields that writers read; users may have made the dict themselves."""
     if given["start"] < 0:
         raise ParameterError(f"a timestamp is at least 0 seconds, not {given['start']}")
     words = given.get("words")

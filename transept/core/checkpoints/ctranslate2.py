@@ -155,9 +155,9 @@ class CTranslate2Checkpoint(Checkpoint):
         return self.tensor(name).item()
 
     def vocabulary(self) -> list[str]:
-        """The tokens in the order of their ids, as the converter wrote them; empty without such a file.
+        """Return the tokens in the order of their ids, as the converter wrote them; empty without such a file.
 
-        Raises CheckpointError for one that cannot be read.
+        Raises CheckpointError for a file that cannot be read.
         """
         file = self.path / "vocabulary.json"
         if file.is_file():

@@ -142,9 +142,9 @@ def _generation_config(
 
 
 def _as_its_version_reads_it(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that mean to every transformers what they meant to the version that wrote them.
+    """Return settings with the meaning that they had in the version of transformers that wrote them.
 
-    A top_k of null turned it off up to transformers 4; later versions read it as unset, which is 50.
+    Up to transformers 4 a null top_k turned top-k sampling off; later versions read it as unset, which means 50.
     """
     version = str(settings.get("transformers_version") or "")
     if "top_k" in settings and settings["top_k"] is None and version.partition(".")[0] in ("2", "3", "4"):
@@ -163,9 +163,9 @@ def _from_config(checkpoint: Checkpoint, config: PretrainedConfig | PlainConfig)
 
 
 def load_tokenizer(path: Path, files: PlainFiles | None = None) -> PreTrainedTokenizerBase | PlainTokenizer | None:
-    """The tokenizer beside the weights, or None when there is none.
+    """Return the tokenizer beside the weights, or None if there is none.
 
-    With tokenizer_config.json it is what AutoTokenizer makes of it, or `files.tokenizer` without transformers. A lone
+    AutoTokenizer reads a tokenizer_config.json, or `files.tokenizer` does without transformers. A lone
     tokenizer.json gives a tokenizer without named special tokens; see `lone_vocabulary` for a lone vocabulary. Raises
     CheckpointError when the files cannot be read, are far too large, or make a tokenizer that cannot work.
     """

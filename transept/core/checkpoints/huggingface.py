@@ -70,7 +70,7 @@ class HuggingFaceCheckpoint(Checkpoint):
                 yield from ((name, tuple(tensor.shape)) for name, tensor in _pickled(file))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight by its name without wrappers, one file after the other."""
+        """Yield every weight by its name without wrapper prefixes, file by file."""
         for file in self.files:
             yield from _safetensors(file) if file.suffix == ".safetensors" else _pickled(file)
 

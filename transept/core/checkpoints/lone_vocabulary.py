@@ -1,6 +1,6 @@
-"""The tokenizer of a checkpoint that has its vocabulary's files alone, as older ones and some fine-tuned ones have.
+"""Tokenizers for checkpoints with only vocabulary files, such as older and some fine-tuned ones.
 
-`hf_configs` calls it where there is neither a tokenizer.json nor a tokenizer_config.json.
+`hf_configs` calls it if there is neither a tokenizer.json nor a tokenizer_config.json.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PIECES = ("*.model", "*.spm")  # of sentencepiece
 
 
 def lone_vocabulary(path: Path) -> PreTrainedTokenizerBase | PlainTokenizer | None:
-    """The tokenizer that transformers makes of the files for config.json's model_type; None without such files.
+    """Return the tokenizer that transformers makes of the files for config.json's model_type; None without such files.
 
-    Without a model_type that transformers knows, byte-level BPE is read by the tokenizers library. Sentencepiece models
-    that transformers cannot read are left alone, with a warning. Raises what transformers and tokenizers raise.
+    If transformers does not know the model_type, the tokenizers library reads byte-level BPE. A sentencepiece model
+    that transformers cannot read is skipped with a warning. Raises what transformers and tokenizers raise.
     """
     is_pair = all((path / name).is_file() for name in PAIRS)
     if not is_pair and not any(file.is_file() for pattern in PIECES for file in path.glob(pattern)):
@@ -50,7 +50,7 @@ def lone_vocabulary(path: Path) -> PreTrainedTokenizerBase | PlainTokenizer | No
 
 
 def _is_known(path: Path) -> bool:
-    """True for a model_type for which transformers has a tokenizer."""
+    """True if transformers has a tokenizer for a model_type."""
     file = path / "config.json"
     model_type = read_json(file).get("model_type") if file.is_file() else None
     if not isinstance(model_type, str):
@@ -61,7 +61,7 @@ def _is_known(path: Path) -> bool:
 
 
 def _byte_level(path: Path) -> PlainTokenizer | None:
-    """Byte-level BPE, with the tokens of added_tokens.json as special ones; None for another kind of BPE."""
+    """Return byte-level BPE, with the tokens of added_tokens.json as special tokens; None for other kinds of BPE."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer

@@ -1,6 +1,6 @@
-"""Advice on files of weights that are not read here: whisper.cpp's, openai-whisper's, PEFT's adapters.
+"""Advice for weight files in unsupported formats: whisper.cpp's, openai-whisper's, PEFT's adapters.
 
-Called where a model is located and where a folder is opened, to answer with what would work.
+Called when a model is located and when a folder is opened, so that the error says what would work.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from transept.registry.published import repository_of
 
 GGML = re.compile(r"ggml-(.+?)(?:-q\d_\w+)?\.bin")  # names of whisper.cpp's models: ggml-base.en-q5_1.bin
 OPENAI = re.compile(r"(.+)\.pt")  # of openai-whisper's: base.en.pt
-OPENAI_KEYS = (b"dims", b"model_state_dict")  # what its files hold
-MOST_PICKLE_BYTES = 1 << 20  # of a file's pickle that are searched for them
+OPENAI_KEYS = (b"dims", b"model_state_dict")  # in each of its files
+MOST_PICKLE_BYTES = 1 << 20  # of a file's pickle to search for OPENAI_KEYS
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 CONVERT = (
     "convert_openai_to_hf.py, in src/transformers/models/whisper of transformers' repository, makes a folder that is: "
@@ -24,22 +24,22 @@ CONVERT = (
 
 
 def about_file(file: Path, name: str) -> str:
-    """Why a file is not read, and what would work; empty for a file of no known format. It need not exist.
+    """Return why a file is not supported, and what would work; empty for an unknown format. The file need not exist.
 
     name: the user's name for it.
     """
     if ggml := GGML.fullmatch(file.name):
         same = _same(ggml[1])
-        return f'"{name}" is a file of whisper.cpp, whose format is not read here{same}'
+        return f'"{name}" is a file of whisper.cpp, a format that is not supported{same}'
     if openai := OPENAI.fullmatch(file.name):
         same = _same(openai[1])
         if same or _is_openai_whisper(file):
-            return f'"{name}" is a file of openai-whisper, whose format is not read here{same or f". {CONVERT}"}'
+            return f'"{name}" is a file of openai-whisper, a format that is not supported{same or f". {CONVERT}"}'
     return ""
 
 
 def about_folder(folder: Path) -> str:
-    """Answer for a folder without a checkpoint, from the first of its files whose format is known."""
+    """Return the advice for a folder without a checkpoint, from its first file in a known format."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     if adapter := next((file for file in files if file.name in ADAPTERS), None):
         return (
@@ -54,7 +54,7 @@ def _same(short_name: str) -> str:
 
 
 def _is_openai_whisper(file: Path) -> bool:
-    """True if a file is a pickle with openai-whisper's keys, which is searched and not run."""
+    """True if a file is a pickle with openai-whisper's keys. The pickle is searched, not executed."""
     try:
         with zipfile.ZipFile(file) as archive:
             pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]

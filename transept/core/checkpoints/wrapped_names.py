@@ -1,7 +1,7 @@
-"""The names of weights without what training put in front of them.
+"""Strip the prefixes that training wrappers put in front of weight names.
 
-A model that is saved while a wrapper is around it has the wrapper's name in every weight's: torch.compile, data
-parallelism, sharding, PEFT. The readers of Hugging Face checkpoints call `unwrapped` for each file.
+A model saved inside a wrapper (torch.compile, data parallelism, sharding, PEFT) has the wrapper's name in the name of
+every weight. The readers of Hugging Face checkpoints call `unwrapped` for each file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# Wrappers of any part of a model, and so anywhere in a name: torch.compile, FSDP, activation checkpointing.
+# Wrappers of any part of a model, which may be anywhere in a name: torch.compile, FSDP, activation checkpointing.
 ANYWHERE = re.compile(r"(?:(?<=\.)|^)(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 # Wrappers of a whole model: DataParallel, DistributedDataParallel and DeepSpeed; PEFT.
 AROUND_ALL = ("module.", "base_model.model.")
@@ -17,7 +17,7 @@ ADAPTER = re.compile(r"(?:.*\.)?(?:lora_\w+|base_layer|modules_to_save|original_
 
 
 def unwrapped(names: Sequence[str]) -> list[str]:
-    """The names of one file's weights without wrappers; AROUND_ALL counts where it begins every name."""
+    """Return the names of one file's weights without wrappers; AROUND_ALL is stripped only if it begins every name."""
     plain = [ANYWHERE.sub("", name) for name in names]
     while prefix := next((each for each in AROUND_ALL if plain and all(name.startswith(each) for name in plain)), ""):
         plain = [name.removeprefix(prefix) for name in plain]
@@ -25,7 +25,7 @@ def unwrapped(names: Sequence[str]) -> list[str]:
 
 
 def adapter_problem(names: Iterable[str]) -> str:
-    """Advice on weights that PEFT adds to a model or wraps, which only PEFT can merge; empty without any."""
+    """Return advice for weights that PEFT adds or wraps, which only PEFT can merge; empty if there are none."""
     adapters = [name for name in names if ADAPTER.fullmatch(name)]
     if not adapters:
         return ""

@@ -90,7 +90,7 @@ class PromptProbes:
 
 
 def _within_limit(logits: Tensor, probe: PromptProbe) -> Tensor:
-    """The logits of the tokens that share the probability, the others left out or -inf. logits: [rows, vocabulary]."""
+    """Return the logits with tokens outside the probe's vocabulary removed or -inf. logits: [rows, vocabulary]."""
     if not probe.beyond_limit:
         return logits[:, : probe.vocab_limit]
     beyond = upload(probe.beyond_limit, logits.device)

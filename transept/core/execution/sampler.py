@@ -197,8 +197,9 @@ class Sampler:
 def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
     """Let a request's processors change [rows, vocabulary], in place or by returning new logits.
 
-    They are a user's code: everything they get but the numbers is a copy. Raises ValueError for a changed shape or
-    memory and for a return value that cannot be the logits, ProcessorInterruptedError for a BaseException.
+    Processors are user code: everything that they receive, except the logits, is a copy. Raises ValueError for a
+    changed shape or memory and for a return value that cannot be the logits, ProcessorInterruptedError for a
+    BaseException.
     """
     num_bytes = logits.untyped_storage().nbytes()
     data = [
@@ -221,7 +222,7 @@ def _call_processors(logits: Tensor, params: SamplingParams, rows: list[Sampling
 
 
 def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
-    """Write the logits that a processor returned over those that it was given. Raises ValueError for others."""
+    """Copy the logits that a processor returned into the input. Raises ValueError for any other return value."""
     if isinstance(returned, Tensor):
         kind = f"a {returned.dtype} tensor of shape {[*returned.shape]} on {returned.device}"
         fits = (returned.shape, returned.dtype, returned.device) == (logits.shape, logits.dtype, logits.device)

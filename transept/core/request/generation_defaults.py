@@ -18,7 +18,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
 UNBOUNDED_MAX_TOKENS = 256  # of a model without a last position, whose generation config says nothing
-DEFAULT_TOP_K = 50  # transformers', of a checkpoint that samples and names none
+DEFAULT_TOP_K = 50  # transformers' default for a checkpoint that samples and has no top_k
 
 
 def complete(
@@ -34,8 +34,8 @@ def complete(
 
     generation_config: a transformers GenerationConfig or a PlainConfig. prompt_token_ids: the decoder prompt.
     max_positions: how many the decoder has for prompt and output together, the bound of max_tokens; None: no bound.
-    vocab_size: of the model. Token ids of the generation config that lie beyond are left out, as in transformers.
-    eos_token_ids: what ends a sequence where neither params nor generation_config say.
+    vocab_size: of the model. Token ids of the generation config beyond it are dropped, as in transformers.
+    eos_token_ids: end-of-sequence tokens if neither params nor generation_config has any.
     A request that samples without a seed gets one at random. Raises ParameterError when the completed parameters
     contradict each other or the vocabulary.
     """
@@ -92,7 +92,7 @@ class _Settings:
         return neutral if own is None else own
 
     def known(self, name: str) -> tuple[int, ...]:
-        """The user's token ids, else the checkpoint's that are in the model's vocabulary."""
+        """Return the user's token ids, else those of the checkpoint's ids that are in the model's vocabulary."""
         own = getattr(self.params, name)
         if own is not None:
             return (operator.index(own),) if isinstance(own, Integral) else tuple(own)
@@ -112,8 +112,8 @@ class _Settings:
 def num_forced_tokens(prompt_token_ids: Sequence[int], forced_bos_token_id: int | None) -> int:
     """Number of tokens of the decoder prompt that transformers counts as new: 1 for BART's ``<DEC><BOS>``, else 0.
 
-    There ``generate`` starts from ``<DEC>`` alone and forces the BOS token as the first new one. Lengths that the
-    checkpoint's settings speak of, and the one that ranks hypotheses, include it.
+    For such prompts transformers' ``generate`` starts from ``<DEC>`` alone and forces the BOS token as the first new
+    one. Lengths in the checkpoint's settings, and the length that ranks hypotheses, include it.
     """
     return int(forced_bos_token_id is not None and list(prompt_token_ids[1:]) == [forced_bos_token_id])
 

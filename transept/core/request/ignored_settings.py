@@ -1,7 +1,7 @@
-"""Settings of a generation config that are not followed, and the warning that names each of them once.
+"""Unsupported settings of a generation config, and the warning that names each of them once.
 
-Every field of transformers' GenerationConfig is in one of three tables here, or is followed: a test compares them with
-the class. Used by the engine when it loads a model, and for each generation config that comes with a request.
+Every field of transformers' GenerationConfig is either supported or in one of three tables here: a test compares them
+with the class. The engine checks the config when it loads a model, and each config that comes with a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# They change which tokens come, and have no counterpart here. Each has the value that changes none.
+# Settings that change the tokens and have no counterpart here, each with the value that has no effect.
 UNSUPPORTED: Mapping[str, Any] = {
     "constraints": None,
     "diversity_penalty": 0.0,
@@ -35,9 +35,9 @@ UNSUPPORTED: Mapping[str, Any] = {
     "typical_p": 1.0,
     "watermarking_config": None,
 }
-# Sampling, which a beam search here leaves out; transformers draws its beams. With the values that leave beams alone.
+# Sampling settings: a beam search does not sample here, but does in transformers. With the values that have no effect.
 BESIDE_BEAMS: Mapping[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-# How transformers computes, caches and returns: no other token comes of them.
+# How transformers computes, caches and returns: these do not change the tokens.
 WITHOUT_EFFECT = frozenset(
     {
         *(
@@ -71,9 +71,9 @@ FOLLOWED = frozenset(
 
 
 class IgnoredSettings:
-    """Warns of the settings of a model that are left out: outputs may differ from transformers' there.
+    """Warns of ignored settings of a model, which may make outputs differ from transformers'.
 
-    model: named in the warning. of_the_family: keys that only the plugin of the model reads.
+    model: the name in the warning. of_the_family: keys that only the model's plugin reads.
     """
 
     def __init__(self, model: str, of_the_family: Collection[str] = ()) -> None:
@@ -82,7 +82,7 @@ class IgnoredSettings:
         self._told: set[str] = set()
 
     def tell(self, generation_config: Any) -> None:
-        """Log a warning of the ignored settings that were not told before.
+        """Log a warning of the ignored settings that no earlier warning named.
 
         generation_config: a transformers GenerationConfig or a PlainConfig.
         """
@@ -90,10 +90,10 @@ class IgnoredSettings:
         told = [each for each in (*_not_followed(settings), *self._unknown(settings)) if each not in self._told]
         if told:
             self._told.update(told)
-            logger.warning('settings of "%s" that are not supported, and left out: %s', self.model, ", ".join(told))
+            logger.warning('ignoring unsupported settings of "%s": %s', self.model, ", ".join(told))
 
     def _unknown(self, settings: Mapping[str, Any]) -> list[str]:
-        """Keys in no table, with their values. Lists and objects under other names are a family's: languages, heads."""
+        """Return keys that are in no table, with their values, except lists and objects, which families define."""
         known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | self.of_the_family
         return [
             f"{name}={value}"
@@ -103,7 +103,7 @@ class IgnoredSettings:
 
 
 def _not_followed(settings: Mapping[str, Any]) -> list[str]:
-    """Known keys whose values are left out and would change the output, with these values."""
+    """Return known keys whose ignored values would change the output, with these values."""
     found = [
         f"{name}={value.to_dict() if hasattr(value, 'to_dict') else value}"
         for name, neutral in UNSUPPORTED.items()

@@ -27,10 +27,10 @@ class PromptProbe:
     logprobs: (position, token id) pairs: the log probability of that token after the decoder prompt up to and including
         that position, before any processing of the logits.
     vocab_limit: only token ids below it share the probability; None: the whole vocabulary does.
-    beyond_limit: token ids from vocab_limit on that share it as well.
+    beyond_limit: further token ids, from vocab_limit on, that share it.
     cross_attention_heads: (decoder layer, head) pairs whose cross-attention weights are wanted.
 
-    Raises ParameterError for what are no pairs of integers.
+    Raises ParameterError for anything other than pairs of integers.
     """
 
     logprobs: tuple[tuple[int, int], ...] = ()

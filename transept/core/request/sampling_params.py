@@ -45,8 +45,8 @@ class SamplingParams:
 
     n: samples of one request; they share the encoder's work and the cross-attention cache.
     max_tokens: new tokens at most, the decoder prompt not counted. Without a default: all that the model has positions
-        for, or 256 where positions have no bound. Where the decoder prompt holds a forced ``<s>`` or language (BART,
-        mBART-50, M2M100, NLLB), transformers' max_new_tokens counts that token as well: max_tokens is one less.
+        for, or 256 where positions have no bound. If the decoder prompt holds a forced ``<s>`` or language token
+        (BART, mBART-50, M2M100, NLLB), transformers' max_new_tokens also counts that token: max_tokens is one less.
     min_tokens: new tokens before the end-of-sequence or a stop token may come, counted as for max_tokens.
     temperature: 0 is greedy. Default: greedy, unless generation_config.json says do_sample.
     top_k: keep the k most likely tokens (0: all); top_p: keep the smallest set with that much probability;

@@ -1,6 +1,6 @@
-"""Parameters of a request whose result is one text: a document's or an image's.
+"""Parameters of a request whose result is one text, for a document or an image.
 
-Options that ask for more than the text are refused by name here, for every task and for every door to it.
+Options that ask for more than the text are refused by name here, for every task and every interface to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from transept.core.request.sampling_params import SamplingParams
 from transept.errors import ParameterError
 
 INSTEAD = "Engine.generate, and over HTTP /v1/completions"
-# Options of SamplingParams whose results a single text cannot hold, with the advice that their error gives.
+# Options of SamplingParams whose results a single text cannot hold, with the advice in their error.
 WITHOUT_RESULT: Mapping[str, str] = {
     "logprobs": f"log probabilities of its tokens call {INSTEAD}",
     "prompt_probe": "the result of a prompt_probe call Engine.generate",
@@ -20,17 +20,17 @@ WITHOUT_RESULT: Mapping[str, str] = {
 
 
 def params_of_single_text(what: str, sampling: Mapping[str, Any]) -> SamplingParams:
-    """Make the SamplingParams of options whose names are known.
+    """Make SamplingParams from options with known names.
 
-    what: gets the text, such as ``"a document"``. Raises ParameterError for bad values and for options whose results
-    the text has no place for.
+    what: the input that gets the text, such as ``"a document"``. Raises ParameterError for bad values and for options
+    whose results the text cannot hold.
     """
     for name, asked in WITHOUT_RESULT.items():
         if sampling.get(name) is not None:
-            raise ParameterError(f"{name} has no effect here, since {what} gets a text alone; for {asked}")
+            raise ParameterError(f"{name} has no effect here, because {what} gets only a text; for {asked}")
     params = SamplingParams(**sampling)
     if params.n > 1 or (params.num_return_sequences or 1) > 1:
         raise ParameterError(f"{what} gets one text; for several samples or hypotheses call {INSTEAD}")
     if not params.detokenize:
-        raise ParameterError(f"detokenize=False leaves {what} no text; for tokens alone call Engine.generate")
+        raise ParameterError(f"detokenize=False leaves {what} without a text; for token ids call Engine.generate")
     return params

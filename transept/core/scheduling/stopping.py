@@ -31,9 +31,9 @@ class StopChecker:
             self._cut_at_stop_string(seq, params)
 
     def end(self, token: int, num_tokens: int, params: SamplingParams) -> tuple[SequenceStatus, int | None] | None:
-        """How a sequence of `num_tokens` new tokens ends with this last one, stop strings aside.
+        """Return how a sequence of `num_tokens` new tokens ends with this last one, without looking at stop strings.
 
-        forced_eos_token_id sets the token at max_tokens: the request reached its length, and the model ended nothing.
+        At max_tokens forced_eos_token_id sets the token, so the end is the length limit and not the model's choice.
         Returns the status and stop_reason, or None while the sequence runs.
         """
         full = params.max_tokens is not None and num_tokens >= params.max_tokens

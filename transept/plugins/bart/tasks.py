@@ -28,7 +28,7 @@ def refuse_to_translate(view: CheckpointView, source: str | None, target: str | 
 
 
 def refuse_to_summarize(view: CheckpointView) -> TextTask:
-    """Raises UnsupportedTaskError: M2M100 and NLLB were trained to translate and for nothing else."""
+    """Raise UnsupportedTaskError: M2M100 and NLLB were trained only to translate."""
     raise UnsupportedTaskError(
         "this model translates, and does not summarize. Call translate, or take a BART, Pegasus or T5 model"
     )
@@ -93,7 +93,7 @@ def _translate(view: CheckpointView, source: str | None, target: str | None, *, 
 def _marked_by(
     tokenizer: Any, codes: dict[str, int], source: str, config: Any, starts_with_code: bool
 ) -> tuple[list[int], list[int]]:
-    """The tokens before and after a document in a language."""
+    """Return the tokens before and after a document in a language."""
     if not hasattr(tokenizer, "src_lang"):  # the tokenizer has no class that knows the family
         end = config.eos_token_id
         return ([], [end, codes[source]]) if starts_with_code else ([codes[source]], [end])
@@ -105,13 +105,13 @@ def _marked_by(
 
 
 def forced_token(view: CheckpointView) -> int | None:
-    """The first token that the checkpoint has the decoder write, or None where the model chooses it."""
+    """Return the first token that the checkpoint forces the decoder to write, or None if the model chooses it."""
     forced: Any = token_of(view, "forced_bos_token_id")
     return next(iter(forced), None) if isinstance(forced, list | tuple) else forced
 
 
 def mbart_language_tokens(view: CheckpointView) -> Collection[int]:
-    """The ids of the language codes; without a tokenizer those that end the vocabulary of mBART's first release."""
+    """Return the ids of language codes; without a tokenizer, those at the end of the first mBART vocabulary."""
     if view.tokenizer is not None:
         return _named_codes(view.tokenizer).values()
     last = view.config.vocab_size - 1  # <mask>
@@ -119,13 +119,13 @@ def mbart_language_tokens(view: CheckpointView) -> Collection[int]:
 
 
 def token_of(view: CheckpointView, name: str) -> int | None:
-    """Token id under a name in the generation config, or else in the config, where older checkpoints have it."""
+    """Return a token id from the generation config, or from the config, where older checkpoints have it."""
     token: int | None = getattr(view.generation_config, name, None)
     return getattr(view.config, name, None) if token is None else token
 
 
 def _codes(tokenizer: Any) -> dict[str, int]:
-    """Language code to token id. Raises UnsupportedTaskError without any."""
+    """Language code to token id. Raises UnsupportedTaskError if there is none."""
     codes = _named_codes(tokenizer)
     if not codes:
         raise UnsupportedTaskError(

@@ -15,16 +15,16 @@ _TARGET = re.compile(r"<2(\w+)>")
 
 
 def summarize(view: CheckpointView) -> TextTask:
-    """T5's prefix, unless the checkpoint's config has its own. Raises UnsupportedTaskError for MADLAD-400."""
+    """Return T5's prefix, unless the checkpoint's config has its own. Raises UnsupportedTaskError for MADLAD-400."""
     if _marks(view, "en"):
         raise UnsupportedTaskError(TRANSLATES)
     return TextTask("summarization", prefix="summarize: ")
 
 
 def summarize_plainly(view: CheckpointView) -> TextTask:
-    """The document alone, as fine-tuned checkpoints of mT5, UMT5 and LongT5 read it.
+    """Pass the document without a prefix, as fine-tuned checkpoints of mT5, UMT5 and LongT5 read it.
 
-    Raises UnsupportedTaskError for a checkpoint whose config names translations and no summary.
+    Raises UnsupportedTaskError if the checkpoint's config names translations but no summary.
     """
     named = getattr(view.config, "task_specific_params", None) or {}
     if _named_translations(view.config) and "summarization" not in named:
@@ -33,14 +33,14 @@ def summarize_plainly(view: CheckpointView) -> TextTask:
 
 
 def _marks(view: CheckpointView, language: str) -> bool:
-    """True if the vocabulary has MADLAD-400's mark of a target language."""
+    """True if the vocabulary has MADLAD-400's token for a target language."""
     mark = f"<2{language}>"
     token_id = view.tokenizer.convert_tokens_to_ids(mark)
     return token_id not in (None, view.tokenizer.convert_tokens_to_ids("<unk>"))
 
 
 def translate(view: CheckpointView, source: str | None, target: str | None) -> TextTask:
-    """The one translation that fits among those that the checkpoint's config names, else among T5's four languages.
+    """Return the matching translation among those in the checkpoint's config, else among T5's four languages.
 
     MADLAD-400's vocabulary has a prefix for each target and none for the source (Kudugunta et al. 2023).
     """

@@ -56,7 +56,7 @@ def map_image(data: Any, view: CheckpointView, prompt: EncoderPrompt) -> MappedI
         if hasattr(tokenizer, "bos_token"):
             text = f"{tokenizer.bos_token}{text}{tokenizer.eos_token}"
             text_ids = tokenizer(text, add_special_tokens=False).input_ids
-        else:  # a lone tokenizer.json, which puts these tokens around a text by itself
+        else:  # a lone tokenizer.json, which adds these tokens itself
             text_ids = tokenizer(text).input_ids
     placeholder = view.config.image_token_id
     if placeholder in text_ids:

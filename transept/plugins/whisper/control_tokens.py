@@ -4,7 +4,7 @@ openai-whisper's layout: text tokens, ``<|endoftext|>``, ``<|startoftranscript|>
 ``<|translate|>``, ``<|transcribe|>``, ``<|startoflm|>``, ``<|startofprev|>``, ``<|nospeech|>``, ``<|notimestamps|>``,
 then 1501 timestamps. English-only models have 51864 tokens, the language tokens among them, though they never use
 those; large-v3 added Cantonese at the end of the languages. Fine-tuned checkpoints have further tokens after the
-timestamps: words, or padding of the vocabulary. So the size of a vocabulary tells where tokens lie only in a checkpoint
+timestamps: words, or padding of the vocabulary. So the size of the vocabulary locates tokens only in a checkpoint
 whose settings and files do not name them.
 """
 
@@ -30,10 +30,10 @@ NO_SPEECH_NAMES = ("<|nospeech|>", "<|nocaptions|>")  # openai-whisper's name no
 class ControlTokens:
     """The ids of one checkpoint's control tokens.
 
-    They come from the generation config where it says them, else from the names in the vocabulary, else from
+    They come from the generation config if it has them, else from the names in the vocabulary, else from
     openai-whisper's layout, which begins at decoder_start_token_id and ends with the vocabulary.
 
-    token_id: of a token by its name. Raises CheckpointError for ids that cannot be.
+    token_id: returns the id of a token name. Raises CheckpointError for impossible ids.
     """
 
     def __init__(self, config: Any, generation_config: Any = None, token_id: TokenIds = no_names) -> None:
@@ -73,17 +73,17 @@ class ControlTokens:
 
 @dataclass(frozen=True)
 class _Settings:
-    """The ids of control tokens in a generation config."""
+    """Ids of control tokens in a generation config."""
 
     generation_config: Any
 
     def token(self, name: str) -> int | None:
-        """A token id, or None if the config has no such setting."""
+        """Return a token id, or None if the config has no such setting."""
         found: int | None = getattr(self.generation_config, name, None)
         return found
 
     def tokens(self, name: str, vocab_size: int) -> dict[str, int]:
-        """Token ids by name, in the order of the ids; empty without the setting. Raises CheckpointError."""
+        """Return token ids by name, in the order of the ids; empty without the setting. Raises CheckpointError."""
         given = getattr(self.generation_config, name, None)
         if given is None:
             return {}
@@ -101,19 +101,19 @@ class _Settings:
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """The names of the tokens that a model has: a tokenizer may know more."""
+    """Names of the tokens that a model has; a tokenizer may know more."""
 
     size: int
     token_id: TokenIds
 
     def named(self, *names: str) -> int | None:
-        """The id of a token by the first of its names that there is."""
+        """Return the id of a token by the first of its names that exists."""
         found = (self.token_id(name) for name in names)
         return next((token for token in found if token is not None and 0 <= token < self.size), None)
 
 
 def _start(config: Any, generation_config: Any, vocabulary: _Vocabulary) -> int:
-    """The id of <|startoftranscript|>."""
+    """Return the id of <|startoftranscript|>."""
     for settings in (generation_config, config):
         if (start := getattr(settings, "decoder_start_token_id", None)) is not None:
             return int(start)
@@ -126,7 +126,7 @@ def _start(config: Any, generation_config: Any, vocabulary: _Vocabulary) -> int:
 
 
 def _no_timestamps(given: int | None, start: int, vocabulary: _Vocabulary) -> int:
-    """The id of <|notimestamps|>. given: by the generation config."""
+    """Return the id of <|notimestamps|>. given: the id in the generation config, if any."""
     highest = vocabulary.size - NUM_TIMESTAMPS - 1
     found = vocabulary.named("<|notimestamps|>") if given is None else given
     if found is None:
@@ -152,7 +152,7 @@ def tokens_of(view: CheckpointView) -> ControlTokens:
 
 
 def _added_text(view: CheckpointView, tokens: ControlTokens) -> tuple[int, ...]:
-    """The tokens after the timestamps that say something: those that the tokenizer knows and that are not special."""
+    """Return the text tokens after the timestamps: those that the tokenizer knows and that are not special."""
     added, tokenizer = range(tokens.last_timestamp + 1, view.config.vocab_size), view.tokenizer
     if tokenizer is None:
         return ()
@@ -185,7 +185,7 @@ def languages(view: CheckpointView) -> dict[str, int]:
 
 
 def target_languages(view: CheckpointView) -> tuple[str, ...]:
-    """English, which has no token as a target: the task "translate" means it."""
+    """English, which has no target token: the task "translate" implies it."""
     return ("en",) if tokens_of(view).multilingual else ()
 
 
@@ -223,10 +223,10 @@ def decoder_prompt(
 
 
 def default_decoder_prompt(view: CheckpointView) -> list[int]:
-    """The tokens that open a transcript in the language and the task of the checkpoint's settings; default English.
+    """Return the tokens that open a transcript in the language and task of the checkpoint's settings; default English.
 
-    They are `language` and `task` of the generation config or, in older checkpoints, its forced_decoder_ids or those of
-    the config. Raises PromptError for a language or a task that the checkpoint does not have.
+    The settings are `language` and `task` of the generation config or, in older checkpoints, forced_decoder_ids of the
+    generation config or the config. Raises PromptError for a language or a task that the checkpoint does not have.
     """
     tokens, settings = tokens_of(view), view.generation_config
     language, task = (getattr(settings, name, None) for name in ("language", "task"))
@@ -244,7 +244,7 @@ def default_decoder_prompt(view: CheckpointView) -> list[int]:
 
 
 def _forced_tokens(view: CheckpointView) -> list[int]:
-    """The tokens of forced_decoder_ids, which are pairs of a position and a token, or null where it is left open."""
+    """Return the tokens of forced_decoder_ids: pairs of a position and a token, or of a position and null."""
     settings = (view.generation_config, view.config)
     given: Any = next((ids for each in settings if (ids := getattr(each, "forced_decoder_ids", None)) is not None), [])
     pairs = [pair for pair in given if isinstance(pair, list | tuple) and len(pair) == 2]

@@ -30,7 +30,7 @@ class TimestampRules:
     """A logits processor that makes a transcript ``<|0.00|> text<|2.40|><|2.40|> text<|5.00|>``.
 
     end_of_text, no_timestamps, first_timestamp, last_timestamp: token ids; those beyond the last one are text.
-    max_initial: the transcript's first timestamp is at most so many after first_timestamp; None: any.
+    max_initial: the transcript's first timestamp is at most so many ids after first_timestamp; None: any.
     num_prefix_tokens: tokens at the end of the decoder prompt that count as transcribed.
     """
 
@@ -67,7 +67,7 @@ class TimestampRules:
         return tokens
 
     def _forbidden(self, transcribed: list[int]) -> Forbidden:
-        """Tokens that the rules forbid after the last ones."""
+        """Return the tokens that the rules forbid next."""
         begin, end = self.first_timestamp, self.last_timestamp + 1
         if not transcribed:  # a timestamp opens the transcript, and an early one
             return Forbidden(begin, 0, 0, end if self.max_initial is None else min(begin + self.max_initial + 1, end))

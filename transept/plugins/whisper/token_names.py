@@ -1,7 +1,7 @@
-"""The ids of Whisper's control tokens by their names, from a loaded tokenizer or from the files of a checkpoint.
+"""Look up Whisper's control tokens by name, in a loaded tokenizer or in the files of a checkpoint.
 
-`control_tokens` asks here before it reckons with the size of a vocabulary, which a padded or grown one does not share
-with openai-whisper's.
+`control_tokens` looks here first, and uses the size of the vocabulary only as a last resort: a padded or extended
+vocabulary differs in size from openai-whisper's.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from tokenizers import Tokenizer
 
 NO_SUCH_TOKEN = "<|no such token|>"
 
-TokenIds: TypeAlias = Callable[[str], int | None]  # the id of a token by its name, None where no token is called so
+TokenIds: TypeAlias = Callable[[str], int | None]  # the id of a token by its name; None if there is no such token
 
 
 def no_names(name: str) -> int | None:
-    """No id for any name."""
+    """Return None for any name."""
     return None
 
 
 def names_of_tokenizer(tokenizer: Any) -> TokenIds:
-    """Look names up in a tokenizer; None has no names. An unknown name has no id, not the unknown token's."""
+    """Look names up in a tokenizer; None has no names. An unknown name gives None, not the unknown token's id."""
     if tokenizer is None:
         return no_names
     unknown = tokenizer.convert_tokens_to_ids(NO_SUCH_TOKEN)
@@ -37,7 +37,7 @@ def names_of_tokenizer(tokenizer: Any) -> TokenIds:
 def names_of_ctranslate2(checkpoint: Any) -> TokenIds:
     """Look names up in the vocabulary beside a CTranslate2 model, or else in its tokenizer.json.
 
-    A vocabulary may name a token twice, since the converter fills it up with timestamps: the first one counts.
+    A vocabulary may name a token twice, because the converter pads it with timestamps: the first one counts.
     Raises CheckpointError for a vocabulary that cannot be read.
     """
     if tokens := checkpoint.vocabulary():
@@ -45,6 +45,6 @@ def names_of_ctranslate2(checkpoint: Any) -> TokenIds:
         return dict(reversed(control)).get
     try:
         names: TokenIds = Tokenizer.from_file(str(checkpoint.path / "tokenizer.json")).token_to_id
-    except Exception:  # the library's own: without the file, or when it is read again, as the tokenizer
+    except Exception:  # raised by the library without the file; loading the tokenizer reports a corrupt one
         return no_names
     return names

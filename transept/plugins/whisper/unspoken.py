@@ -1,4 +1,4 @@
-"""Tokens that no transcript should hold: brackets, notes and symbols by which subtitles describe sounds."""
+"""Tokens that no transcript should contain: brackets, notes and symbols with which subtitles describe sounds."""
 
 from __future__ import annotations
 

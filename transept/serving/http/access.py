@@ -1,6 +1,6 @@
-"""Steps before and after the endpoint of every request: its id, its key, the bound of its body, its count and log line.
+"""Steps around the endpoint of every request: id, key, bound on the body, metrics and log line.
 
-Plain ASGI, so that bodies and streams pass through as they come.
+Plain ASGI, so that bodies and streams pass through without buffering.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
 
 def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
-    """The application as pages of these origins may call it, ``"*"`` any. Without origins it stays unchanged."""
+    """Let pages of these origins call the application; ``"*"``: any. Without origins it stays unchanged."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -44,7 +44,7 @@ def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 
 class Access:
-    """ASGI middleware; see the module. logs: it logs requests, which a cluster's router leaves to the replicas."""
+    """ASGI middleware; see the module. logs: True if it logs requests; a cluster's router leaves that to replicas."""
 
     def __init__(self, app: ASGIApp, models: ServedModels, *, logs: bool = True) -> None:
         self.app, self.models, self.settings, self.logs = app, models, models.settings, logs
@@ -91,7 +91,7 @@ class Access:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and log a request that was answered."""
         state = scope["state"]
-        status = state.get("log", {}).get("status", status)  # of a stream that was left it is not the one that was sent
+        status = state.get("log", {}).get("status", status)  # differs from the one sent if a stream was abandoned
         scope["app"].state.metrics.answered(endpoint_of(scope), status, state.get("num_bytes", 0))
         if self.logs:
             log_request(scope, self.settings, status, seconds)
@@ -145,7 +145,7 @@ class Access:
 
 
 def _counted(scope: Scope, receive: Receive) -> Receive:
-    """A `receive` that counts the bytes of the body, as `num_bytes` of the scope's state."""
+    """Wrap `receive` to count the bytes of the body in `num_bytes` of the scope's state."""
     state = scope["state"]
     state["num_bytes"] = 0
 

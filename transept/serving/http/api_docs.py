@@ -1,7 +1,7 @@
-"""``/docs``: the API's description as a page of Swagger UI, whose files this server has: it works without a network.
+"""``/docs``: the API's description as a page of Swagger UI, with local files, so it works without a network.
 
-The files come with the package `fastapi_offline`, of which nothing else is used. Addresses in the page are relative, so
-it also works under a path of a proxy.
+The files come from the package `fastapi_offline`; nothing else of it is used. URLs in the page are relative, so it also
+works under a proxy's path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transept.serving.errors import ApiError
 PACKAGE = "fastapi_offline"
 FILES = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 HEADERS = {
-    # Swagger UI sets style attributes, and draws its icons from data: URLs. It runs no other script than its own.
+    # Swagger UI sets style attributes, draws its icons from data: URLs, and runs only its own scripts.
     "Content-Security-Policy": (
         "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -58,7 +58,7 @@ router = APIRouter(include_in_schema=False)
 
 
 def swagger_files() -> Path | None:
-    """The folder with Swagger UI's files; None where they are not installed."""
+    """Return the folder with Swagger UI's files; None if they are not installed."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return None

@@ -44,7 +44,7 @@ def build_app(settings: ServerSettings) -> FastAPI:
         title="Transept",
         description="Speech, text and images to text, by encoder/decoder transformers. OpenAI's API where it has one.",
         lifespan=_lifespan,
-        docs_url=None,  # `api_docs` has the page, without files of other servers
+        docs_url=None,  # `api_docs` serves the page, without files from other servers
         redoc_url=None,
     )
     app.state.settings = settings
@@ -91,7 +91,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
         error = _of_validation(error)
     elif isinstance(error, HTTPException):  # of routing, and of bodies that cannot be parsed
         headers = {"Allow": _allowed(error)} if error.status_code == 405 else None
-        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes another method, see Allow"}
+        detail = {404: f"there is no {request.url.path}; see /docs", 405: "this path takes other methods; see Allow"}
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_body")
         error = ApiError(
             error.status_code, detail.get(error.status_code, str(error.detail)), code=code, headers=headers
@@ -102,7 +102,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
 
 
 def _allowed(error: HTTPException) -> str:
-    """The methods of a path that was called with another one. Files, which name none, are read only."""
+    """Return the methods that a path allows. Static files, which declare none, are read-only."""
     methods = {each.strip() for each in (error.headers or {}).get("Allow", "GET").split(",")}
     return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 

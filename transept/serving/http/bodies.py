@@ -15,19 +15,19 @@ from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
 from transept.serving.errors import ApiError
 
-MAX_JSON_BYTES = 8 << 20  # the Bible has half as many; a larger text is several documents
+MAX_JSON_BYTES = 8 << 20  # twice the Bible; split a larger text into several documents
 MAX_DEPTH = 32  # of lists and objects within one another
 NOT_OVER_HTTP = {"logits_processors", "prompt_probe", "detokenize"}  # Python objects, and what leaves no text
 OPENAI_TEMPERATURE = 1.0  # the default of OpenAI's API
 NEVER_BLAMED = {"model", "prompt", "input", "stream", "n"}
-FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # of tokens to draw, each with the value that filters none
+FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}  # sampling filters, each with the value that turns it off
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(SamplingParams) if field.name not in NOT_OVER_HTTP)
 
 
 async def read_json(request: Request, known: Iterable[str]) -> dict[str, Any]:
-    """The body, a JSON object, without the fields that are null.
+    """Return the body, a JSON object, without the fields that are null.
 
-    known: the fields that there are. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for a body that
+    known: all valid fields. Raises ApiError: 413 for more than MAX_JSON_BYTES, 400 for a body that
     is not a JSON object in UTF-8, for a name that comes twice, NaN, lists MAX_DEPTH deep, and unknown fields.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -70,7 +70,7 @@ def options_in(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def truth(body: dict[str, Any], name: str) -> bool:
-    """A flag, false where it is missing. Raises ApiError for another value."""
+    """Return a flag, false if it is missing. Raises ApiError for another value."""
     value = body.get(name, False)
     if not isinstance(value, bool):
         raise wrong(name, "true or false", value)
@@ -78,7 +78,7 @@ def truth(body: dict[str, Any], name: str) -> bool:
 
 
 def text(body: dict[str, Any], name: str) -> str | None:
-    """A text, or None where it is missing. Raises ApiError for another value."""
+    """Return a text, or None if it is missing. Raises ApiError for another value."""
     value = body.get(name)
     if not isinstance(value, str | None):
         raise wrong(name, "a text", value)
@@ -86,7 +86,7 @@ def text(body: dict[str, Any], name: str) -> str | None:
 
 
 def integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
-    """An integer within bounds, or None where it is missing. Raises ApiError for another value."""
+    """Return an integer within bounds, or None if it is missing. Raises ApiError for another value."""
     value = body.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high):
         raise wrong(name, f"an integer from {low} to {high}", value)
@@ -94,13 +94,13 @@ def integer(body: dict[str, Any], name: str, low: int, high: int) -> int | None:
 
 
 def as_openai_samples(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of SamplingParams as OpenAI's API means them: a filter alone samples at 1, and temperature 0 is greedy.
+    """Return fields of SamplingParams with OpenAI's meaning: a filter alone samples at 1, and temperature 0 is greedy.
 
-    options: fields that a client sent. Raises ParameterError for a filter out of its range.
+    options: the client's fields. Raises ParameterError for a filter out of its range.
     """
     given = dict(options)
     filters = {name: given[name] for name in FILTERS if given.get(name) is not None}
-    SamplingParams(**filters)  # raises also for one that is left out below
+    SamplingParams(**filters)  # also raises for a filter that is left out below
     temperature = given.get("temperature")
     if temperature == 0 and not isinstance(temperature, bool):
         return {name: value for name, value in given.items() if name not in filters}

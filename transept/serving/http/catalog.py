@@ -1,4 +1,4 @@
-"""``GET /v1/models``: which models there are, what each can do, and how much the server takes."""
+"""``GET /v1/models``: the models, their abilities, and the server's limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["models"])
 
 @router.get("/v1/models")
 async def models(request: Request) -> dict[str, Any]:
-    """All models: OpenAI's list, with each model's kind, state and languages, and the server's limits."""
+    """List all models as OpenAI does, with each model's kind, state and languages, and the server's limits."""
     state = request.app.state
     described = [model.describe() for model in state.models.models.values()]
     return {"object": "list", "data": described, "limits": limits_of(state.settings)}
@@ -32,7 +32,7 @@ async def model(request: Request, name: str) -> Any:
 
 
 def limits_of(settings: ServerSettings) -> dict[str, Any]:
-    """Limits on one request, and each model's numbers of requests that may run and wait; None: no limit.
+    """Limits on one request, and the numbers of requests that may run and wait for each model; None: no limit.
 
     Bytes of a body and of an image file, seconds of a recording, characters of a text, pixels of an image.
     """

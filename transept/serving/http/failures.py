@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def answer_to(scope: Scope, error: Exception) -> ApiError:
-    """The answer to an error of the request with this scope. The error's traceback is dropped, once it is logged."""
+    """Return the answer to an error of the request with this scope. Drops the error's traceback once it is logged."""
     told = api_error(error)
-    if told.status >= 500 and told.status not in (503, 507):  # those two are not faults of ours
+    if told.status >= 500 and told.status not in (503, 507):  # these two are not the server's fault
         logger.error("request %s failed", scope["state"]["request_id"], exc_info=error)
     drop_traceback(error)
     scope["app"].state.metrics.refused(told)

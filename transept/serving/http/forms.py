@@ -26,7 +26,7 @@ from transept.serving.settings import TRUTHS
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
-NOTHING = ("null", "none")  # in place of a number; an empty field is one that was not sent
+NOTHING = ("null", "none")  # in place of a number; an empty field counts as not sent
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Upload:
 
 @asynccontextmanager
 async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
-    """The request's form; leaving it deletes its file.
+    """Yield the request's form; leaving the context deletes its file.
 
     Raises ApiError for a body that is not a form, and for a file that cannot be kept.
     """
@@ -70,9 +70,9 @@ async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
 
 @asynccontextmanager
 async def upload(form: FormData, field: str, what: str = "audio") -> AsyncGenerator[Upload, None]:
-    """The file in a field. what: it holds, audio or image. Raises ApiError when the file is missing.
+    """Return the file in a field. what: audio or image. Raises ApiError if the file is missing.
 
-    An empty file without a name counts as missing: browsers send that where no file was chosen.
+    An empty file without a name counts as missing: browsers send that if no file was chosen.
     """
     given, called = form.get(field), "recording" if what == "audio" else what
     if not isinstance(given, UploadFile) or not (given.filename or given.size):
@@ -112,9 +112,9 @@ def _copied(given: UploadFile) -> Any:
 
 
 def texts(form: FormData, name: str) -> list[str]:
-    """All values of a field, under its name or with OpenAI's ``[]`` behind it.
+    """Return all values of a field, under its name or with OpenAI's ``[]`` after it.
 
-    Empty ones are left out: HTML forms send every field, and an empty one means that nothing was given.
+    Empty values are dropped: HTML forms send every field, and an empty one means "not given".
     """
     values = [*form.getlist(name), *form.getlist(f"{name}[]")]
     if any(not isinstance(value, str) for value in values):
@@ -131,7 +131,7 @@ def text(form: FormData, name: str) -> str | None:
 
 
 def parts(form: FormData, name: str) -> dict[str, str]:
-    """The parts of a field that is sent as ``name[part]``, as OpenAI's client sends objects, without empty ones."""
+    """Return the non-empty parts of a field sent as ``name[part]``, as OpenAI's client sends objects."""
     found = (re.fullmatch(rf"{re.escape(name)}\[(\w+)\]", key) for key in form)
     return {match[1]: value for match in found if match and (value := text(form, match[0]))}
 

@@ -44,10 +44,10 @@ BODY = {"requestBody": {"required": True, "content": {"multipart/form-data": {"s
 
 @router.post("/v1/read", openapi_extra=BODY)
 async def read(request: Request) -> Response:
-    """The text in an image or on a page of a PDF, as the model's own settings say where a field is left out."""
+    """Return the text in an image or on a page of a PDF. Missing fields default to the model's settings."""
     async with contextlib.AsyncExitStack() as stack:
         place = Place(request, "vision", stack)
-        place.take_early()  # a full queue is told before anything is read
+        place.take_early()  # reports a full queue before reading anything
         form = await stack.enter_async_context(forms.read_form(request))
         options = _options(form)
         model, ticket = await place.take(forms.text(form, "model"))

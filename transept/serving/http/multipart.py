@@ -1,6 +1,6 @@
-"""Multipart bodies as the RFCs allow them: with a preamble, and with file names in RFC 5987's encoding alone.
+"""Parse multipart bodies that have a preamble, or file names only in RFC 5987's encoding, as the RFCs allow.
 
-Called by `forms`. The parser is Starlette's, which takes neither.
+Called by `forms`. The parser is Starlette's, which supports neither.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN_NAME = re.compile(rb";\s*filename\s*=", re.IGNORECASE)
 
 
 async def parse_multipart(request: Request, max_fields: int, max_field_bytes: int) -> FormData:
-    """Parse a form with one file at most; the caller closes it. Raises ApiError for a body that is not multipart."""
+    """Parse a form with at most one file; the caller closes it. Raises ApiError for a body that is not multipart."""
     parser = _Parser(
         request.headers,
         _without_preamble(request.stream(), _boundary(request)),
@@ -50,7 +50,7 @@ class _Parser(MultiPartParser):
 
 
 def _decoded(charset: bytes, value: bytes) -> str:
-    """An extended value of RFC 5987 (section 3.2) as text; one in an unknown charset is taken as Latin-1."""
+    """Decode an extended value of RFC 5987 (section 3.2); an unknown charset is read as Latin-1."""
     octets = unquote_to_bytes(value)
     try:
         return octets.decode(charset.decode("latin-1"))
@@ -64,9 +64,9 @@ def _boundary(request: Request) -> bytes:
 
 
 async def _without_preamble(chunks: AsyncIterator[bytes], boundary: bytes) -> AsyncGenerator[bytes, None]:
-    """The body from its first boundary on; lines before it are to be ignored (RFC 2046, section 5.1.1).
+    """Drop the lines before the first boundary of a body, which are to be ignored (RFC 2046, section 5.1.1).
 
-    A body that begins with a boundary, or has none within MAX_PREAMBLE_BYTES, is not changed.
+    A body that begins with a boundary, or has none within MAX_PREAMBLE_BYTES, is unchanged.
     """
     begin = bytearray()
     async for chunk in chunks:

@@ -1,4 +1,4 @@
-"""One page of an uploaded PDF as the image of `POST /v1/read`. Nothing here draws: the reader's job does."""
+"""One page of an uploaded PDF as the image of `POST /v1/read`. The reader's job renders it, not this module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transept.serving.errors import ApiError, api_error
 from transept.serving.http import forms
 
 PDF_MARK = b"%PDF-"
-MARK_WITHIN = 1024  # bytes of a file in which readers of PDFs look for the mark
+MARK_WITHIN = 1024  # bytes of a file in which PDF readers look for the %PDF mark
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(PageOptions))
 
 @dataclass(frozen=True)
 class UploadedImage:
-    """An image to read. upload: names it in messages. data: as VisionReader takes it. about: for the answer."""
+    """An image to read. upload: its name in messages. data: as VisionReader takes it. about: fields for the answer."""
 
     upload: forms.Upload
     data: Any
@@ -69,7 +69,7 @@ async def uploaded_image(form: FormData, upload: forms.Upload) -> UploadedImage:
 
 
 def _is_pdf(data: bytes | str) -> bool:
-    """True where a file begins as PDFs do. data: its bytes or path."""
+    """True if a file begins like a PDF. data: its bytes or path."""
     if isinstance(data, bytes):
         return PDF_MARK in data[:MARK_WITHIN]
     with open(data, "rb") as file:

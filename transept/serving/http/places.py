@@ -26,8 +26,8 @@ class Place:
     def take_early(self) -> None:
         """Take a place among the uploads, before the body is read.
 
-        Raises ApiError: 503 while the server drains, 429 if no upload is taken now or the only model of the kind has a
-        full queue.
+        Raises ApiError: 503 while the server drains, 429 if there is no free place or the only model of the kind has
+        a full queue.
         """
         self.models.check_open()
         only = self.models.only(self.kind)
@@ -36,7 +36,7 @@ class Place:
         self._upload.enter_context(self.models.uploads.place(self._address))
 
     async def take(self, name: str | None, target: str | None = None) -> tuple[ServedModel, Ticket]:
-        """Exchange it for a place in the engine of a model, now that the body is read.
+        """Exchange the place for one in a model's engine, once the body is read.
 
         target: see ServedModels.get. Raises ApiError.
         """

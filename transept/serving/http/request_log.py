@@ -1,4 +1,4 @@
-"""The line of each request in the log. Called by `access`."""
+"""The log line of each request. Called by `access`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from transept.serving.settings import ServerSettings
 logger = logging.getLogger("transept.requests")
 
 PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
-UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may hold anything
+UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may contain anything
 
 
 def endpoint_of(scope: Scope) -> str:
-    """The pattern of the path that a request was routed to, such as ``/v1/models/{name:path}``."""
+    """Return the pattern of the path that a request was routed to, such as ``/v1/models/{name:path}``."""
     return getattr(scope.get("route"), "path", None) or UNKNOWN
 
 
 def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: float) -> None:
-    """Log one request, as JSON or as a line of text. The method is all that it repeats of what the client sent.
+    """Log one request, as JSON or as a line of text. Of the client's data it repeats only the method.
 
-    Probes are logged where the settings say so. scope["state"]: `log` of the endpoint, and `method` of `HttpRules`.
+    Probes are logged only if the settings say so. scope["state"]: `log` of the endpoint, and `method` of `HttpRules`.
     """
     state, endpoint = scope["state"], endpoint_of(scope)
     if endpoint in PROBES and not settings.log_probes:
@@ -43,7 +43,7 @@ def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: fl
 
 
 def _as_text(line: dict[str, Any]) -> str:
-    """A line such as ``POST /v1/summarize 200 in 0.241 s, model=bart (request 0f3a)``."""
+    """Return a line such as ``POST /v1/summarize 200 in 0.241 s, model=bart (request 0f3a)``."""
     first = ("time", "request_id", "method", "path", "status", "seconds")
     more = "".join(f", {name}={value}" for name, value in line.items() if name not in first)
     return (

@@ -1,4 +1,4 @@
-"""Rules of HTTP (RFC 9110, RFC 9112) for every path, which the framework leaves to the application.
+"""HTTP rules (RFC 9110, RFC 9112) for every path, which the framework leaves to the application.
 
 Plain ASGI, around the application of one process and around the router of a cluster.
 """
@@ -17,7 +17,7 @@ from transept.serving.errors import ApiError
 class HttpRules:
     """ASGI middleware.
 
-    HEAD is answered as GET, without the body. Redirects have a relative Location, since the server does not know the
+    HEAD is answered like GET, without the body. Redirects have a relative Location, since the server does not know the
     scheme and host that its clients see. A connection whose framing is ambiguous is closed after the answer.
     """
 
@@ -47,13 +47,13 @@ class HttpRules:
 
 
 def check_encoding(headers: Headers) -> None:
-    """Raise ApiError for a compressed body: 415, with the encodings that are taken (RFC 9110, section 15.5.16)."""
+    """Raise ApiError for a compressed body: 415, with the accepted encodings (RFC 9110, section 15.5.16)."""
     encoding = headers.get("content-encoding", "").strip()
     if encoding.lower() not in ("", "identity"):
         raise ApiError(
             415,
-            f"the body came with Content-Encoding {encoding[:100]!r}, and this server decompresses none: "
-            "send it without, and recordings in a compressed format such as opus or mp3",
+            f"the body has Content-Encoding {encoding[:100]!r}, which this server does not decompress: send it "
+            "without, and recordings in a compressed format such as opus or mp3",
             code="unsupported_encoding",
             headers={"Accept-Encoding": "identity"},
         )
@@ -68,15 +68,15 @@ async def refuse_query(request: Request) -> None:
 
 
 def _has_two_lengths(headers: Headers) -> bool:
-    """True for a request with Content-Length beside Transfer-Encoding.
+    """True for a request with both Content-Length and Transfer-Encoding.
 
-    The server follows the latter and closes the connection: a proxy that follows the former would see other bounds
-    between requests (RFC 9112, section 6.1).
+    The server uses the latter and closes the connection, because a proxy that uses the former would see different
+    boundaries between requests (RFC 9112, section 6.1).
     """
     return "transfer-encoding" in headers and "content-length" in headers
 
 
 def _relative(location: str) -> str:
-    """A redirect's target without scheme and host. Two slashes at its beginning would name a host."""
+    """Return a redirect's target without scheme and host. Two slashes at its start would name a host."""
     target = urlsplit(location)
     return urlunsplit(("", "", "/" + target.path.lstrip("/"), target.query, target.fragment))

@@ -1,6 +1,6 @@
-"""Failures to keep an upload: what a client is told when the disk is full, or files cannot be opened.
+"""Errors for uploads that cannot be stored, because the disk is full or files cannot be opened.
 
-`http.forms` receives and copies uploads within `kept`. Nothing here writes.
+`http.forms` receives and copies uploads within `kept`. Nothing here writes files.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from transept.serving.errors import ApiError
 
 logger = logging.getLogger(__name__)
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a user's share of it, or the largest file that may be
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a user's quota, or the largest allowed file
 NO_FILES = (errno.EMFILE, errno.ENFILE)
-RETRY_SECONDS = 30.0  # in which other uploads may end
+RETRY_SECONDS = 30.0  # time for other uploads to end
 
 
 @contextmanager
 def kept() -> Iterator[None]:
     """Raise ApiError for a file that cannot be written: 507 if the disk is full, 503 if too many files are open.
 
-    The log says which folder is full; the client is not told of it.
+    The log names the full folder; the answer does not.
     """
     try:
         yield

@@ -139,9 +139,9 @@ class _Usage:
 async def _whole(
     request: Request, answer: dict[str, Any], events: AsyncGenerator[Any, None], given: dict[str, Any], alone: bool
 ) -> Response:
-    """All texts in the order of their documents; a document of a list that failed has its error in its place.
+    """Return all texts in the order of their documents, with the error in place of a document of a list that failed.
 
-    alone: the document was sent as such. Raises ApiError where it failed, and for an engine that stopped.
+    alone: the document was not sent in a list. Raises ApiError if such a document failed, or if the engine stopped.
     """
     usage, data = _Usage(), []
     async with aclosing(events):
@@ -163,7 +163,7 @@ async def _whole(
 
 
 def _refusal(request: Request, error: TranseptError, given: dict[str, Any]) -> dict[str, Any]:
-    """The error of one document of several in OpenAI's shape. Counts it, and logs it where the server is at fault."""
+    """Return one document's error in OpenAI's shape. Counts it, and logs it if the server is at fault."""
     told = api_error(error, given, "input")
     told.__cause__ = error  # for the log
     return answer_to(request.scope, told).body()

@@ -12,9 +12,9 @@ from transept.speech.transcript import Transcript, TranscriptionInfo
 
 
 def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Sequence[str]) -> dict[str, Any]:
-    """OpenAI's verbose JSON, with the probabilities of words and languages beside it. granularities: of times.
+    """Return OpenAI's verbose JSON, with probabilities of words and languages. granularities: of times.
 
-    Its language is that of the text where the task is to translate, as OpenAI's is, else the one that is spoken.
+    If the task is to translate, language is the language of the text, as in OpenAI's API; else the spoken language.
     """
     options, spoken = transcript.options, transcript.language
     is_translation = options.task == "translate"
@@ -51,7 +51,7 @@ def verbose_answer(model: SpeechModel, transcript: Transcript, granularities: Se
 
 
 def _name(model: SpeechModel, language: str) -> str:
-    """A language's English name, or its code where the model knows no name of it."""
+    """Return a language's English name, or its code if the model has no name for it."""
     return next((name for name, code in model.spec.language_names.items() if code == language), language)
 
 

@@ -102,7 +102,7 @@ async def translations(request: Request) -> Response:
 async def _respond(request: Request, task: str) -> Response:
     async with contextlib.AsyncExitStack() as stack:
         place = Place(request, "speech", stack)
-        place.take_early()  # a full queue is told before anything is read
+        place.take_early()  # reports a full queue before reading anything
         form = await stack.enter_async_context(forms.read_form(request))
         asked = _asked(form, task)
         target = target_of(asked.options.get("task"), asked.options.get("target_language"))
@@ -115,7 +115,7 @@ async def _respond(request: Request, task: str) -> Response:
             raise api_error(error, asked.options) from error
         share = request.app.state.models.audio_memory.share()
         stack.callback(share.release)
-        RESERVATION.set(share)  # for the job, which has this context
+        RESERVATION.set(share)  # for the job, which runs in this context
         events = _events(ticket, job, upload, request, model, share)
         if asked.stream:
             return EventStream(_stream(model.speech.transcriber.model, events, asked), owned=stack.pop_all())
@@ -123,7 +123,7 @@ async def _respond(request: Request, task: str) -> Response:
 
 
 def target_of(task: str | None, target_language: str | None) -> str | None:
-    """The language that the task translates to; None for another task."""
+    """Return the language that the task translates to; None for any other task."""
     return (target_language or TRANSLATES_TO) if task == "translate" else None
 
 
@@ -203,7 +203,7 @@ def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
-    """OpenAI's chunking, by voice activity, which auto mode does anyway. strategy: JSON, or its parts."""
+    """Parse OpenAI's chunking by voice activity, which auto mode does anyway. strategy: JSON, or its parts."""
     if strategy == "auto":
         return {}
     try:
@@ -240,7 +240,7 @@ async def _events(
     except ApiError:
         raise
     except Exception as error:
-        told = api_error(error, {"channel": None}, "file")  # the file, unless it has no such channel
+        told = api_error(error, {"channel": None}, "file")  # blames the file, unless the channel does not exist
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)

@@ -13,7 +13,7 @@ const STATUSES = {
 };
 const LONGEST_WAIT = 60; // seconds between two attempts, whatever the server says
 
-/** The server said no. `message` is its own text; errors.js has words for the page's users. */
+/** An error that the server answered. `message` is the server's text; errors.js has the text for users. */
 export class ApiError extends Error {
   constructor(message, { status = 0, code = null, param = null, retryAfter = null, requestId = null } = {}) {
     super(message);
@@ -36,7 +36,7 @@ export async function getJson(path, { signal } = {}) {
   return (await send(path, { signal })).json();
 }
 
-/** Posts a form; the JSON of the answer. */
+/** Posts a form, and returns the JSON of the answer. */
 export async function postForm(path, form, { signal }) {
   return (await send(path, { method: "POST", body: form, signal })).json();
 }

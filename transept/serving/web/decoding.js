@@ -1,9 +1,9 @@
-// Sound as samples, decoded by the browser. Called by waveform.js and language-check.js.
+// Decodes sound to samples in the browser. Called by waveform.js and language-check.js.
 
 const LONGEST = 30 * 60; // seconds; longer recordings are not decoded: an hour at 8 kHz is 115 MB of samples
 const LARGEST = 256 * 1024 ** 2; // bytes of a file
 
-/** A recording's AudioBuffer at a sample rate in Hz, or null: too long, or nothing that this browser decodes. */
+/** A recording's AudioBuffer at a sample rate in Hz, or null if it is too long or this browser cannot decode it. */
 export async function decode(blob, duration, rate) {
   if (blob.size > LARGEST || !duration || duration > LONGEST || !window.OfflineAudioContext) return null;
   try {

@@ -60,7 +60,7 @@ export function fillSelect(select, pairs, chosen = select.value) {
   if (pairs.some(([value]) => value === chosen)) select.value = chosen;
 }
 
-/** Saves a Blob as a file of the user's. */
+/** Downloads a Blob as a file. */
 export function download(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = make("a", { href: address, download: name });

@@ -1,4 +1,4 @@
-// The two download menus: of the recording that is shown, and of all that are done, as one archive.
+// The two download menus: for the recording that is shown, and for all finished ones, as one archive.
 // main.js makes one.
 
 import { announce, byId, counted, download } from "./dom.js";
@@ -13,7 +13,7 @@ const EVERY = Object.keys(FORMATS);
 export class Downloads {
   #queue;
 
-  /** shown: gives the recording that the reader shows. */
+  /** shown: returns the recording that the reader shows. */
   constructor(queue, shown) {
     this.#queue = queue;
     const each = (choose) => EVERY.map((format) => ({ label: FORMATS[format].label, note: format, choose: () => choose(format) }));
@@ -50,7 +50,7 @@ function saveArchive(items, formats) {
   announce(`${name}: ${counted(files.length, "file")} downloaded.`);
 }
 
-/** A recording's transcript as it stands, edits and all, in a format. */
+/** A recording's transcript in a format, with its edits. */
 function written(item, format) {
   return FORMATS[format].write(new Transcript(item).exported(), item.language ?? item.options.language ?? "");
 }

@@ -1,5 +1,4 @@
-// Errors in the words of the page's users. The server's own text, which is for programs and for the people who run it,
-// becomes the details. Called by queue.js, text-tab.js, image-tab.js and main.js; message-box.js shows the result.
+// Errors in the user's words. The server's own text, which is for programs and operators, becomes the details. Called by queue.js, text-tab.js, image-tab.js and main.js; message-box.js shows the result.
 
 import { ApiError, UnreachableError } from "./api.js";
 
@@ -14,9 +13,9 @@ const TOO_LARGE = {
   text: ["This text is too long for this server.", "Take a part of it."],
 };
 const CHANNELS = ["The channels are not what you chose.", "Choose “Mixed” under Channels, and try again."];
-const MODEL = ["This model is not here any more.", "Choose another one, and try again."];
+const MODEL = ["This model is no longer available.", "Choose another one, and try again."];
 const KEY = ["This server asks for a key.", "Enter the key, and try again."];
-const SLOW = ["The file came too slowly.", "Try again over a better connection."];
+const SLOW = ["The upload was too slow.", "Try again over a better connection."];
 const BUSY = ["The server is busy.", "Try again in a moment."];
 const STOPPED = ["The server stopped before this was done.", "Try again in a moment."];
 const LABELS = {
@@ -33,7 +32,7 @@ const LABELS = {
   task: "Task",
 };
 
-/** An error of this page's own, whose words are for the user already. */
+/** An error of the page itself, whose text is already for the user. */
 export class PageError extends Error {
   constructor(message, advice = "") {
     super(message);
@@ -41,7 +40,7 @@ export class PageError extends Error {
   }
 }
 
-/** What to tell the user of an error: {message, advice, details}. subject: "recording", "image" or "text". */
+/** An error as the user sees it: {message, advice, details}. subject: "recording", "image" or "text". */
 export function inPlainWords(error, subject) {
   if (error instanceof PageError) return { message: error.message, advice: error.advice, details: "" };
   if (error instanceof UnreachableError) return { message: error.message, advice: "Try again in a moment.", details: "" };
@@ -62,11 +61,11 @@ function wordsFor({ status, code, param }, subject) {
   if (status === 429) return BUSY;
   if (status >= 502 || code === "unavailable" || code === "draining") return STOPPED;
   if (status === 500) return [`The server failed on this ${subject}.`, "Try again. If it fails again, tell the people who run the server."];
-  if (param in LABELS) return [`“${LABELS[param]}” cannot be as it is.`, "Change it, and try again."];
+  if (param in LABELS) return [`“${LABELS[param]}” has an invalid value.`, "Change it, and try again."];
   return [`The server did not take this ${subject}.`, "The details say why."];
 }
 
-/** The server's own text, with what helps to find it in the server's log. */
+/** The server's own text, with the status, code and request id, to find it in the server's log. */
 function technical({ message, status, code, requestId }) {
   const known = [`status ${status}`, code, requestId ? `request ${requestId}` : ""].filter(Boolean);
   return `${message} (${known.join(", ")})`;

@@ -51,7 +51,7 @@ function voice({ speaker }) {
   return speaker ? `<v ${escaped(speaker)}>` : "";
 }
 
-/** Text as WebVTT's markup writes it. */
+/** Text escaped for WebVTT. */
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 export function toTable(segments) {

@@ -1,8 +1,7 @@
-// The images and PDFs of the Images tab: what waits, is read, is done or failed, and the text of each page. No document
-// here. image-tab.js adds files and shows it. Sends two files at a time, and of a PDF one page after the other.
+// The images and PDFs of the Images tab, with their states and the text of each page. Does not use the DOM. image-tab.js adds files and shows it. Sends two files at a time, and the pages of a PDF one by one.
 //
-// Texts are kept in the store; the files themselves only as long as the page is open.
-// Events: "list" (which there are), "item" (detail: item).
+// The store keeps the texts; the files are kept only while the page is open.
+// Events: "list" (items added or removed), "item" (detail: item).
 
 import { ApiError, politely, postForm } from "./api.js";
 import { PageError, inPlainWords } from "./errors.js";
@@ -16,8 +15,8 @@ export class ImageQueue extends EventTarget {
   items = []; // newest first
   #store;
   #server;
-  #controllers = new Map(); // item -> AbortController of what is under way
-  #pace = { pages: 0, milliseconds: 0 }; // of what was read since the page was opened
+  #controllers = new Map(); // item -> AbortController of its request
+  #pace = { pages: 0, milliseconds: 0 }; // of everything read since the page was opened
 
   constructor(store, server) {
     super();
@@ -31,7 +30,7 @@ export class ImageQueue extends EventTarget {
     this.#tell("list");
   }
 
-  /** Adds files and begins with them. options: {model, task}. Returns how many had room. */
+  /** Adds files and starts them. options: {model, task}. Returns the number of files that fitted. */
   add(files, options) {
     const room = Math.max(0, MOST_ITEMS - this.items.length);
     const added = files.slice(0, room).map((file) => ({ name: file.name || "image", file, options, ...nothingYet() }));
@@ -73,7 +72,7 @@ export class ImageQueue extends EventTarget {
     return this.items.filter((item) => item.state === "waiting" || ACTIVE.has(item.state));
   }
 
-  /** Seconds until all is read, at the pace so far; null: it cannot be told yet. A PDF that has not begun counts as a page. */
+  /** Seconds until all files are read, at the current pace; null: not known yet. A PDF that has not begun counts as one page. */
   get left() {
     const pages = this.unfinished.reduce((sum, item) => sum + (item.numPages ?? 1) - item.pages.length, 0);
     if (!pages || !this.#pace.pages) return null;
@@ -143,7 +142,7 @@ export class ImageQueue extends EventTarget {
   }
 }
 
-/** All of an item's text. */
+/** An item's whole text. */
 export const textOf = (item) => item.pages.map(({ text }) => text).join("\n\n");
 
 function checkSize(file, { max_upload_bytes: upload = Infinity, max_image_bytes: image = Infinity }) {
@@ -154,7 +153,7 @@ function checkSize(file, { max_upload_bytes: upload = Infinity, max_image_bytes:
   }
 }
 
-/** The fields of an item that an attempt fills. */
+/** The fields of an item before an attempt. */
 function nothingYet() {
   return { state: "waiting", message: "", advice: "", details: "", pages: [], numPages: null };
 }

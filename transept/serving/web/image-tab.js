@@ -1,4 +1,4 @@
-// The Images tab: drop images or PDFs, see the text of each. Shown where the server has a model that reads images.
+// The Images tab: drop images or PDFs, and see their text. Shown if the server has a model that reads images.
 // main.js makes one.
 
 import { announce, byId, copyText, counted, download, fillSelect, icon, iconButton, make, setText } from "./dom.js";
@@ -58,7 +58,7 @@ export class ImageTab {
     this.#queue.keep();
   }
 
-  /** True while images wait or are read: their files are lost with the page. */
+  /** True while images wait or are read: closing the page loses their files. */
   get busy() {
     return this.#queue.unfinished.length > 0;
   }
@@ -150,7 +150,7 @@ export class ImageTab {
     this.#showAll();
   }
 
-  /** How far all of them are. */
+  /** Shows the overall progress. */
   #showAll() {
     const [waiting, done] = [this.#queue.unfinished.length, this.#queue.done.length];
     const progress = [`${done} of ${this.#queue.items.length} done`, timeLeft(this.#queue.left)].filter(Boolean).join(" · ");
@@ -196,7 +196,7 @@ function stateText({ state, message, pages, numPages }) {
   if (state === "running" && message) return message;
   if (state === "running") return numPages ? `Reading page ${Math.min(pages.length + 1, numPages)} of ${numPages}` : "Reading";
   if (state === "done") return numPages > 1 ? `Done · ${numPages} pages` : "Done";
-  return { waiting: "Waiting", cancelled: pages.length ? "Cancelled; what had come is kept" : "Cancelled", failed: "Failed" }[state];
+  return { waiting: "Waiting", cancelled: pages.length ? "Cancelled; the pages so far are kept" : "Cancelled", failed: "Failed" }[state];
 }
 
 /** "detailed-caption" -> "Detailed caption" */

@@ -1,6 +1,6 @@
-// Looks whether a model of one language has been given another. Such a model writes its own language whatever is spoken,
-// and cannot tell. Where the server also has a model that detects languages, that one hears half a minute of the recording;
-// elsewhere the model's own confidence has to do. main.js makes one; words.js has the words, reader.js shows them.
+// Checks if a model that knows one language was given another. Such a model writes its own language for any speech and
+// does not detect the difference. If the server also has a model that detects languages, that model gets half a minute
+// of the recording; otherwise the check uses the first model's confidence. main.js makes one; words.js has the words, reader.js shows them.
 
 import { upload } from "./api.js";
 import { decode } from "./decoding.js";
@@ -20,9 +20,9 @@ export class LanguageCheck {
     queue.addEventListener("item", ({ detail: item }) => {
       const only = server.model(item.options.model)?.only_language;
       if (item.state !== "done" || !only || item.heard !== undefined) return;
-      item.heard = null; // asked for
+      item.heard = null; // requested
       const { segments } = item;
-      this.#last = this.#last.then(() => this.#check(item, segments)).catch(() => {}); // then it stays unknown
+      this.#last = this.#last.then(() => this.#check(item, segments)).catch(() => {}); // on failure it stays unknown
     });
   }
 
@@ -35,7 +35,7 @@ export class LanguageCheck {
   }
 }
 
-/** Half a minute of mono sound from a time on, as a WAV file, or null where this browser does not decode it. */
+/** Half a minute of mono sound from a given time, as a WAV file, or null if this browser cannot decode it. */
 async function excerptOf(blob, duration, start) {
   const decoded = await decode(blob, duration, RATE);
   if (!decoded) return null;
@@ -50,7 +50,7 @@ async function excerptOf(blob, duration, start) {
   return new Blob([wavHeader(samples.length, RATE), samples], { type: "audio/wav" });
 }
 
-/** {language, probability} that a model hears. The request ends as soon as the model has told. */
+/** The {language, probability} that a model detects. Ends the request as soon as these are known. */
 async function languageOf(excerpt, model) {
   const controller = new AbortController();
   const form = new FormData();

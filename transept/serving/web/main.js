@@ -148,7 +148,7 @@ function addImages(files) {
   imageTab.add(files);
 }
 
-/** True for files that belong to the Images tab, where there is one. */
+/** True for files that belong to the Images tab, if there is one. */
 function areImages(files) {
   const isImage = (file) => file?.type.startsWith("image/") || file?.type === "application/pdf";
   return server.visionModels.length > 0 && files.length > 0 && files.every(isImage);
@@ -182,7 +182,7 @@ function selectTab(name) {
   store.putSetting("tab", name).catch(() => {});
 }
 
-/** The tab for images is there where a model reads them. */
+/** Shows the Images tab if a model reads images. */
 function showTabs() {
   const settled = server.state === "ready" && !server.loading.length;
   if (server.visionModels.length) byId("tab-images").hidden = false;

@@ -69,7 +69,7 @@ export class Menu {
     else if (letter) [...items.slice(at + 1), ...items].find((item) => beginsWith(item, event.key))?.focus();
     else return;
     event.preventDefault();
-    event.stopPropagation(); // the page has single keys of its own
+    event.stopPropagation(); // the page has single-key shortcuts
   }
 }
 

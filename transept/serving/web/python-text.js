@@ -1,4 +1,4 @@
-// Python's methods of text and its round(). Called by subtitles.js, whole-words.js and exports.js.
+// Python's str methods and round(). Called by subtitles.js, whole-words.js and exports.js.
 
 const BLANK = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const BLANKS = new RegExp(`${BLANK}+`, "g");
@@ -18,7 +18,7 @@ export const onOneLine = (text) => strip(text).replace(BLANKS, " ");
 /** str.isspace() */
 export const isBlank = (text) => ALL_BLANK.test(text);
 
-/** round(): a half goes to the even neighbour. */
+/** round(): halves round to even. */
 export function round(exact) {
   const floor = Math.floor(exact);
   if (exact - floor !== 0.5) return Math.round(exact);

@@ -133,7 +133,7 @@ export class QueueView {
   }
 }
 
-/** The row's mark shows that a recording failed, and a screen reader hears the word. */
+/** The row's mark shows that a recording failed; screen readers read the word. */
 function markedAsFailed(text) {
   const [, mark, rest] = /^(Failed: )?(.*)$/s.exec(text);
   return mark ? [make("span", { class: "visually-hidden", text: mark }), rest] : [rest];

@@ -14,7 +14,7 @@ const AT_ONCE = 2;
 const MOST_ITEMS = 300;
 const SAVE_PAUSE = 250; // milliseconds from a change to its being kept
 const SAVE_PAUSE_RUNNING = 2000; // while segments pour in
-const LEAST_WATCHED = 2000; // milliseconds of work from which the pace can be told
+const LEAST_WATCHED = 2000; // milliseconds of work before the pace is known
 
 export const ACTIVE = new Set(["sending", "queued", "running"]);
 const FINAL = new Set(["done", "failed", "cancelled"]);
@@ -27,7 +27,7 @@ export class Queue extends EventTarget {
   #blobs = new Map(); // id -> File of this visit, so that a full store loses nothing before a reload
   #controllers = new Map(); // id -> AbortController of what is under way
   #timers = new Map(); // id -> {due, timer} of what is to be kept
-  #begun = new Map(); // id -> when the server began with it, in milliseconds of performance.now()
+  #begun = new Map(); // id -> when the server started on it, in milliseconds of performance.now()
   #others = new OtherWindows(() => [...this.#controllers.keys()]);
 
   constructor(store, server) {
@@ -128,7 +128,7 @@ export class Queue extends EventTarget {
     this.#pump();
   }
 
-  /** Keeps the language that another model heard in a recording: {language, probability, model}. */
+  /** Stores the language that another model detected in a recording: {language, probability, model}. */
   hear(item, heard) {
     this.#set(item, { heard });
   }
@@ -268,7 +268,7 @@ export class Queue extends EventTarget {
     }
   }
 
-  /** How far a recording is, and how long the rest takes at the pace so far. */
+  /** The progress of a recording, and the time left at the current pace. */
   #reached(item, end) {
     const seconds = Math.max(item.seconds, end);
     return { seconds, left: secondsLeft(seconds, item.duration, performance.now() - this.#begun.get(item.id)) };
@@ -289,7 +289,7 @@ export class Queue extends EventTarget {
         return;
       }
       if (!begun) Object.assign(problem, BROKE_OFF);
-      else problem.advice = "What had come is kept.";
+      else problem.advice = "The text so far is kept.";
     } else if (!(error instanceof ApiError || error instanceof PageError)) {
       console.error(error);
     }
@@ -318,24 +318,24 @@ function nothingYet() {
   return {
     state: "waiting",
     message: "", // for people: why it failed, or what it waits for
-    advice: "", // of a failure: what would work
+    advice: "", // of a failure: a remedy
     details: "", // of a failure: the server's own text
     sent: 0, // fraction
     position: null, // in the server's queue
     duration: null, // seconds
     seconds: 0, // done so far
-    left: null, // seconds of work, as far as can be told
+    left: null, // estimated seconds of work; null: unknown
     language: null,
-    warnings: [], // what was wrong with the recording; each goes on from "the recording is"
+    warnings: [], // faults of the recording; each continues "the recording is"
     reason: null, // why the transcript is empty
-    heard: undefined, // {language, probability, model}: by a second model; null: not known
+    heard: undefined, // {language, probability, model} from a second model; null: not known
     segments: [], // as the server sent them
     edits: {}, // index -> {text, words}: what stands instead
     peaks: null, // of the waveform
   };
 }
 
-/** Seconds of work that are left; null: too early to tell. seconds of duration are done after so many milliseconds. */
+/** Seconds of work left; null: too early to estimate. `seconds` of `duration` were done in so many milliseconds. */
 export function secondsLeft(seconds, duration, milliseconds) {
   if (!duration || !(seconds > 0) || !(milliseconds >= LEAST_WATCHED)) return null;
   return (Math.max(0, duration - seconds) / seconds) * (milliseconds / 1000);

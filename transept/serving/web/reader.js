@@ -112,7 +112,7 @@ export class Reader {
       item.options.model,
     ];
     setText(byId("reader-about"), about.filter(Boolean).join(" · "));
-    // what is there at the end is there from the beginning, so that nothing moves
+    // everything is in place from the start, so that nothing moves
     byId("tools").hidden = !said && !(active || item.state === "waiting");
     for (const id of ["download", "copy", "find-open"]) byId(id).disabled = !said;
     byId("again").classList.toggle("reserved", item.state !== "done");
@@ -125,7 +125,7 @@ export class Reader {
     this.#showHistory();
   }
 
-  /** What stands in place of a transcript, or below one that is not whole. Progress is in the line under the title. */
+  /** The text in place of a transcript, or below an incomplete one. Progress is in the line under the title. */
   #showState(item, active, said) {
     const state = byId("reader-state");
     state.dataset.state = item.state;
@@ -184,7 +184,7 @@ export class Reader {
     if (start) this.player.play();
   }
 
-  /** What was wrong with the recording, such as damage. */
+  /** Shows the faults of the recording, such as damage. */
   #showWarnings() {
     const list = byId("recording-warnings");
     const texts = (this.item.warnings ?? []).map((warning) => `The recording is ${warning}.`);
@@ -192,7 +192,7 @@ export class Reader {
     if (list.textContent !== texts.join("")) list.replaceChildren(...texts.map((text) => make("li", { text })));
   }
 
-  /** Below the tools: that a model knows one language only, from the beginning, so that nothing moves. */
+  /** Shows below the tools that a model knows only one language, from the start, so that nothing moves. */
   #showLanguageNotice() {
     const notice = languageNotice(this.item, this.#server.model(this.item.options.model));
     const better = this.#server.speechModels.find(({ state, detects_language: detects }) => detects && state === "ready");

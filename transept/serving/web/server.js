@@ -10,7 +10,7 @@ export class Server extends EventTarget {
   /** "unknown", "ready", "loading", "unreachable", "locked" (no key) or "failing" (`error` says how). */
   state = "unknown";
   models = [];
-  limits = {}; // on a request, as the server names them
+  limits = {}; // of a request, as the server reports them
   error = null;
   #failures = 0;
   #timer = null;

@@ -12,7 +12,7 @@ export const attribution = ({ speaker }) => (speaker ? `${speaker}: ` : "");
 
 /**
  * The subtitles, [{start, end, text, speaker}]: by words where every segment has them, else one a segment.
- * named: the file shows a speaker's name, which then counts in the line's width. escape: makes text what the file wants.
+ * named: the file shows a speaker's name, which then counts towards the line's width. escape: turns text into the file's markup.
  */
 export function makeCues(segments, { named = true, escape = (text) => text } = {}) {
   if (!haveWords(segments)) {
@@ -36,7 +36,7 @@ export function makeCues(segments, { named = true, escape = (text) => text } = {
 export const haveWords = (segments) => segments.every((segment) => segment.words);
 
 /**
- * The words of each subtitle, whole and lasting, and its speaker: [{words, speaker}].
+ * The whole words of each subtitle, each with a duration, and its speaker: [{words, speaker}].
  * A word that begins a line has no blank before it.
  */
 export function fillSubtitles(segments, named = true) {

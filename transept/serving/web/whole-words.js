@@ -1,4 +1,4 @@
-// Words that are whole and that last, as transept/speech/word_breaks.py and durations.py make them of timed words.
+// Whole words, each with a duration, as transept/speech/word_breaks.py and durations.py make them from timed words.
 // Called by subtitles.js. Times are seconds.
 
 import { isBlank, strip, stripEnd } from "./python-text.js";
@@ -11,7 +11,7 @@ const NEVER_FIRST = /[\p{Mn}\p{Mc}\p{Pe}\p{Pf}\p{Po}\p{Lm}ぁぃぅぇぉっゃ�
 const NEVER_LAST = /[\p{Ps}\p{Pi}เแโใไເແໂໃໄ\u1039\u17d2]/u;
 const LINE_BREAKS = /[ \t\r\n]*[\r\n][ \t\r\n]*/g;
 
-/** True if a word ends between two texts, neither of them empty, that follow each other. */
+/** True if a word ends between two adjacent texts, neither of them empty. */
 export function mayBreak(before, after) {
   const last = [...before].at(-1);
   const first = String.fromCodePoint(after.codePointAt(0));
@@ -20,7 +20,7 @@ export function mayBreak(before, after) {
   return !NEVER_FIRST.test(first) && !NEVER_LAST.test(last);
 }
 
-/** The words of a segment, those without a break between them joined; words that show nothing are left out. */
+/** The whole words of a segment, without words that show nothing. */
 export function wholeWords(words) {
   let blank = ""; // at the end of the previous word
   return partsOfWords(words).flatMap((parts) => {
@@ -33,10 +33,10 @@ export function wholeWords(words) {
   });
 }
 
-/** The words of a segment, those without a break between them together. */
+/** The parts of each whole word of a segment. */
 function partsOfWords(words) {
   const groups = [];
-  let text = ""; // of the present word
+  let text = ""; // of the current word
   for (const word of words) {
     if (groups.length && (!word.word || !strip(text) || !mayBreak(text, word.word))) {
       groups.at(-1).push(word);
@@ -49,7 +49,7 @@ function partsOfWords(words) {
   return groups;
 }
 
-/** The words, each at least SHORTEST long and none begun before the previous one ends. */
+/** The words, each at least SHORTEST long, and none beginning before the previous one ends. */
 export function lengthened(words) {
   if (!words.length) return [];
   const begin = words[0].start;

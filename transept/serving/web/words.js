@@ -1,11 +1,11 @@
-// Texts for a recording's state, in the queue, in the reader and to a screen reader. One place for its wording.
+// Texts for a recording's state, in the queue, in the reader and for screen readers, all in one place.
 
 import { clockText, counted } from "./dom.js";
 
-const SURE = 0.5; // probability from which a language that was heard counts
+const SURE = 0.5; // probability from which a detected language counts
 const UNSURE = -0.7; // mean log probability; tiny.en is below it with French and Spanish, and with 1 of 54 English prompts
 
-/** One line for the queue. model: the one that it is for, as the server describes it. */
+/** One line for the queue. model: the recording's model, as the server describes it. */
 export function stateText(item, serverState, model) {
   switch (item.state) {
     case "waiting":
@@ -29,7 +29,7 @@ export function stateText(item, serverState, model) {
     case "failed":
       return `Failed: ${item.message}`;
     case "cancelled":
-      return item.segments.length ? "Cancelled; what had come is kept" : "Cancelled";
+      return item.segments.length ? "Cancelled; the text so far is kept" : "Cancelled";
     case "elsewhere":
       return "Under way in another window";
     case "interrupted":
@@ -39,7 +39,7 @@ export function stateText(item, serverState, model) {
   }
 }
 
-/** "about 3 min left"; "" where it cannot be told yet. */
+/** "about 3 min left"; "" if it is not known yet. */
 export function timeLeft(seconds) {
   if (typeof seconds !== "number") return "";
   if (seconds < 60) return seconds < 10 ? "a few seconds left" : "under a minute left";
@@ -48,7 +48,7 @@ export function timeLeft(seconds) {
   return `about ${hours ? `${hours} h ${minutes % 60} min` : `${minutes} min`} left`;
 }
 
-/** What to say while the server has no place: it was asked, and will be again in so many seconds. */
+/** The text while the server has no free place and the page tries again in so many seconds. */
 export function waitText(seconds, error) {
   const when = `trying again in ${Math.max(1, Math.round(seconds))} s`;
   return error.status === 429 ? `The server is busy; ${when}` : `The server is not ready; ${when}`;
@@ -70,16 +70,16 @@ export function durationText(seconds) {
   return seconds >= 3600 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds), "second");
 }
 
-/** What the server takes of recordings: "Up to 512 MB and 4 hours each. ..." */
+/** The server's limits on recordings: "Up to 512 MB and 4 hours each. ..." */
 export function limitsText({ max_upload_bytes: bytes, max_audio_seconds: seconds, max_running: running, max_queue: queue }, waiting) {
   const most = [bytes ? sizeText(bytes) : "", seconds ? durationText(seconds) : ""].filter(Boolean).join(" and ");
   const places = running ? `The server works on ${running} at a time${queue ? `, and ${queue} more may wait` : ""}.` : "";
-  return [most ? `Up to ${most} each.` : "", places, waiting ? `${waiting} wait now.` : ""].filter(Boolean).join(" ");
+  return [most ? `Up to ${most} each.` : "", places, waiting ? `${waiting} waiting now.` : ""].filter(Boolean).join(" ");
 }
 
 /**
- * What to say of a model that knows one language: {text, isWarning}, or null for other models. It is a warning where
- * another model heard another language, or, if none has listened, where the model was unsure of its text.
+ * The note on a model that knows one language: {text, isWarning}, or null for other models. It is a warning if another
+ * model detected another language or, if there is no such check, if the model was unsure of its text.
  */
 export function languageNotice(item, model) {
   const only = model?.only_language;

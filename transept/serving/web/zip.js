@@ -21,7 +21,7 @@ export function zipOf(files, date = new Date()) {
     const common = commonFields(path, data, date);
     const local = fields([[4, 0x04034b50], ...common]);
     parts.push(local, path, data);
-    // no comment, first disk, no attributes; then where the file's own header is
+    // no comment, first disk, no attributes; then the position of the file's own header
     entries.push(fields([[4, 0x02014b50], [2, VERSION], ...common, [2, 0], [2, 0], [2, 0], [4, 0], [4, offset]]), path);
     offset += local.length + path.length + data.length;
   }
@@ -31,7 +31,7 @@ export function zipOf(files, date = new Date()) {
   return new Blob([...parts, ...entries, end], { type: "application/zip" });
 }
 
-/** Names of which no two are the same on any file system, and that lead to no other folder: "a.txt", "a (2).txt". */
+/** Names that are unique on any file system and do not lead to another folder: "a.txt", "a (2).txt". */
 export function uniqueNames(names) {
   const taken = new Set();
   return names.map((given) => {
@@ -46,7 +46,7 @@ export function uniqueNames(names) {
 
 const folded = (name) => name.normalize("NFC").toLowerCase();
 
-/** The fields that a file's own header and its entry in the directory share. */
+/** The fields shared by a file's own header and its entry in the directory. */
 function commonFields(path, data, date) {
   const time = (date.getHours() << 11) | (date.getMinutes() << 5) | (date.getSeconds() >> 1);
   const day = ((date.getFullYear() - 1980) << 9) | ((date.getMonth() + 1) << 5) | date.getDate();

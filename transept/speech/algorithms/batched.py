@@ -96,9 +96,9 @@ def _chain(
 
 @dataclass(frozen=True)
 class _DecodedSpeech:
-    """The segments of a window, in the recording's time.
+    """Return the segments of a window, in the recording's time.
 
-    timings: of its words, in the window's. is_dropped: a threshold dropped its text.
+    timings: of its words, in the window's time. is_dropped: True if a threshold dropped its text.
     """
 
     segments: list[Segment] = field(default_factory=list)

@@ -18,8 +18,8 @@ from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_span
 
 Stretch: TypeAlias = tuple[float, float]  # seconds: begin, end
 
-LONGEST_GAP = 1.5  # seconds of speech that segments may leave uncovered; where all was heard, they left 0.9 s at most
-DECODED_AGAIN = 3.0  # seconds from which batched and multilingual decoding decode such speech again
+LONGEST_GAP = 1.5  # seconds of speech that segments may leave uncovered; complete transcripts left at most 0.9 s
+DECODED_AGAIN = 3.0  # seconds; batched and multilingual decoding decode longer uncovered speech again
 SHORT_PAUSE = 1.0  # seconds; between sentences
 
 
@@ -27,7 +27,7 @@ SHORT_PAUSE = 1.0  # seconds; between sentences
 class Heard:
     """The segments that a mode found in a recording, in order of time.
 
-    missed_speech: seconds that it left out. num_dropped: windows of which a threshold dropped the text.
+    missed_speech: stretches that it left out, in seconds. num_dropped: windows whose text a threshold dropped.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Heard:
 
 
 def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment], longest: float = LONGEST_GAP) -> list[Stretch]:
-    """The parts of the stretches that no segment with text covers and that last more than `longest` seconds.
+    """Return the parts of the stretches that no segment with text covers and that last more than `longest` seconds.
 
     segments: in order of time. Stretches and segments are in the time of the same waveform.
     """
@@ -68,9 +68,9 @@ def spoken_within(waveform: Waveform, stretch: Stretch, options: VadOptions) -> 
 
 
 def known_within(speech: Sequence[Span], stretch: Stretch) -> list[Stretch]:
-    """The same, from the spans of speech that are known: pauses of up to SHORT_PAUSE count as speech.
+    """Return the same from known spans of speech; pauses of up to SHORT_PAUSE count as speech.
 
-    speech: rising, in samples of the waveform whose seconds the stretch and the result are in.
+    speech: rising, in samples of the waveform. The stretch and the result are in seconds of that waveform.
     """
     begin, end = stretch
     joined: list[Stretch] = []

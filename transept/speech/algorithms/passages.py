@@ -1,9 +1,9 @@
-"""Auto mode: passages of one or two minutes, decoded beside each other, each as sequential mode decodes a recording.
+"""Auto mode: passages of one or two minutes, decoded side by side, each with the sequential algorithm.
 
-A model that hears a long silence loses and invents speech. One that hears speech without its pauses mishears it. So
-silence of two seconds or more is left out, shorter pauses stay, and the rest is divided at long pauses into passages.
-Within a passage each window has the text before it as its prompt. Speech that no segment covers is decoded again by
-itself. `transept.speech.recording` calls `spoken_passages`, then `decode_passages`.
+Long silence makes a model lose and invent speech, and speech without its pauses makes it mishear. So auto mode leaves
+out silence of two seconds or more, keeps shorter pauses, and divides the rest at long pauses into passages. Within a
+passage each window has the previous text as its prompt. Speech that no segment covers is decoded again on its own.
+`transept.speech.recording` calls `spoken_passages`, then `decode_passages`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST_PASSAGE = 120.0  # seconds
-LONGEST_SPAN = 30.0  # seconds of speech without any pause; it is cut where it is quietest
-SLACK = 0.25  # of a passage's length, by which it may end earlier or later, where there is a longer pause
+LONGEST_SPAN = 30.0  # seconds of speech without a pause; longer spans are cut at their quietest place
+SLACK = 0.25  # fraction of a passage's length by which its end may move to reach a longer pause
 TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
-PAUSE = 1.0  # seconds of silence inside a segment beside which a bit of speech belongs to a neighbouring segment
-LEAD = 0.1  # seconds before a word's first sound at which voice activity may find it
+PAUSE = 1.0  # seconds of silence in a segment; a bit of speech beyond it belongs to a neighbouring segment
+LEAD = 0.1  # seconds by which a word may begin before the speech that voice activity detection found
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a recording that is decoded as one.
+    """A part of a recording that is decoded as one piece.
 
-    recording: all of it, float32 [samples]. spans: speech, in samples of the recording. kept: the parts of it
-    that are decoded, joined. prefix: how the text begins.
+    recording: the whole recording, float32 [samples]. spans: speech, in samples of the recording. kept: the parts of
+    the recording that are joined and decoded. prefix: how the text begins.
     """
 
     recording: Waveform = field(repr=False, compare=False)
@@ -54,12 +54,12 @@ class Passage:
     prefix: str | None
 
     def sound(self) -> Waveform:
-        """float32 [samples]: the parts that are kept, joined."""
+        """Return the kept parts, joined: float32 [samples]."""
         parts = [self.recording[span.start : span.end] for span in self.kept]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def spoken(self) -> list[Span]:
-        """The spans in samples of `sound`."""
+        """Return the spans of speech in samples of `sound`."""
         begins = [0, *accumulate(span.end - span.start for span in self.kept)]
         starts = [span.start for span in self.kept]
         found = []
@@ -71,10 +71,10 @@ class Passage:
 
 
 class PassageTimeline(Timeline):
-    """Gives the segments of a passage the recording's times, within the passage and not before their first sound.
+    """Map the times of a passage's segments to the recording, within the passage and not before their first sound.
 
-    A model's timestamps count the silence before a sentence as its own, and cross-attention that before a word. Models
-    round the time of the last sentence up.
+    A model's timestamps count the silence before a sentence as part of it, and cross-attention counts the silence
+    before a word as part of the word. Models round up the end of the last sentence.
     """
 
     def __init__(self, passage: Passage, fps: int) -> None:
@@ -85,7 +85,7 @@ class PassageTimeline(Timeline):
         self.last = round(passage.kept[-1].end / SAMPLE_RATE, 2)
 
     def restored(self, segment: Segment) -> Segment:
-        """The segment in the recording's time; so is its seek."""
+        """Return the segment, and its seek, in the recording's time."""
         segment = super().restored(segment)
         seek = round(self.time(segment.seek / self.fps, after_pause=True) * self.fps)
         words = segment.words and [
@@ -100,14 +100,14 @@ class PassageTimeline(Timeline):
         return dataclasses.replace(segment, seek=seek, start=start, end=end, words=words)
 
     def _sounding(self, start: float, end: float) -> float:
-        """The later start at which there is sound before `end`; the same where there is none."""
+        """Move a start in silence to the next speech before `end`; keep it if there is none."""
         index = bisect_right(self.ends, start)
         if index == len(self.speech) or self.speech[index][0] >= end:
             return start
         return max(start, round(self.speech[index][0] - LEAD, 2))
 
     def _after_pause(self, start: float, end: float) -> float:
-        """The start after a pause, for a segment that begins with the last bit of the speech before that pause."""
+        """Move a start after the pause if the segment begins with the last bit of the speech before that pause."""
         index = bisect_right(self.ends, start)
         if index + 1 >= len(self.speech):
             return start
@@ -116,7 +116,7 @@ class PassageTimeline(Timeline):
         return stop if is_rest and following - stop >= PAUSE and following < end else start
 
     def _before_pause(self, start: float, end: float) -> float:
-        """The end before a pause, for a segment that ends with the first bit of the speech after that pause."""
+        """Move an end before the pause if the segment ends with the first bit of the speech after that pause."""
         index = bisect_left(self.starts, end) - 1
         if index < 1:
             return end
@@ -126,7 +126,7 @@ class PassageTimeline(Timeline):
 
 
 def spoken_passages(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[Passage]:
-    """The passages of a recording, in order of time; none reaches from one of clip_timestamps' stretches into the next.
+    """Return the passages of a recording, in order of time. A passage never spans two stretches of clip_timestamps.
 
     waveform: float32 [samples] at 16 kHz.
     """
@@ -157,9 +157,9 @@ def decode_passages(
     language: str,
     options: TranscriptionOptions,
 ) -> Generator[Any, Any, Heard]:
-    """A job: what is said in a recording.
+    """A job that decodes all passages of a recording.
 
-    features: [channels, frames] of the first passage; None without passages. language: code.
+    features: of the first passage, [channels, frames]; None without passages. language: code.
     """
     jobs = (
         _decoded(model, passage, None if index else features, language, options)
@@ -177,7 +177,7 @@ def decode_passages(
 def _decoded(
     model: SpeechModel, passage: Passage, features: Tensor | None, language: str, options: TranscriptionOptions
 ) -> Generator[Any, Any, Heard]:
-    """A job: what is said in a passage. features: of its sound, where they are known."""
+    """A job that decodes one passage. features: of its sound; None if they are not computed yet."""
     sound = passage.sound()
     if features is None:
         features = yield Offload(partial(model.features, sound))
@@ -189,9 +189,10 @@ def _decoded(
 
 
 def _divided(spans: Sequence[Span], clip: Span, silence: int, pad: int) -> list[tuple[list[Span], list[Span]]]:
-    """Speech in passages of up to LONGEST_PASSAGE, each with the parts of the recording to keep.
+    """Divide speech into passages of up to LONGEST_PASSAGE, each with the parts of the recording to keep.
 
-    spans: rising, within `clip`. silence: samples from which on a pause is left out, but for `pad` at each of its ends.
+    spans: rising, within `clip`. silence: a pause of at least so many samples is left out, except for `pad` samples at
+    each end.
     """
     found = []
     lengths = [(span.end - span.start) / SAMPLE_RATE for span in spans]
@@ -219,9 +220,10 @@ def _divided(spans: Sequence[Span], clip: Span, silence: int, pad: int) -> list[
 
 
 def _edge(far: int, near: int, silence: int, pad: int, is_shared: bool) -> int:
-    """Where a passage's sound begins or ends, between its own speech and what lies beyond.
+    """Return the sample at which a passage's sound begins or ends.
 
-    far: the clip's edge, or a neighbouring passage's speech, where the pause between is_shared. near: its own speech.
+    near: the edge of its own speech. far: the edge of the neighbouring passage's speech, with which the passage shares
+    the pause (is_shared), or the edge of the clip.
     """
     pause = abs(far - near)
     length = pad if pause >= silence else pause // 2 if is_shared else pause
@@ -229,9 +231,9 @@ def _edge(far: int, near: int, silence: int, pad: int, is_shared: bool) -> int:
 
 
 def _end_of_passage(lengths: Sequence[float], pauses: Sequence[float], kept_pauses: Sequence[float]) -> int:
-    """How many of the spans make the first passage: all, or as many as end before the longest pause near its length.
+    """Return the number of spans in the first passage: all, or those before the longest pause near its intended length.
 
-    All in seconds. lengths: of spans. pauses, kept_pauses: after each but the last.
+    lengths: seconds of each span. pauses, kept_pauses: seconds after each span but the last.
     """
     ends = list(accumulate(length + pause for length, pause in zip(lengths, (0.0, *kept_pauses), strict=True)))
     number = math.ceil(ends[-1] / LONGEST_PASSAGE)

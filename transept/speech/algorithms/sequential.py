@@ -51,11 +51,12 @@ def decode_windows(
     timeline: Timeline,
     speech: Sequence[Span] | None = None,
 ) -> Generator[Any, Any, Heard]:
-    """A job: what is said in a recording.
+    """A job that decodes a recording window by window.
 
-    waveform: float32 [samples] and features: [channels, frames], of all of it. language: code. timeline: gives
-    segments and progress their times. speech: where somebody speaks, in samples of the waveform; what no segment covers
-    of it is decoded again. None: that is looked for where segments leave gaps, and decoded again with ``multilingual``.
+    waveform: float32 [samples]. features: of all of it, [channels, frames]. language: code. timeline: maps times of
+    segments and progress to the recording. speech: spans of speech, in samples of the waveform; speech that no segment
+    covers is decoded again. None: look for speech in the gaps between segments, and decode it again with
+    ``multilingual``.
     """
     num_frames, fps = features.shape[1], model.fps
     walk = _Walk(model, waveform, features, language, options)
@@ -156,7 +157,7 @@ class _Walk:
         self.chunk = model.chunk_frames(options)
         self.prefix = options.prefix
         self.last_speech = 0.0  # seconds
-        self.num_dropped = 0  # windows of which a threshold dropped the text
+        self.num_dropped = 0  # windows whose text a threshold dropped
 
     def window(self, window: Window) -> Generator[Any, Any, tuple[list[Segment], int]]:
         """A job: the segments of a window, in the features' time, and the frame at which the next one begins.

@@ -1,7 +1,7 @@
-"""Subtitles from segments: which words a subtitle shows, where its lines break, from when until when.
+"""Subtitles from segments: the words, the line breaks, the start and the end of each subtitle.
 
-Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The layout is openai-whisper's.
-Unlike there, a word is never broken (`transept.speech.word_breaks`) and always lasts (`transept.speech.durations`).
+Called by `transept.speech.output.writers` and `advanced_substation`, which write them. The layout is openai-whisper's,
+but words are never broken (`transept.speech.word_breaks`) and have a duration (`transept.speech.durations`).
 `transept.compat.whisper` lays out openai-whisper's own words with `fill_subtitles` and `cues_of_words`.
 """
 
@@ -24,7 +24,7 @@ BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its fil
 
 @dataclass(frozen=True)
 class SubtitleLayout:
-    """How words are laid out as subtitles. All of it needs the times of words.
+    """How words are laid out as subtitles. Every option needs the times of words.
 
     highlight_words: a subtitle for the time of each word, which underlines it.
     max_line_width: characters of a line at most. max_line_count: lines of a subtitle at most; has an effect only with
@@ -58,7 +58,7 @@ class SubtitleLayout:
 
     @property
     def needs_words(self) -> bool:
-        """True if it asks for anything, for which a transcript needs the times of its words."""
+        """True if any option is set; a transcript then needs the times of its words."""
         return self != SubtitleLayout()
 
     @property
@@ -69,7 +69,7 @@ class SubtitleLayout:
 
 @dataclass(frozen=True)
 class Cue:
-    """One subtitle. start, end: milliseconds from the begin of the recording. speaker: None where it is unknown."""
+    """One subtitle. start, end: milliseconds from the start of the recording. speaker: None if it is unknown."""
 
     start: int
     end: int
@@ -85,12 +85,12 @@ class Cue:
 def make_cues(
     segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool = True, escape: Callable[[str], str] = str
 ) -> Iterator[Cue]:
-    """The subtitles of a recording in order, none of them empty or without a length.
+    """Return the subtitles of a recording in order; each has text and a duration.
 
-    named: the file shows a speaker's name in the first line, which then counts in its width. escape: makes text what
-    the file wants.
-    Segments with words are laid out; of segments without, each is one subtitle.
-    Raises ParameterError for a layout of words where their times are unknown.
+    named: True if the file shows a speaker's name in the first line, where it counts towards the width. escape: turns
+    text into the file's markup.
+    Segments with words are laid out; each segment without words is one subtitle.
+    Raises ParameterError for a layout of words whose times are unknown.
     """
     if not has_words(segments):
         _refuse_layout_without_words(layout)
@@ -107,14 +107,14 @@ def make_cues(
 def whole_subtitles(
     segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool
 ) -> Iterator[tuple[list[Word], str | None]]:
-    """The words of each subtitle, whole and lasting, and its speaker. named: see `make_cues`."""
+    """Return the whole words of each subtitle, each with a duration, and its speaker. named: see `make_cues`."""
     whole = [dataclasses.replace(segment, words=_own_words(segment)) for segment in segments]
     for words, speaker in fill_subtitles(whole, layout, named=named):
         yield lengthened(words), speaker
 
 
 def _own_words(segment: Segment) -> list[Word]:
-    """The words of a segment, whole and lasting; the first has a blank before it where its script has blanks."""
+    """Return the whole words of a segment, each with a duration; the first has a leading blank if words have them."""
     words = lengthened(whole_words(segment.words or ()))
     if words and may_break("x", words[0].word):  # after any letter
         return words
@@ -122,7 +122,7 @@ def _own_words(segment: Segment) -> list[Word]:
 
 
 def cues_of_words(words: Sequence[Word], speaker: str | None, layout: SubtitleLayout) -> Iterator[Cue]:
-    """The subtitle of some words, or with highlight_words one for each of them and for each pause."""
+    """Return one subtitle for the words, or with highlight_words one for each word and each pause."""
     if layout.highlight_words:
         yield from _highlighted(words, speaker)
     else:
@@ -147,9 +147,9 @@ def has_words(segments: Sequence[Segment]) -> bool:
 def fill_subtitles(
     segments: Sequence[Segment], layout: SubtitleLayout, *, named: bool
 ) -> Iterator[tuple[list[Word], str | None]]:
-    """The words of each subtitle, and its speaker. named: see `make_cues`.
+    """Return the words of each subtitle, and its speaker. named: see `make_cues`.
 
-    The text of a word that begins a line has no leading blank but a line feed.
+    A word that begins a line has a leading line feed instead of a leading blank.
     """
     width = layout.max_line_width or UNBOUNDED
     subtitle: list[Word] = []
@@ -192,7 +192,7 @@ def _grouped(segments: Iterable[Segment], size: int) -> Iterator[tuple[Segment, 
 
 
 def _highlighted(words: Sequence[Word], speaker: str | None) -> Iterator[Cue]:
-    """The same subtitle for each word, which it underlines, and for each pause."""
+    """Return a copy of the subtitle for each word, with the word underlined, and for each pause."""
     texts = [word.word for word in words]
     done = _milliseconds(words[0].start)
     for index, word in enumerate(words):

@@ -18,7 +18,7 @@ def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[
     """The words, cut after the end of each sentence that a pause follows, and wherever the pause is long.
 
     words: in order, with their punctuation. pauses: seconds of silence after each word but the last. A mark without a
-    pause ends no sentence: it may end an abbreviation. The parts of one word stay together.
+    pause does not end a sentence, because it may end an abbreviation. The parts of one word stay together.
     """
     begin = 0
     for index, pause in enumerate(pauses):
@@ -30,7 +30,7 @@ def sentences(words: Sequence[WordTiming], pauses: Sequence[float]) -> Iterator[
 
 
 def _may_cut(words: Sequence[WordTiming], index: int) -> bool:
-    """True if a word ends with the one at an index."""
+    """True if the word at an index ends a whole word."""
     return may_break(words[index].word, words[index + 1].word)
 
 
