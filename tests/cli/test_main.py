@@ -113,7 +113,10 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "--detect-language", "--channel", "each"], '--channel "left" or "right" is one'),
         (["transcribe", "talk.flac", "--detect-language", "--language", "de"], "and --language says it; leave one out"),
         (["transcribe", "talk.flac", "--beam_size", "0"], "--beam-size must be an integer of at least 1, not 0"),
-        (["transcribe", "talk.flac", "--vad-threshold", "0.3"], "--vad-threshold defines silence; add --vad"),
+        (
+            ["transcribe", "talk.flac", "--mode", "sequential", "--vad-threshold", "0.3"],
+            "--vad-threshold defines silence; add --vad",
+        ),
         (["transcribe", "talk.flac", "--vad_threshold", "3", "--vad"], "--vad-threshold is 3.0; it is a probability"),
         (
             ["transcribe", "talk.flac", "--batched", "--vad-neg-threshold", "0.6"],

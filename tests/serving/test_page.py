@@ -651,14 +651,14 @@ def test_all_is_there_after_a_reload_and_can_be_deleted(visit, clip, speech_dir,
     visit.transcribe(clip)
     visit.transcribe(other)
     visit.page.locator("summary", has_text="More options").click()
-    visit.page.get_by_label("Batched").check()
+    visit.page.get_by_label("Times of words").uncheck()
     visit.reload()
     visit.expect_state(clip.name, "^Done")
     visit.row(clip.name).locator(".row-open").click()
     assert visit.said.all_inner_texts() == [segment.text.strip() for segment in reference(clip).segments]
     visit.page.wait_for_function("() => document.getElementById('audio').readyState > 0")  # the sound, too
     visit.page.locator("summary", has_text="More options").click()
-    expect(visit.page.get_by_label("Batched")).to_be_checked()
+    expect(visit.page.get_by_label("Times of words")).not_to_be_checked()
 
     visit.page.get_by_role("button", name=f"Remove {clip.name}").click()
     visit.page.get_by_role("button", name="Delete", exact=True).click()

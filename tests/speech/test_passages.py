@@ -82,7 +82,8 @@ def test_the_same_without_words(tiny: Transcriber, clips: list[np.ndarray], with
         ((0.2, 3.0), (0.9, 3.0)),  # begins in the silence before it
         ((4.7, 6.8), (19.9, 21.0)),  # begins with the end of the first, says the second
         ((4.2, 6.8), (4.2, 21.0)),  # has some of the first
-        ((1.0, 6.0), (1.0, 5.0)),  # ends with the beginning of the second
+        ((1.0, 6.0), (1.0, 5.5)),  # ends with the beginning of the second
+        ((1.0, 5.7), (1.0, 5.5)),  # ends in the silence before the second
         ((1.0, 6.95), (1.0, 21.15)),  # has more of the second
         ((7.35, 8.1), (21.9, 22.3)),  # one word between silences
     ],

@@ -23,6 +23,7 @@ from transept.core.jobs import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
 from transept.speech.algorithms.coverage import Heard
+from transept.speech.algorithms.sequential import TOLERANCE
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 LONGEST_PASSAGE = 120.0  # seconds
 LONGEST_SPAN = 30.0  # seconds of speech without a pause; longer spans are cut at their quietest place
 SLACK = 0.25  # fraction of a passage's length by which its end may move to reach a longer pause
-TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 PAUSE = 1.0  # seconds of silence in a segment; a bit of speech beyond it belongs to a neighbouring segment
 LEAD = 0.1  # seconds by which a word may begin before the speech that voice activity detection found
 
@@ -57,6 +57,10 @@ class Passage:
         """Return the kept parts, joined: float32 [samples]."""
         parts = [self.recording[span.start : span.end] for span in self.kept]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def cuts(self) -> list[float]:
+        """Return the seconds in `sound` at which one part ends and the next begins."""
+        return [samples / SAMPLE_RATE for samples in accumulate(span.end - span.start for span in self.kept[:-1])]
 
     def spoken(self) -> list[Span]:
         """Return the spans of speech in samples of `sound`."""
@@ -116,13 +120,14 @@ class PassageTimeline(Timeline):
         return stop if is_rest and following - stop >= PAUSE and following < end else start
 
     def _before_pause(self, start: float, end: float) -> float:
-        """Move an end before the pause if the segment ends with the first bit of the speech after that pause."""
-        index = bisect_left(self.starts, end) - 1
-        if index < 1:
+        """Move an end before the pause if the segment ends in it or with the first bit of the speech after it."""
+        index = bisect_left(self.starts, end)  # of the first speech after the end
+        if index and end - self.starts[index - 1] <= min(TOLERANCE, self.ends[index - 1] - end):
+            index -= 1
+        if index == 0 or index == len(self.speech) or self.starts[index] - self.ends[index - 1] < PAUSE:
             return end
-        (_, stop), (begin, last) = self.speech[index - 1 : index + 1]
-        is_beginning = end - begin <= min(TOLERANCE, last - end)
-        return round(stop, 2) if is_beginning and begin - stop >= PAUSE and stop > start else end
+        stop = self.ends[index - 1]
+        return min(end, round(stop + TOLERANCE, 2)) if stop > start else end
 
 
 def spoken_passages(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> list[Passage]:
@@ -184,7 +189,9 @@ def _decoded(
     own = dataclasses.replace(options, clip_timestamps=(), prefix=passage.prefix)
     timeline = PassageTimeline(passage, model.fps)
     return (
-        yield from sequential.decode_windows(model, sound, features, language, own, timeline, speech=passage.spoken())
+        yield from sequential.decode_windows(
+            model, sound, features, language, own, timeline, speech=passage.spoken(), cuts=passage.cuts()
+        )
     )
 
 

@@ -9,6 +9,7 @@ and where somebody speaks and no segment covers it, that is heard again, if the 
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,13 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.timeline import Timeline
+from transept.speech.timing.turns import cut_between_words
 from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+TOLERANCE = 0.5  # seconds by which a model's timestamps may miss a pause
 
 
 def decode_windows(
@@ -50,16 +54,18 @@ def decode_windows(
     options: TranscriptionOptions,
     timeline: Timeline,
     speech: Sequence[Span] | None = None,
+    cuts: Sequence[float] = (),
 ) -> Generator[Any, Any, Heard]:
     """A job that decodes a recording window by window.
 
     waveform: float32 [samples]. features: of all of it, [channels, frames]. language: code. timeline: maps times of
     segments and progress to the recording. speech: spans of speech, in samples of the waveform; speech that no segment
     covers is decoded again. None: look for speech in the gaps between segments, and decode it again with
-    ``multilingual``.
+    ``multilingual``. cuts: seconds, rising, at which silence was cut out of the waveform;
+    segments are divided there.
     """
     num_frames, fps = features.shape[1], model.fps
-    walk = _Walk(model, waveform, features, language, options)
+    walk = _Walk(model, waveform, features, language, options, cuts)
     second = _SecondHearing(model, waveform, features, language, options, speech)
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, fps):
@@ -149,9 +155,16 @@ class _Walk:
     """
 
     def __init__(
-        self, model: SpeechModel, waveform: Waveform, features: Tensor, language: str, options: TranscriptionOptions
+        self,
+        model: SpeechModel,
+        waveform: Waveform,
+        features: Tensor,
+        language: str,
+        options: TranscriptionOptions,
+        cuts: Sequence[float] = (),
     ) -> None:
         self.model, self.waveform, self.features, self.options = model, waveform, features, options
+        self.cuts = cuts
         self.language = None if options.multilingual else language
         self.earlier = EarlierText(model, options)
         self.chunk = model.chunk_frames(options)
@@ -248,9 +261,47 @@ class _Walk:
                 return [], next_start
             kept, last_end = trusted, last_word_end(trusted)
             self.last_speech = self.last_speech if last_end is None else last_end
+        if any(self._spans_cut(segment) for segment in kept):
+            kept = yield from self._cut(kept, window, features, decoded)
         kept = cleared(kept)
         self.earlier.add(kept, decoded.temperature)
         return kept, next_start
+
+    def _spans_cut(self, segment: Segment) -> bool:
+        """True if a segment reaches over a place where silence was cut out."""
+        first = bisect_right(self.cuts, segment.start + TOLERANCE)
+        return first < len(self.cuts) and self.cuts[first] < segment.end - TOLERANCE
+
+    def _cut(
+        self, segments: list[Segment], window: Window, features: Tensor, decoded: DecodedWindow
+    ) -> Generator[Any, Any, list[Segment]]:
+        """A job that divides a window's segments where silence was cut out, between words."""
+        model, timed = self.model, segments
+        if not self.options.word_timestamps:
+            if not model.alignment_heads or self.language is None:
+                return segments
+            timed = yield from add_words(
+                model,
+                features,
+                segments,
+                self.options,
+                language=self.language,
+                time_offset=window.start / model.fps,
+                last_speech=self.last_speech,
+                context=decoded.context,
+            )
+        found: list[Segment] = []
+        for segment, with_words in zip(segments, timed, strict=True):
+            if not self._spans_cut(segment):
+                found.append(segment)
+                continue
+            parts = cut_between_words(
+                with_words, lambda start, end: bisect_right(self.cuts, (start + end) / 2), model.tokenizer.decode
+            )
+            for _, part in parts:
+                end = max(part.end, part.start + model.spec.seconds_per_timestamp)
+                found.append(dataclasses.replace(part, end=end, words=segment.words and part.words))
+        return found
 
     def _after_words(self, cut: CutWindow, window: Window) -> tuple[list[Segment] | None, int]:
         """What is kept of a window, now that its words are known, and where the next one begins: never where it does.

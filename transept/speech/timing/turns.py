@@ -1,6 +1,6 @@
-"""Turns of speakers beside the words of segments: which word is whose, and where a segment is cut.
+"""Segments cut between words: where the speaker changes, or where silence was left out.
 
-Called by `transept.speech.conversation`, with what a diarizer found.
+`transept.speech.conversation` calls `Turns` with what a diarizer found; sequential decoding calls `cut_between_words`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import accumulate, groupby
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from transept.registry.diarizers import Turn
 from transept.speech.segments import Segment
 from transept.speech.word_breaks import parts_of_words
 
+Owner = TypeVar("Owner")
 Decode: TypeAlias = Callable[[Sequence[int]], str]  # the text of tokens, timestamps left out
 
 
@@ -40,34 +41,41 @@ class Turns:
 
     def cut(self, segment: Segment, decode: Decode) -> list[Segment]:
         """A segment with its speaker, cut between words of different speakers; whole where its words have no times."""
-        if not segment.words:
-            return [dataclasses.replace(segment, speaker=self.speaker(segment.start, segment.end))]
-        owned = [
-            (self.speaker(parts[0].start, parts[-1].end), word)
-            for parts in parts_of_words(segment.words)
-            for word in parts
+        return [
+            dataclasses.replace(part, speaker=speaker)
+            for speaker, part in cut_between_words(segment, self.speaker, decode)
         ]
-        runs = [(speaker, [word for _, word in run]) for speaker, run in groupby(owned, key=lambda each: each[0])]
-        if len(runs) == 1:
-            return [dataclasses.replace(segment, speaker=runs[0][0])]
-        texts = ["".join(word.word for word in words) for _, words in runs]
-        begins = [0, *_token_cuts(segment.tokens, texts, decode), len(segment.tokens)]
-        parts = []
-        for index, ((speaker, words), text) in enumerate(zip(runs, texts, strict=True)):
-            own = slice(begins[index], begins[index + 1])
-            parts.append(
-                dataclasses.replace(
-                    segment,
-                    start=words[0].start,
-                    end=words[-1].end,
-                    text=text,
-                    tokens=segment.tokens[own],
-                    words=words,
-                    token_logprobs=None if segment.token_logprobs is None else segment.token_logprobs[own],
-                    speaker=speaker,
-                )
-            )
-        return parts
+
+
+def cut_between_words(
+    segment: Segment, owner: Callable[[float, float], Owner], decode: Decode
+) -> list[tuple[Owner, Segment]]:
+    """A segment cut where the owner of its words changes; whole where its words have no times.
+
+    owner: called with the times at which a word begins and ends. Returns each part with its owner.
+    """
+    if not segment.words:
+        return [(owner(segment.start, segment.end), segment)]
+    owned = [(owner(parts[0].start, parts[-1].end), word) for parts in parts_of_words(segment.words) for word in parts]
+    runs = [(own, [word for _, word in run]) for own, run in groupby(owned, key=lambda each: each[0])]
+    if len(runs) == 1:
+        return [(runs[0][0], segment)]
+    texts = ["".join(word.word for word in words) for _, words in runs]
+    begins = [0, *_token_cuts(segment.tokens, texts, decode), len(segment.tokens)]
+    found = []
+    for index, ((whose, words), text) in enumerate(zip(runs, texts, strict=True)):
+        own_tokens = slice(begins[index], begins[index + 1])
+        part = dataclasses.replace(
+            segment,
+            start=words[0].start,
+            end=words[-1].end,
+            text=text,
+            tokens=segment.tokens[own_tokens],
+            words=words,
+            token_logprobs=None if segment.token_logprobs is None else segment.token_logprobs[own_tokens],
+        )
+        found.append((whose, part))
+    return found
 
 
 def _token_cuts(tokens: Sequence[int], texts: Sequence[str], decode: Decode) -> list[int]:
