@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from openai_reference import openai_model
 from recordings import RATE, joined
 from whisper.audio import N_FRAMES, N_SAMPLES, log_mel_spectrogram, pad_or_trim
@@ -71,6 +72,14 @@ def test_detection_three_temperatures_and_words_run_the_encoder_once(
     assert transcriber.engine.num_encoder_hits == hits + 4
     assert transcript.language == "en"
     assert 0.5 < transcript.language_probability < 1.0
+
+
+def test_the_language_is_that_of_the_first_speech(transcriber: Transcriber, speech_dir: Path) -> None:
+    waveform, rate = soundfile.read(speech_dir / "languages" / "fr.flac", dtype="float32")
+    late = np.concatenate([np.zeros(60 * rate, np.float32), waveform])
+    code, probability, _ = transcriber.detect_language((late, rate))
+    assert code == "fr"
+    assert probability > 0.9
 
 
 def test_names_and_codes_in_any_case(transcriber: Transcriber, prompts: np.ndarray) -> None:

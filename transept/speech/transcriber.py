@@ -24,21 +24,24 @@ from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options
 from transept.speech import conversation, forced_alignment
 from transept.speech.algorithms.language import Language, recording_language
+from transept.speech.algorithms.passages import without_silence
 from transept.speech.events import Found, Opened
 from transept.speech.lasting import lasting_transcript, with_lasting_words
-from transept.speech.options import DEFAULT_MODEL, TranscriptionOptions
+from transept.speech.options import AUTO, DEFAULT_MODEL, TranscriptionOptions
 from transept.speech.progress import AudioProgress
 from transept.speech.recording import AudioInput
 from transept.speech.segments import Segment
 from transept.speech.speech_model import ONLY_LANGUAGE, SpeechModel
 from transept.speech.stream import SegmentStream
 from transept.speech.transcript import Transcript, TranscriptionInfo
+from transept.speech.vad.spans import SAMPLE_RATE as VAD_RATE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ENGINE_OPTIONS = tuple(each.name for each in dataclasses.fields(EngineConfig) if each.name != "model")
 MAX_RECORDINGS = 16  # in memory at a time: an hour of audio takes about 350 MB with its features
+SEARCHED_SECONDS = 600  # of a recording, for the speech whose language is detected
 
 
 class Transcriber(ClosesEngine):
@@ -177,6 +180,7 @@ class Transcriber(ClosesEngine):
     def detect_language(self, audio: AudioInput, **options: Any) -> tuple[str, float, dict[str, float]]:
         """The language of a recording: its code, its probability, and the probabilities of all languages by code.
 
+        Long silence is left out first, as in auto mode, unless ``mode="sequential"``.
         options: language_detection_segments and language_detection_threshold. A recording shorter than the model's
         window is heard with silence after it, as openai-whisper's ``detect_language`` hears it. `transcribe` looks at
         the window that it will decode, whose padding is not silence, so its probability is a little different.
@@ -192,6 +196,8 @@ class Transcriber(ClosesEngine):
             rate = self.model.spec.sample_rate
             waveform = self.engine.config.limits.load_audio(audio, rate, checked.channel, checked.audio_track)
             window = rate * self.model.window_frames // self.model.fps  # samples
+            if checked.mode == AUTO and rate == VAD_RATE:
+                waveform = without_silence(self.model, waveform[: SEARCHED_SECONDS * rate], checked)
             heard = waveform[: checked.language_detection_segments * window]
             return self.model.features(np.pad(heard, (0, -len(heard) % window)))
 

@@ -155,6 +155,15 @@ def spoken_passages(model: SpeechModel, waveform: Waveform, options: Transcripti
     return found
 
 
+def without_silence(model: SpeechModel, waveform: Waveform, options: TranscriptionOptions) -> Waveform:
+    """Return a recording without its long silence, or all of it if it has no speech.
+
+    waveform: float32 [samples] at 16 kHz.
+    """
+    parts = [passage.sound() for passage in spoken_passages(model, waveform, options)]
+    return np.concatenate(parts) if parts else waveform
+
+
 def decode_passages(
     model: SpeechModel,
     passages: Sequence[Passage],
