@@ -42,7 +42,18 @@ class Runs:
     def __init__(self, talks: Path, model: Path, folder: Path) -> None:
         self.talks, self.out, self.manifest = talks, folder / "out", folder / "manifest.jsonl"
         folder.mkdir(exist_ok=True)
-        self.arguments = ["transcribe", str(talks), "--recursive", *OPTIONS, "--model", str(model), "-f", "txt,json"]
+        self.arguments = [
+            "transcribe",
+            str(talks),
+            "--recursive",
+            *OPTIONS,
+            "--mode",
+            "sequential",
+            "--model",
+            str(model),
+            "-f",
+            "txt,json",
+        ]
         self.arguments += ["-o", str(self.out), "--skip-existing", "--manifest", str(self.manifest)]
 
     def interrupted(self, how: signal.Signals, after: int, rng: random.Random) -> subprocess.CompletedProcess[str]:

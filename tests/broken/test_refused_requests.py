@@ -416,7 +416,7 @@ OPTIONS: Table = {
     "clips of a number": (hears(clip_timestamps=5), "clip_timestamps"),
     "clips beyond floats": (hears(clip_timestamps=[LONG]), "clip_timestamps"),
     "two languages at once": (lambda it: TranscriptionOptions(multilingual=True, language="de"), "multilingual"),
-    "voice options without voice activity": (hears(vad_options={"threshold": 0.4}), "vad=True"),
+    "voice options without voice activity": (hears(mode="sequential", vad_options={"threshold": 0.4}), "vad=True"),
     "voice options that are a list": (hears(vad_options=[0.5]), "vad_options"),
     "a voice option that is misspelt": (hears(vad=True, vad_options={"treshold": 0.5}), "threshold"),
     "a voice option whose name is a number": (hears(vad=True, vad_options={5: 0.5}), "5"),

@@ -93,7 +93,7 @@ def done(
     options = ("--model", checkpoint, *GREEDY)
     commands = {
         "clips": ("transcribe", *CLIPS, "--json", *options),
-        "long": ("transcribe", folder / "long.wav", "-f", "json,txt", "-o", folder, *options),
+        "long": ("transcribe", folder / "long.wav", "--mode", "sequential", "-f", "json,txt", "-o", folder, *options),
         "batched": ("transcribe", *CLIPS[:2], "--batched", "--json", *options),
     }
     outputs = dict(zip(commands, examples.commands(*commands.values()), strict=True))

@@ -95,13 +95,13 @@ def test_json_has_a_line_for_each_image_that_cannot_be_read(
 
 def test_an_image_is_not_overwritten(command: Command, files: list[str]) -> None:
     image = Path(files[0]).read_bytes()
-    Path("scan.txt").write_bytes(image)
+    Path("line0.txt").write_bytes(image)
     Path("link").symlink_to(".")
     for folder in ("./", "link"):
-        done = command("read", files[0], "scan.txt", "-f", "json,txt", "-o", folder, "--model", "no-such-model")
+        done = command("read", files[0], "line0.txt", "-f", "json,txt", "-o", folder, "--model", "no-such-model")
         assert done.returncode == 2
-        assert "scan.txt would be overwritten" in done.stderr
-        assert Path("scan.txt").read_bytes() == image
+        assert "line0.txt would be overwritten" in done.stderr
+        assert Path("line0.txt").read_bytes() == image
     assert not list(Path().glob("*.json"))
 
 

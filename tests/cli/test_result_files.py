@@ -118,6 +118,8 @@ def test_a_manifest_goes_on_where_it_ended(tmp_path: Path) -> None:
         "seconds": 1.235,
         "audio_seconds": 2.0,
         "outputs": [str(tmp_path / "a.srt")],
+        "warnings": [],
+        "reason": None,
     }
     for length in range(1, len(whole)):  # whatever a killed process leaves of its last line
         path.write_bytes(whole[:length])

@@ -84,7 +84,7 @@ def done(
         "french": ("transcribe", *CLIPS, *of_first, "--target-language", "French"),
         "german": ("transcribe", *CLIPS, *of_first, "--language", "de"),
         "chinese": ("transcribe", *CLIPS, *of_second, "--target-language", "cmn_Hant", "--language", "eng"),
-        "long": ("transcribe", long, *of_second, "--target-language", "zh-TW"),
+        "long": ("transcribe", long, *of_second, "--mode", "sequential", "--target-language", "zh-TW"),
         "english": ("transcribe", *CLIPS, *of_second, "--task", "translate"),
         "batched": ("transcribe", *CLIPS, *of_second, "--target-language", "en", "--batched"),
         **{options: ("transcribe", CLIPS[0], "--model", first, *options) for options, _ in REFUSED},

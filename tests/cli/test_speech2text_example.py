@@ -148,7 +148,7 @@ def done(
     soundfile.write(long, recording, 16_000, subtype="FLOAT")
     commands = {
         "clips": ("transcribe", *CLIPS, "--model", recognizer),
-        "long": ("transcribe", long, "--model", recognizer),
+        "long": ("transcribe", long, "--model", recognizer, "--mode", "sequential"),
         "batched": ("transcribe", *CLIPS[:2], "--model", recognizer, "--batched"),
         "without silence": ("transcribe", *CLIPS[:2], "--model", recognizer, "--vad"),
         "french": ("transcribe", *CLIPS, "--model", translator, "--target-language", "fr"),

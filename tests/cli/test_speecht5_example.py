@@ -96,7 +96,7 @@ def test_recordings_are_transcribed_as_transformers_does(
     recording = np.concatenate([samples(clip) for clip in (*CLIPS, *CLIPS, *CLIPS, *CLIPS)])[: 40 * 16_000]
     soundfile.write(long, recording, 16_000, subtype="FLOAT")
     asked: tuple[tuple[str | Path, ...], ...] = (
-        ("transcribe", *CLIPS, long, "--model", checkpoint, "--json", *GREEDY),
+        ("transcribe", *CLIPS, long, "--model", checkpoint, "--json", *GREEDY, "--mode", "sequential"),
         ("transcribe", *CLIPS, "--model", checkpoint, "--json", *GREEDY, "--batched"),
         ("transcribe", CLIPS[0], "--model", checkpoint, "--language", "German"),
         ("transcribe", CLIPS[0], "--model", checkpoint, "--task", "translate"),

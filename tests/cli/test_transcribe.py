@@ -183,7 +183,7 @@ def test_standard_input_and_segments_with_times(clips: list[Path], tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(
-        r"\[00:00\.000 --> 00:0[23]\.\d{3}\]  He might even have been made amiable himself\.\n", done.stdout
+        r"\[00:00\.\d{3} --> 00:0[23]\.\d{3}\]  He might even have been made amiable himself\.\n", done.stdout
     )
     assert [path.name for path in tmp_path.iterdir()] == ["stdin.txt"]
     assert (tmp_path / "stdin.txt").read_text() == "He might even have been made amiable himself.\n"

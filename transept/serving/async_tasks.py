@@ -18,7 +18,7 @@ from transept.serving.async_engine import AsyncEngine
 from transept.serving.async_stream import AsyncSegmentStream
 from transept.serving.settings import MAX_QUEUE, MAX_RUNNING
 from transept.speech.events import Opened
-from transept.speech.options import TranscriptionOptions
+from transept.speech.options import SEQUENTIAL, TranscriptionOptions
 from transept.speech.recording import AudioInput
 from transept.speech.transcriber import Transcriber
 from transept.speech.transcript import Transcript, TranscriptionInfo
@@ -82,10 +82,10 @@ class AsyncTranscriber:
         await self.engine.close()
 
     def _heartbeat(self) -> Job:
-        """A little noise: a window without any sound would not be decoded."""
+        """A little noise, in sequential mode, because other modes decode speech alone."""
         rate = self.transcriber.model.spec.sample_rate
         noise = np.random.default_rng(0).normal(0, 0.01, HEARTBEAT_SECONDS * rate).astype(np.float32)
-        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, **self._languages())
+        return self.job((noise, rate), temperature=0.0, max_new_tokens=1, mode=SEQUENTIAL, **self._languages())
 
     @cached_property
     def transcribes(self) -> bool:
