@@ -47,14 +47,14 @@ def decode_media(
         if stream is None:
             kinds = ", ".join(stream.type for stream in container.streams) or "none"
             raise MediaError(f"{name} has no audio stream that FFmpeg decodes (its streams: {kinds}). {readable}")
-        tracks = list(container.streams.audio)
-        number = [each.index for each in tracks].index(stream.index)
+        tracks, index = list(container.streams.audio), stream.index  # a stream is gone when its container is closed
+        number = [each.index for each in tracks].index(index)
         others = [each for each in range(len(tracks)) if each != number and tracks[each].codec_context is not None]
         is_wrong = is_longer(container, stream, sample_rate, intake, name, apart=intake.channel == EACH)
         waveforms = None if is_wrong else _decoded(container, stream, name, sample_rate, intake)
     if is_wrong:  # its header is wrong: decoding measures the length
         with opened() as container:
-            waveforms = _decoded(container, container.streams[stream.index], name, sample_rate, intake)
+            waveforms = _decoded(container, container.streams[index], name, sample_rate, intake)
     if intake.audio_track is None and others and not _has_sound(waveforms):
         waveforms = _loudest(opened, name, sample_rate, intake, waveforms, number, others)
     if waveforms is None:
