@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,20 +112,23 @@ def test_what_is_no_image_has_its_error_and_harms_no_other(checkpoint: Checkpoin
 
 
 def test_a_stream_keeps_the_order_and_reads_no_further_than_it_must(checkpoint: Checkpoint) -> None:
-    drawn = 0
+    num_computed = 0  # images whose last token is being drawn, or has been
+
+    def count(logits: torch.Tensor, rows: Sequence[Any]) -> None:
+        nonlocal num_computed
+        num_computed += sum(len(row.output_token_ids) == 3 for row in rows)
 
     def endless() -> Iterator[object]:
-        nonlocal drawn
-        for text in itertools.cycle(LINES):
-            drawn += 1
+        for index, text in enumerate(itertools.cycle(LINES)):
+            assert index - num_computed < 6, "many more are under way than are computed at a time"
             yield line_image(text)
 
     reader = VisionReader(checkpoint.directory, max_num_seqs=2)
-    stream = reader.stream(endless(), num_beams=1, max_tokens=4)
+    options = {"num_beams": 1, "max_tokens": 4, "ignore_eos": True}
+    stream = reader.stream(endless(), logits_processors=[count], **options)
     texts = [result.text for result in itertools.islice(stream, 7)]
     stream.close()
-    assert drawn < 7 + 2 * 2 + 2
-    expected = [each.text for each in reader.read([line_image(text) for text in LINES], num_beams=1, max_tokens=4)]
+    expected = [each.text for each in reader.read([line_image(text) for text in LINES], **options)]
     assert texts == [*expected, *expected[:2]]
 
 
