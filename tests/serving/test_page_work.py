@@ -263,6 +263,7 @@ def test_a_model_that_cannot_be_loaded_is_told_with_details_on_demand(visit_of, 
 
 
 def test_a_full_list_says_so(visit, clip):
+    visit.expected.append("RANGE_NOT_SATISFIABLE")  # Chromium may load the empty file that is shown into the player
     visit.page.evaluate("""() => {
       const transfer = new DataTransfer();
       for (let number = 0; number < 301; number += 1) transfer.items.add(new File([], `${number}.wav`));
