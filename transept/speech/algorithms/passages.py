@@ -241,9 +241,9 @@ def _edge(far: int, near: int, silence: int, pad: int, is_shared: bool) -> int:
     near: the edge of its own speech. far: the edge of the neighbouring passage's speech, with which the passage shares
     the pause (is_shared), or the edge of the clip.
     """
-    pause = abs(far - near)
-    length = pad if pause >= silence else pause // 2 if is_shared else pause
-    return near + int(math.copysign(length, far - near))
+    if abs(far - near) >= silence:
+        return near + (pad if far > near else -pad)
+    return (far + near) // 2 if is_shared else far
 
 
 def _end_of_passage(lengths: Sequence[float], pauses: Sequence[float], kept_pauses: Sequence[float]) -> int:

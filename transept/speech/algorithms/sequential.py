@@ -66,7 +66,7 @@ def decode_windows(
     """
     num_frames, fps = features.shape[1], model.fps
     walk = _Walk(model, waveform, features, language, options, cuts)
-    second = _SecondHearing(model, waveform, features, language, options, speech)
+    second = _SecondHearing(model, waveform, features, language, options, speech, cuts)
     segments: list[Segment] = []
     for start, end in options.clips(num_frames, fps):
         clip, covered = Window(start, end - start), start / fps  # seconds
@@ -97,9 +97,9 @@ def decode_windows(
 
 
 class _SecondHearing:
-    """Hears what the walk left out, where the language may have changed; else says what that is.
+    """Decodes speech that no segment covers again, in auto mode and with ``multilingual``; otherwise only records it.
 
-    missed: stretches, in the features' time, in which somebody speaks and nothing was found.
+    missed: stretches of speech without words, in seconds of the features.
     """
 
     def __init__(
@@ -110,10 +110,11 @@ class _SecondHearing:
         language: str,
         options: TranscriptionOptions,
         speech: Sequence[Span] | None,
+        cuts: Sequence[float],
     ) -> None:
         self.model, self.waveform, self.features, self.language = model, waveform, features, language
         self.options = dataclasses.replace(options, prefix=None)
-        self.speech = speech
+        self.speech, self.cuts = speech, cuts
         self.decodes = options.multilingual or speech is not None
         self.shortest = DECODED_AGAIN if speech is None else 0.0  # seconds
         self.missed: list[Stretch] = []
@@ -138,7 +139,7 @@ class _SecondHearing:
     def _walk(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
         """A job: the segments of a stretch as if nothing had been said before."""
         fps, segments = self.model.fps, []
-        walk = _Walk(self.model, self.waveform, self.features, self.language, self.options)
+        walk = _Walk(self.model, self.waveform, self.features, self.language, self.options, self.cuts)
         start, last = round(begin * fps), round(end * fps)
         clip = Window(start, last - start)
         while start < last:
@@ -161,7 +162,7 @@ class _Walk:
         features: Tensor,
         language: str,
         options: TranscriptionOptions,
-        cuts: Sequence[float] = (),
+        cuts: Sequence[float],
     ) -> None:
         self.model, self.waveform, self.features, self.options = model, waveform, features, options
         self.cuts = cuts
