@@ -209,6 +209,21 @@ def test_beams_are_shown_while_they_run(engine: Engine) -> None:
     assert output.outputs[0].finish_reason == "length"
 
 
+@pytest.mark.parametrize("made_in", [False, True])
+def test_an_engine_works_outside_the_inference_mode_in_which_it_was_made_and_within(
+    engine: Engine, directory: Path, made_in: bool
+) -> None:
+    slots = 8 * 64
+    with torch.inference_mode(made_in):
+        small = Engine(directory, kv_cache_bytes=slots * SLOT_BYTES, swap_bytes=slots * SLOT_BYTES, max_num_seqs=8)
+    prompts = [prompt(index) for index in range(4)]
+    params = SamplingParams(num_beams=3, num_return_sequences=2, max_tokens=80, early_stopping="never")
+    expected = [ids(output) for output in engine.generate(prompts, params)]
+    for inside in (False, True):
+        with torch.inference_mode(inside):  # beams copy blocks, and more than fit are swapped
+            assert [ids(output) for output in small.generate(prompts, params)] == expected
+
+
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("swap", [False, True], ids=["recompute", "swap"])
 @pytest.mark.parametrize("block_size", [8, 16, 64])

@@ -100,6 +100,7 @@ class Worker:
             self._shape, self._config.block_size, num_blocks, num_host_blocks, self._cache_dtype, self.device
         )
 
+    @torch.inference_mode()  # the cache's memory may have been made in it, and is written in it only
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
         """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
         with _current(self.device):
