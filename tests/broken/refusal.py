@@ -4,22 +4,19 @@ Time is this process's processor time, which a busy machine does not stretch, an
 call imports and compiles is paid by the fixtures. Calls that could block are `watched` as well.
 """
 
-import resource
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
+from peak_memory import forget_peak, peak
 
 from transept.errors import TranseptError
 
 MOST_SECONDS = 2.0  # of processor time
 MOST_KILOBYTES = 500_000  # that the process may grow by
 PATIENCE = 20.0  # seconds after which a call that could block counts as blocked
-STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 Table = dict[str, tuple[Callable[..., Any], str]]  # what is broken -> (the call, what the message names)
 
@@ -60,19 +57,3 @@ def watched(call: Callable[[], Any]) -> Any:
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
-
-
-def forget_peak() -> int:
-    """Let the process's peak of memory be what it holds now, where the system can. Returns the peak, in KiB."""
-    with suppress(OSError):  # on another system the peak so far counts, and growth beyond it
-        CLEAR_REFS.write_text("5")  # proc(5)
-    return peak()
-
-
-def peak() -> int:
-    """The most memory that the process has held, in KiB."""
-    if STATUS.exists():
-        for line in STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

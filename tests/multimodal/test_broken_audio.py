@@ -1,7 +1,6 @@
 """Damaged files of every kind: samples or a MediaError, soon, in bounded memory, and no decoder's words on stderr."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import soundfile
 from media_files import SPEECH, media_file, sound_file
 from mutations import mutated
+from peak_memory import forget_peak, peak, run_python
 
 from transept.errors import MediaError
 from transept.multimodal.audio import load_audio
@@ -38,11 +38,9 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 def load_mutations(kind: str) -> dict[str, int]:
     """What has become of them; run in a process of its own."""
-    import resource
-
     data = FILES[kind]()
     load_audio(data)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = forget_peak()
     num_read, most_samples = 0, 0
     for seed in range(NUM_MUTATIONS):
         try:
@@ -52,7 +50,7 @@ def load_mutations(kind: str) -> dict[str, int]:
         num_read += 1
         most_samples = max(most_samples, len(samples))
         assert np.isfinite(samples).all()
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    kilobytes = peak() - before
     return {"num_read": num_read, "most_samples": most_samples, "kilobytes": kilobytes}
 
 
@@ -61,15 +59,7 @@ def load_mutations(kind: str) -> dict[str, int]:
 @pytest.mark.parametrize("kind", FILES)
 def test_mutations_are_read_or_refused(kind: str) -> None:
     program = f"import json, test_broken_audio\nprint(json.dumps(test_broken_audio.load_mutations({kind!r})))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        errors="backslashreplace",
-        timeout=120,
-        cwd=Path(__file__).parent,
-        check=False,
-    )
+    done = run_python(program, timeout=120, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-2000:]
     said = [line for line in done.stderr.splitlines() if " is damaged: " not in line]
     assert said == []

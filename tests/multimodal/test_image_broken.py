@@ -8,7 +8,6 @@ import io
 import json
 import resource
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 from image_files import HEIGHT, WIDTH, encoded, picture, png
 from mutations import mutated
+from peak_memory import forget_peak, peak, run_python
 from PIL import Image
 
 from transept.errors import MediaError
@@ -306,16 +306,6 @@ def images(folder: Path) -> dict[str, Any]:
     return {**truncated, **last_bytes, **made, **{name: make(folder) for name, (make, _) in OBJECTS.items()}}
 
 
-def peak() -> int:
-    """The most memory that the process has held since `forget_peak`, in KiB."""
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
-
-
-def forget_peak() -> int:
-    Path("/proc/self/clear_refs").write_text("5")  # proc(5)
-    return peak()
-
-
 def read_all() -> dict[str, dict[str, Any]]:
     """What has become of each; run in a process of its own."""
     for data in FORMATS.values():
@@ -358,15 +348,12 @@ def read_mutations() -> dict[str, dict[str, Any]]:
 
 
 def told_by(function: str) -> dict[str, dict[str, Any]]:
-    program = f"import json, test_image_broken\nprint(json.dumps(test_image_broken.{function}()))"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=Path(__file__).parent,
-        check=False,
+    program = (
+        "import json, test_image_broken, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        f"print(json.dumps(test_image_broken.{function}()))"
     )
+    done = run_python(program, timeout=120, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

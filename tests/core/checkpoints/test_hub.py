@@ -111,7 +111,7 @@ def test_a_name_that_the_hub_does_not_know_may_be_like_another(tmp_path, hub):
 )
 def test_a_hub_that_does_not_answer_as_one_is_given_up_at_once(fault, said, tmp_path, hub):
     hub.fault = fault
-    with locating(hub.environment(tmp_path)) as ask:
+    with locating(hub.environment(tmp_path), 0.5 if fault == "silence" else 240.0) as ask:
         message = ask("tiny.en")
     assert "no copy in the hub's cache, and the hub cannot be reached (" in message
     assert said in message

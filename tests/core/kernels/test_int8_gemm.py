@@ -21,14 +21,26 @@ def rounded(weight: Tensor) -> Tensor:
     return torch.where(steps > 0, (weight / steps).round() * steps, 0.0)
 
 
+def randn(rows: int, size: int, steps: int) -> Tensor:
+    """Rows of random numbers, none near the middle between two multiples of a step, of which the largest number has
+    `steps`: which of the two it becomes there differs by processor, with the last bit of a quotient.
+    """
+    numbers = torch.randn(rows, size)
+    step = numbers.double().abs().amax(1, keepdim=True) / steps
+    near = (numbers / step).round() * step
+    return (near + 0.9 * (numbers - near)).float()
+
+
 @settings(deadline=None)
 @given(st.integers(1, 150), st.integers(1, 70), st.integers(1, 200), st.booleans())
 def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: bool) -> None:
     torch.manual_seed(0)
-    x, weight = torch.randn(num_rows, num_in), torch.randn(num_out, num_in)
+    x, weight = torch.randn(num_rows, num_in), randn(num_out, num_in, 127)
     bias = torch.randn(num_out) if with_bias else None
     expected = x.double() @ rounded(weight).T + (0 if bias is None else bias.double())
-    torch.testing.assert_close(product(x, pack_int8(weight), bias).double(), expected, rtol=0, atol=2e-3)
+    half_a_step = x.double().abs().amax(1, keepdim=True) / 32767 / 2  # that a number of a row may be off by
+    most = half_a_step * rounded(weight).abs().sum(1) + 1e-4
+    assert ((product(x, pack_int8(weight), bias) - expected).abs() < most).all()
 
 
 def exact(x: Tensor, packed: WeightPanels) -> Tensor:
@@ -42,7 +54,7 @@ def exact(x: Tensor, packed: WeightPanels) -> Tensor:
 @given(st.integers(1, 150), st.integers(1, 70), st.integers(1, 200), st.booleans())
 def test_rows_in_int8_are_multiplied_exactly(num_rows: int, num_in: int, num_out: int, with_bias: bool) -> None:
     torch.manual_seed(0)
-    x, packed = torch.randn(num_rows, num_in), pack_int8_for_int8(torch.randn(num_out, num_in))
+    x, packed = randn(num_rows, num_in, 127), pack_int8_for_int8(torch.randn(num_out, num_in))
     bias = torch.randn(num_out) if with_bias else None
     expected = exact(x, packed) + (0 if bias is None else bias.double())
     torch.testing.assert_close(product(x, packed, bias).double(), expected, rtol=1e-5, atol=1e-5)
@@ -60,7 +72,7 @@ def test_rows_in_int8_of_any_length(num_in: int) -> None:
 @pytest.mark.parametrize(("num_in", "steps"), [(64, 32767), (1024, 16513), (4096, 4128), (10240, 1651)])
 def test_activations_are_rounded_to_as_many_steps_as_sums_have_room_for(num_in: int, steps: int) -> None:
     torch.manual_seed(0)
-    x, weight = torch.randn(4, num_in), torch.randn(32, num_in)
+    x, weight = randn(4, num_in, steps), randn(32, num_in, 127)
     exact = (x.double() / x.abs().amax(1, keepdim=True) * steps).round() / steps * x.abs().amax(1, keepdim=True)
     torch.testing.assert_close(
         product(x, pack_int8(weight), None).double(), exact @ rounded(weight).T, rtol=1e-4, atol=1e-3
@@ -109,5 +121,5 @@ def test_some_outputs(pack: Pack) -> None:
 @pytest.mark.parametrize("num_in", [24, 33])
 def test_rows_of_the_weight(num_in: int, pack: Pack) -> None:
     torch.manual_seed(0)
-    weight, indices = torch.randn(50, num_in), torch.tensor([49, 0, 17, 17])
+    weight, indices = randn(50, num_in, 127), torch.tensor([49, 0, 17, 17])
     torch.testing.assert_close(pack(weight).rows(indices).double(), rounded(weight)[indices])
