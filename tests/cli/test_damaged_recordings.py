@@ -1,6 +1,8 @@
 """``transept transcribe`` of recordings that are damaged, empty, or of several tracks: what it says, and where."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,7 @@ def test_damage_and_empty_texts_are_told_everywhere(command: Command, samples: n
     done = command("transcribe", cut, silent, "--model", MODEL, "--json", "--manifest", manifest)
     assert done.returncode == 0, done.stderr
     reason = "the recording is silent: nothing in it is louder than -60 dB of full scale"
-    assert f"{silent}: no text: {reason}\n" in done.stderr
+    assert f"transept: {silent}: no text: {reason}" in done.stderr.splitlines()
     printed = [json.loads(line) for line in done.stdout.splitlines()]
     kept = [json.loads(line) for line in manifest.read_text().splitlines()]
     for lines in (printed, kept):
@@ -35,6 +37,17 @@ def test_damage_and_empty_texts_are_told_everywhere(command: Command, samples: n
         assert warning.startswith("damaged: truncated at 1.")
         assert none is None
         assert told[str(silent)] == ([], reason)
+
+
+def test_warnings_begin_as_other_problems_do(samples: np.ndarray, tmp_path: Path) -> None:
+    cut, none = tmp_path / "cut.wav", tmp_path / "none.wav"
+    soundfile.write(cut, samples, RATE)
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    program = [sys.executable, "-m", "transept", "transcribe", str(cut), str(none), "--model", MODEL]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    told = done.stderr.splitlines()
+    assert [line for line in told if line.startswith(f'transept: audio file "{cut}" is damaged: truncated at 1.')]
+    assert [line for line in told if line.startswith(f"transept: {none}: ")]
 
 
 def test_a_track_of_a_video_is_chosen(command: Command, samples: np.ndarray, tmp_path: Path) -> None:

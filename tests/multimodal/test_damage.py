@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from media_files import media_file, sound_file
 
+from transept.errors import MediaError
 from transept.multimodal.audio import SAMPLE_RATE, load_recording
 
 SECONDS = 10
@@ -18,6 +19,9 @@ FILES = {
     "w64": lambda: sound_file(TONE, SAMPLE_RATE, "W64"),
     "rf64": lambda: sound_file(TONE, SAMPLE_RATE, "RF64"),
     "opus": lambda: sound_file(TONE, SAMPLE_RATE, "OGG", "OPUS"),
+    "au": lambda: sound_file(TONE, SAMPLE_RATE, "AU"),
+    "caf": lambda: sound_file(TONE, SAMPLE_RATE, "CAF"),
+    "avi": lambda: media_file("avi", "libmp3lame", TONE[None], SAMPLE_RATE, "mono"),
     "mp3": lambda: media_file("mp3", "libmp3lame", TONE[None], SAMPLE_RATE, "mono"),
     "webm": lambda: media_file("webm", "libopus", np.repeat(TONE, 3)[None], 48_000, "mono"),
     "mkv": lambda: media_file("matroska", "aac", TONE[None], SAMPLE_RATE, "mono"),
@@ -67,3 +71,21 @@ def test_clipped_bursts_are_told_with_their_time():
     match = re.search(r"\d+ samples far over full scale were clipped, from (\d\.\d) s on", warning)
     assert match is not None
     assert float(match[1]) == pytest.approx(5, abs=0.2)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize(("container", "codec"), [("ipod", "aac"), ("mp4", "aac"), ("mov", "pcm_s16le")])
+def test_a_file_without_its_index_says_that_it_is_truncated(container, codec, share):
+    data = media_file(container, codec, TONE[None], SAMPLE_RATE, "mono")
+    size = int(share * len(data))
+    with pytest.raises(MediaError, match=rf"It ends after {size} of the \d+ bytes that it announces, as an incomplete"):
+        load_recording(data[:size])
+    with pytest.raises(MediaError, match="has no index \\(moov\\), which programs write last"):
+        load_recording(data[:size] + bytes(len(data) - size))
+
+
+def test_other_files_that_cannot_be_decoded_are_not_called_truncated():
+    with pytest.raises(MediaError) as error:
+        load_recording(b"no audio at all " * 100)
+    assert "index" not in str(error.value)
+    assert "incomplete" not in str(error.value)

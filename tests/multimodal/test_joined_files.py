@@ -103,4 +103,4 @@ def test_an_ogg_file_that_is_cut_says_so():
     data = sound_file(np.random.default_rng(0).normal(0, 0.1, 20 * SAMPLE_RATE), SAMPLE_RATE, "OGG", "VORBIS")
     recording = load_recording(data[: len(data) // 2])
     seconds = len(recording.waveforms[0]) / SAMPLE_RATE
-    assert recording.warnings == [f"damaged: truncated at {seconds:.1f} s, within a page of Ogg"]
+    assert recording.warnings == [f"damaged: truncated at {seconds:.1f} s, where its whole Ogg pages end"]

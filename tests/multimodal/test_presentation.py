@@ -47,6 +47,17 @@ def test_sound_that_begins_after_the_picture_keeps_its_begin(container, codec):
 
 
 @pytest.mark.parametrize(
+    ("container", "codec"), [("ipod", "aac"), ("matroska", "aac"), ("matroska", "pcm_s16le"), ("mpegts", "aac")]
+)
+def test_a_file_without_pictures_begins_with_its_sound(container, codec):
+    recording = load_recording(timed_file(container, codec, [[(4.98, tone(3))]]))
+    ((begin, end),) = loud(recording.waveforms[0])
+    assert begin == pytest.approx(0, abs=0.15)
+    assert end == pytest.approx(3, abs=0.15)
+    assert recording.warnings == []
+
+
+@pytest.mark.parametrize(
     ("container", "codec"),
     [("mp4", "aac"), ("matroska", "aac"), ("webm", "libopus"), ("mpegts", "aac"), ("flv", "aac"), ("asf", "wmav2")],
 )

@@ -34,7 +34,7 @@ from transept.cli import (
     translate,
 )
 from transept.cli.parser import Parser, in_flags
-from transept.cli.printable import PrintableFormatter, tell
+from transept.cli.printable import CommandFormatter, tell
 from transept.errors import ParameterError, TranseptError
 
 INTERRUPTED = 130  # the exit code by convention: 128 + SIGINT
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name or a script that it has no bytes for stops nothing
     if logging.lastResort is not None:  # which writes warnings to stderr where nobody has set up logging
-        logging.lastResort.setFormatter(PrintableFormatter())
+        logging.lastResort.setFormatter(CommandFormatter())
     arguments = _parser().parse_args(argv)
     arguments.begin = begin  # what reports times counts imports and loading from here on
     try:

@@ -43,3 +43,12 @@ class PrintableFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """As logging's."""
         return printable(super().format(record))
+
+
+class CommandFormatter(PrintableFormatter):
+    """A printable message, after the prefix that all problems on the command's stderr have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As logging's. Other libraries' messages have no prefix."""
+        is_ours = record.name.split(".")[0] == "transept"
+        return f"transept: {super().format(record)}" if is_ours else super().format(record)

@@ -44,7 +44,7 @@ class Tally:
         """Count a recording that is transcribed and written. seconds: of work."""
         self.num_done += 1
         if transcript.reason is not None:
-            tell(f"{printable_name(task.recording.file)}: no text: {transcript.reason}")
+            tell(f"transept: {printable_name(task.recording.file)}: no text: {transcript.reason}")
         if self.manifest is not None:
             self.manifest.add(
                 task.recording.file,

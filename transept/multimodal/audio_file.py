@@ -14,23 +14,30 @@ from typing import Any, BinaryIO, cast
 import soundfile
 
 from transept.errors import MediaError, MediaTooLargeError
+from transept.multimodal.announced_size import hint
+from transept.multimodal.audio_limits import kept_bytes
 from transept.multimodal.audio_tracks import only_track
 from transept.multimodal.bursts import without_bursts
 from transept.multimodal.channels import EACH, NUMBERS, Intake, joined_streams
+from transept.multimodal.damage import SHORTEST_LOSS, Damage, truncated
 from transept.multimodal.declared_length import check_sound
+from transept.multimodal.decoded_memory import expect
+from transept.multimodal.flac_frames import StreamInfo, decoded, is_whole
+from transept.multimodal.frame_sounds import frame_sounds
 from transept.multimodal.joined_files import Part, Window, parts_of
-from transept.multimodal.media import SHORTEST_LOSS, decode_media
+from transept.multimodal.media import decode_media
 from transept.multimodal.resampling import joined, swresample_blocks
 from transept.multimodal.sounds import BLOCK_SAMPLES, Sound
-from transept.multimodal.waveforms import Waveform
+from transept.multimodal.waveforms import NO_SAMPLES, Waveform
 
+FLAC = b"fLaC"  # begins a FLAC file
 FLOAT_PCM = ("FLOAT", "DOUBLE")  # libsndfile's names for samples as they were written
 READABLE = (
     "Any file that libsndfile or FFmpeg decodes works (wav, flac, ogg, opus, mp3, m4a, mp4, webm, mkv, ...); "
     "headerless samples go in as (waveform, sample_rate), on the command line with --pcm"
 )
 # libsndfile's log of a file whose chunk of samples is longer than the file, and of an RF64 file likewise.
-CUT_CHUNK = re.compile(r"^ *(?:data|SSND|riff) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
+CUT_CHUNK = re.compile(r"^ *(?:data|SSND|riff|BODY|Data Size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 CUT_RF64 = re.compile(r"Calculated frame count (\d+) does not match value from 'ds64' chunk of (\d+)")
 UNKNOWN_SIZE = 0x7FFF_0000  # bytes; programs that write to a pipe announce at least this size
 
@@ -44,7 +51,7 @@ def decode_file(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> 
     if file.seek(0, io.SEEK_END) == 0:
         raise MediaError(f"{name} is empty. {READABLE}")
     parts = parts_of(file)
-    if len(parts) == 1:
+    if len(parts) == 1 and not parts[0].begin:
         return _decode(file, parts[0], name, sample_rate, intake)
     whole: list[list[Waveform]] = []
     seconds, num_channels = 0.0, None  # the first part determines the number
@@ -62,7 +69,7 @@ def _decode(file: BinaryIO, part: Part, name: str, sample_rate: int, intake: Int
     waveforms = _decode_one(file, part, name, sample_rate, intake)
     if part.is_cut:
         end = intake.begin + len(waveforms[0]) / sample_rate
-        intake.warnings.append(f"damaged: truncated at {end:.1f} s, within a page of Ogg")
+        intake.warnings.append(f"damaged: truncated at {end:.1f} s, where its whole Ogg pages end")
     return waveforms
 
 
@@ -78,35 +85,56 @@ def _decode_one(file: BinaryIO, part: Part, name: str, sample_rate: int, intake:
     if head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):  # 11 bits that begin a frame
         return _decode_with_ffmpeg(file, name, sample_rate, intake, "MPEG audio is left to FFmpeg")
     told = len(intake.warnings)
-    try:
-        if not part.is_plain:
-            return _decode_ogg(file, name, sample_rate, intake)
-        waveforms = _decode_with_libsndfile(file, name, sample_rate, intake)
+    reason = "it has several tracks, or lost pages"
+    if part.is_plain:
+        try:
+            waveforms = _decode_with_libsndfile(file, name, sample_rate, intake)
+            if waveforms[0].size and (head != FLAC[:3] or is_whole(file)):
+                return waveforms
+            reason = "no samples"  # as in a recording that was interrupted before its header was complete
+        except soundfile.LibsndfileError as error:
+            reason = error.error_string.rstrip(".")
+        except TypeError:  # a name in .raw, for which soundfile requires a format
+            reason = "a .raw file"
+    del intake.warnings[told:]
+    if head == FLAC[:3]:
+        waveforms = _decode_flac_frames(file, name, sample_rate, intake)
         if waveforms[0].size:
             return waveforms
-        reason = "no samples"  # as in a recording that was interrupted before its header was complete
-    except soundfile.LibsndfileError as error:
-        reason = error.error_string.rstrip(".")
-    except TypeError:  # a name in .raw, for which soundfile requires a format
-        reason = "a .raw file"
-    del intake.warnings[told:]
-    file.seek(0)
-    return _decode_with_ffmpeg(file, name, sample_rate, intake, reason)
-
-
-def _decode_ogg(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
-    """Decode an Ogg file, with FFmpeg, which knows the times, if it has lost pages or several tracks."""
-    told = len(intake.warnings)
     try:
-        return _decode_with_ffmpeg(file, name, sample_rate, intake, "it has several tracks, or lost pages")
+        file.seek(0)
+        return _decode_with_ffmpeg(file, name, sample_rate, intake, reason)
     except MediaTooLargeError:
         raise
     except MediaError:
-        if intake.audio_track is not None:
+        if part.is_plain or head == FLAC[:3] or intake.audio_track is not None:
             raise
         del intake.warnings[told:]
         file.seek(0)
-        return _decode_with_libsndfile(file, name, sample_rate, intake)
+        try:
+            return _decode_with_libsndfile(file, name, sample_rate, intake)
+        except soundfile.LibsndfileError:
+            pass
+        raise
+
+
+def _decode_flac_frames(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
+    """Decode the frames of a damaged FLAC file, each at its time. Empty if it has no frames."""
+    info = StreamInfo.of(file)
+    if info is None:
+        return [NO_SAMPLES]
+    only_track(intake.audio_track, name)
+    damage = Damage(intake.begin, shortest_gap=0.0)
+    expect(kept_bytes(info.total / info.rate, sample_rate, info.channels, intake.channel == EACH))
+
+    def check(seconds: float) -> None:
+        intake.check_seconds(intake.begin + seconds, name)
+
+    sounds = frame_sounds(decoded(file, info, damage, check), damage)
+    waveforms = joined(sounds, sample_rate, name, intake, swresample_blocks)
+    announced = info.total / info.rate if info.total else None
+    intake.warnings.extend(damage.warnings(len(waveforms[0]) / sample_rate, announced))
+    return waveforms
 
 
 def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, intake: Intake) -> list[Waveform]:
@@ -120,7 +148,7 @@ def _decode_with_libsndfile(file: BinaryIO, name: str, sample_rate: int, intake:
         missing = missing_seconds(sound)
         if missing >= SHORTEST_LOSS:
             end = intake.begin + sound.frames / sound.samplerate
-            intake.warnings.append(f"damaged: truncated at {end:.1f} s, of {end + missing:.1f} s that it announces")
+            intake.warnings.append(truncated(end, end + missing))
         return waveforms
 
 
@@ -170,6 +198,5 @@ def _decode_with_ffmpeg(file: BinaryIO, name: str, sample_rate: int, intake: Int
     try:
         return decode_media(opened, name, sample_rate, intake, reason, READABLE)
     except av.FFmpegError as error:
-        raise MediaError(
-            f"{name} cannot be decoded, by libsndfile ({reason}) or by FFmpeg ({error.strerror}). {READABLE}"
-        ) from None
+        decoders = f"by libsndfile ({reason}) or by FFmpeg ({error.strerror})"
+        raise MediaError(f"{name} cannot be decoded, {decoders}.{hint(file)} {READABLE}") from None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO
 
+from transept.multimodal.ogg_pages import BEGINS, ENDS, MARK, pages
+
 SEARCHED_BYTES = 1 << 22  # of a FLAC file at a time
 FLAC_BEGIN = (b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22")  # and the header of STREAMINFO, which is always first
+ID3_HEADER = 10  # bytes of an ID3v2 tag before its frames; the last four are its size
 RIFF_HEADER = 12  # bytes: RIFF, size, WAVE
-OGG_HEADER = 27  # bytes before the table of segments
-OGG_BEGINS = 2  # flag of the first page of a stream
 OGG_TRACKS = (b"\x01vorbis", b"OpusHead", b"\x7fFLAC", b"Speex", b"\x80theora")  # how tracks' first packets begin
 
 
@@ -25,7 +26,7 @@ class Part:
     """One file of several. begin, end: its bytes.
 
     is_plain: True if libsndfile decodes all of it at the right times: it has one track, and no page is lost.
-    is_cut: True if it ends within a page.
+    is_cut: True if an Ogg file does not end with a whole page.
     """
 
     begin: int
@@ -36,13 +37,15 @@ class Part:
 
 def parts_of(file: BinaryIO) -> list[Part]:
     """Return the files that a file consists of, usually one. The file is left at its start."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(0)
+    size, begin = file.seek(0, io.SEEK_END), _tag_end(file)
+    file.seek(begin)
     head = file.read(RIFF_HEADER)
+    if head[:4] != b"fLaC" and begin:
+        head = b""  # MPEG audio, whose tags FFmpeg skips
     if head[:4] == b"OggS":
         parts = _ogg_links(file, size)
     elif head[:4] == b"fLaC":
-        parts = _between(_flac_begins(file), size)
+        parts = _between(_flac_begins(file), size, begin)
     elif head[:4] == b"RIFF" and head[8:] == b"WAVE":
         parts = _between(_wav_begins(file, size), size)
     else:
@@ -51,8 +54,20 @@ def parts_of(file: BinaryIO) -> list[Part]:
     return parts
 
 
-def _between(begins: Iterator[int], size: int) -> list[Part]:
-    bounds = [*sorted({0, *begins}), size]
+def _tag_end(file: BinaryIO) -> int:
+    """Return where the ID3v2 tag at the start of a file ends; 0 without one. Some programs tag FLAC files so."""
+    file.seek(0)
+    head = file.read(ID3_HEADER)
+    if head[:3] != b"ID3" or len(head) < ID3_HEADER:
+        return 0
+    size = 0
+    for byte in head[6:]:  # seven bits each
+        size = size << 7 | byte & 0x7F
+    return ID3_HEADER + size
+
+
+def _between(begins: Iterator[int], size: int, first: int = 0) -> list[Part]:
+    bounds = [*sorted({first, *begins}), size]
     return [Part(begin, end) for begin, end in pairwise(bounds)]
 
 
@@ -90,32 +105,25 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 def _ogg_links(file: BinaryIO, size: int) -> list[Part]:
     """The links of a chain (RFC 3533, section 4): each begins with the first pages of new streams."""
     links: list[Part] = []
-    link_begin = position = tracks = 0
-    in_head, is_plain = True, True
+    link_begin = end = tracks = 0
+    in_head, is_plain, has_ended = True, True, False
     numbers: dict[bytes, int] = {}  # stream -> number of its next page
-    while position < size:
-        file.seek(position)
-        head = file.read(OGG_HEADER + 255 + 8)
-        lengths = head[OGG_HEADER : OGG_HEADER + head[26]] if len(head) >= OGG_HEADER else b""
-        begin = position
-        position += OGG_HEADER + len(lengths) + sum(lengths)
-        if head[:4] != b"OggS" or len(head) < OGG_HEADER or position > size:
-            links.append(
-                Part(link_begin, size, is_plain=is_plain and tracks < 2, is_cut=head[:4] == b"OggS"[: len(head)])
-            )
-            return links
-        stream, number = head[14:18], int.from_bytes(head[18:22], "little")
-        if head[5] & OGG_BEGINS:
+    for page in pages(file, size):
+        if page.flags & BEGINS:
             if not in_head:
-                links.append(Part(link_begin, begin, is_plain=is_plain and tracks < 2))
-                link_begin, tracks, is_plain, numbers = begin, 0, True, {}
+                links.append(Part(link_begin, page.begin, is_plain=is_plain and tracks < 2))
+                link_begin, tracks, is_plain, numbers = page.begin, 0, True, {}
             in_head = True
-            tracks += head[OGG_HEADER + len(lengths) :].startswith(OGG_TRACKS)
+            tracks += page.content.startswith(OGG_TRACKS)
         else:
             in_head = False
-            is_plain = is_plain and numbers.get(stream, number) == number
-        numbers[stream] = number + 1
-    return [*links, Part(link_begin, size, is_plain=is_plain and tracks < 2)]
+            is_plain = is_plain and not page.is_after_damage and numbers.get(page.stream, page.number) == page.number
+        numbers[page.stream] = page.number + 1
+        end, has_ended = page.end, bool(page.flags & ENDS)
+    file.seek(end)
+    rest = file.read(len(MARK))  # other programs may append tags to a stream that has ended
+    is_cut = bool(rest) and (not has_ended or rest == MARK[: len(rest)])
+    return [*links, Part(link_begin, size, is_plain=is_plain and tracks < 2, is_cut=is_cut)]
 
 
 class Window(io.RawIOBase):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -14,18 +15,21 @@ from typing import Any
 import numpy as np
 
 from transept.errors import MediaError
+from transept.multimodal.announced_size import announced_bytes
 from transept.multimodal.audio_limits import AudioTooLongError
 from transept.multimodal.audio_tracks import label, track_of
 from transept.multimodal.bursts import without_bursts
 from transept.multimodal.channels import EACH, Intake
+from transept.multimodal.damage import Damage
 from transept.multimodal.declared_length import is_longer
-from transept.multimodal.presentation import Placed, format_names, gaps_warning, placed
+from transept.multimodal.frame_sounds import frame_sounds
+from transept.multimodal.presentation import Decoded, Placed, format_names, is_timed, placed
 from transept.multimodal.resampling import joined, swresample_blocks
-from transept.multimodal.sounds import BLOCK_SAMPLES, SILENT_PEAK, Sound, silence
+from transept.multimodal.sounds import SILENT_PEAK
 from transept.multimodal.waveforms import Waveform
 
+ID3V1_BYTES, ID3V2_HEADER = 128, 10  # of a tag at the end of a file; of the header of one at its beginning
 MOST_FAILURES = 100  # consecutive failures to read a container before the rest is given up
-SHORTEST_LOSS = 0.5  # seconds below its announced length from which a recording counts as truncated
 
 
 def decode_media(
@@ -106,7 +110,7 @@ def _decoded(container: Any, stream: Any, name: str, sample_rate: int, intake: I
     first = next(frames, None)
     if first is None:
         return None
-    sounds = track.sounds(itertools.chain([first], frames))
+    sounds = frame_sounds(track.placed(itertools.chain([first], frames)), track.damage)
     if not stream.codec_context.name.startswith("pcm"):
         sounds = without_bursts(sounds, intake)
     waveforms = joined(sounds, sample_rate, name, intake, swresample_blocks)
@@ -123,14 +127,14 @@ class _Track:
     def __init__(self, container: Any, stream: Any, intake: Intake, name: str) -> None:
         self.container, self.stream, self.intake, self.name = container, stream, intake, name
         self.reached = self.heard = 0.0
-        self.damaged: list[float] = []  # seconds at which packets did not decode
-        self.gaps: list[tuple[float, float]] = []  # begin and length, in seconds
+        self.damage = Damage(intake.begin, is_timed(container))
 
-    def frames(self) -> Iterator[Any]:
+    def frames(self) -> Iterator[Decoded]:
         """Yield the av.AudioFrames. Skips packets that do not decode and errors of the container."""
         import av
 
         packets, failures = self.container.demux(), 0
+        pace, lost_bytes, tag = _Pace(), 0, _Tag()
         while failures < MOST_FAILURES:
             try:
                 packet = next(packets, None)
@@ -147,10 +151,14 @@ class _Track:
             try:
                 frames = packet.decode()
             except av.FFmpegError as error:
-                if not _is_tag(packet):
+                if not tag.holds(packet):
                     self._damage(error)
+                    lost_bytes += packet.size
                 continue
-            yield from frames
+            pace.add(packet.size, frames)
+            for frame in frames:
+                yield Decoded(frame, pace.seconds(lost_bytes))
+                lost_bytes = 0
 
     def _damage(self, error: Any) -> None:
         """Record an error. Raises it again if the network failed, because the rest is then missing."""
@@ -158,70 +166,80 @@ class _Track:
 
         if self.container.file is None and not isinstance(error, av.InvalidDataError):
             raise error
-        self.damaged.append(self.reached)
+        self.damage.add_undecoded(self.reached)
 
     def _hear(self, packet: Any) -> None:
         if packet.pts is not None and packet.time_base:
             end = float((packet.pts + (packet.duration or 0)) * packet.time_base)
             self.heard = max(self.heard, end - (self.container.start_time or 0) / 1_000_000)
 
-    def sounds(self, frames: Iterator[Any]) -> Iterator[Sound]:
-        """av.AudioFrames -> sounds larger than the frames: resampling 20 ms at a time is slow."""
-        import av
+    def placed(self, frames: Iterator[Decoded]) -> Iterator[Placed]:
+        """Yield the frames at their times, and keep count of them."""
 
         def check(seconds: float) -> None:
             self.intake.check_seconds(self.intake.begin + seconds, self.name)
 
-        for (_, channels, rate), run in itertools.groupby(placed(frames, self.container, check), key=_Kind()):
-            # To packed floats: PyAV's to_ndarray reads past the planes of a planar frame with 8 channels or more.
-            queue, packer = av.AudioFifo(), av.AudioResampler(format="flt")
-            for each in itertools.chain(run, [None]):  # None: the end
-                if each is not None:
-                    if each.silence:
-                        self._gap(each)
-                        yield from silence(channels, each.silence, rate)
-                    self.reached = each.begin + (each.silence + each.frame.samples) / rate
-                    each.frame.pts = None  # else the queue would reject gaps between the timestamps
-                    queue.write(each.frame)
-                while block := queue.read(BLOCK_SAMPLES // 8, partial=each is None):
-                    for packed in packer.resample(block):
-                        yield Sound(packed.to_ndarray().reshape(-1, packed.layout.nb_channels).T, rate)
-
-    def _gap(self, frame: Placed) -> None:
-        if frame.begin > 0:  # a late start is not missing sound
-            self.gaps.append((self.intake.begin + frame.begin, frame.silence / frame.frame.sample_rate))
+        for each in placed(frames, self.container, check):
+            self.reached = each.begin + (each.silence + each.frame.samples) / each.frame.sample_rate
+            yield each
 
     def warnings(self) -> list[str]:
         """Return the faults of the track, once it has been read."""
-        told = gaps_warning(self.gaps)
-        if self.damaged:
-            first = self.intake.begin + self.damaged[0]
-            places = "1 place in it was" if len(self.damaged) == 1 else f"{len(self.damaged)} places in it were"
-            told.append(f"damaged: {places} not decoded, from {first:.1f} s on")
+        end = max(self.reached, self.heard) if self.damage.is_timed else self.reached
         announced = announced_seconds(self.container, self.stream)
-        end = max(self.reached, self.heard)
-        if announced is not None and announced - end >= SHORTEST_LOSS:
-            end, announced = self.intake.begin + end, self.intake.begin + announced
-            told.append(f"damaged: truncated at {end:.1f} s, of {announced:.1f} s that it announces")
-        return told
+        told = self.damage.warnings(end, announced)
+        return told if announced is not None else [*told, *self._early_end(self.damage.begin + end)]
+
+    def _early_end(self, end: float) -> list[str]:
+        """Return a warning if the file has fewer bytes than it announces. end: seconds of the recording."""
+        if self.container.file is None or "mov" in format_names(self.container):
+            return []
+        file = self.container.file.file
+        position = file.tell()
+        size, announced = file.seek(0, io.SEEK_END), announced_bytes(file)
+        file.seek(position)
+        if announced is None or announced <= size:
+            return []
+        return [f"damaged: truncated at {end:.1f} s, after {size} of the {announced} bytes that it announces"]
 
 
-class _Kind:
-    """Key for grouping adjacent frames: same rate, format and channels, and no gap between them."""
+class _Pace:
+    """Converts bytes of packets to seconds, at the mean bit rate of those that were decoded."""
 
     def __init__(self) -> None:
-        self.gaps = 0
+        self.num_bytes, self.decoded_seconds = 0, 0.0
 
-    def __call__(self, each: Placed) -> tuple[Any, int, int]:
-        frame = each.frame
-        self.gaps += bool(each.silence)
-        return (self.gaps, frame.format.name, frame.layout.name), frame.layout.nb_channels, frame.sample_rate
+    def add(self, num_bytes: int, frames: list[Any]) -> None:
+        """Count a decoded packet."""
+        self.num_bytes += num_bytes
+        self.decoded_seconds += sum(frame.samples / frame.sample_rate for frame in frames)
+
+    def seconds(self, num_bytes: int) -> float:
+        """Return the seconds that so many bytes would have lasted; 0 before the first decoded packet."""
+        return num_bytes * self.decoded_seconds / self.num_bytes if num_bytes else 0.0
 
 
-def _is_tag(packet: Any) -> bool:
-    """True if a packet of MPEG audio holds only a tag, such as between concatenated files."""
-    head = bytes(packet)[:200]
-    return head.startswith((b"ID3", b"TAG", b"APETAGEX")) or b"Xing" in head or b"Info" in head
+class _Tag:
+    """Tells tags from damage in MPEG audio, where concatenated files have tags in the middle."""
+
+    def __init__(self) -> None:
+        self.end = 0  # of the last ID3v2 tag, in bytes of the file; its pictures may look like frames
+
+    def holds(self, packet: Any) -> bool:
+        """True if a packet that was not decoded belongs to a tag, or holds only the header of a file."""
+        data, position = bytes(packet), packet.pos or 0
+        old_tag = ID3V1_BYTES if data.startswith(b"TAG") else 0
+        if data[old_tag : old_tag + 3] == b"ID3" and len(data) >= old_tag + ID3V2_HEADER:
+            size = 0
+            for byte in data[old_tag + 6 : old_tag + ID3V2_HEADER]:
+                size = size << 7 | byte & 0x7F
+            self.end = position + old_tag + ID3V2_HEADER + size
+        head = data[:200]
+        return (
+            position < self.end
+            or head.startswith((b"ID3", b"TAG", b"APETAGEX"))
+            or any(mark in head for mark in MP3_HEADERS)
+        )
 
 
 def announced_seconds(container: Any, stream: Any) -> float | None:
@@ -236,17 +254,43 @@ def announced_seconds(container: Any, stream: Any) -> float | None:
     file.seek(0)
     head = file.read(HEAD_BYTES)
     file.seek(place)
+    if "mp3" in names:
+        return _mp3_seconds(head, stream.codec_context.sample_rate)
     if not any(mark in head for name in names for mark in ANNOUNCEMENTS.get(name, ())):
         return None
     begin = max(0, container.start_time or 0) if "matroska" in names else 0  # Matroska counts from 0
     return float(container.duration - begin) / 1_000_000
 
 
+def _mp3_seconds(head: bytes, rate: int) -> float | None:
+    """Return the length in the header that LAME and other encoders write as the first frame; None without one.
+
+    In joined files it is that of the first. rate: in Hz.
+    """
+    places = [head.find(mark) for mark in MP3_HEADERS]
+    found = min((place for place in places if place >= 0), default=None)
+    if found is None or not rate:
+        return None
+    if head[found : found + 4] == b"VBRI":
+        count = head[found + 14 : found + 18]
+    elif int.from_bytes(head[found + 4 : found + 8], "big") & 1:  # the count is there
+        count = head[found + 8 : found + 12]
+    else:
+        return None
+    frame_samples = 1152 if rate >= 32_000 else 576  # MPEG-1, MPEG-2 (ISO/IEC 11172-3 and 13818-3, layer III)
+    padding = 0
+    if head[found + LAME_TAG : found + LAME_TAG + 4] in LAME_WRITERS:  # samples that the encoder added, 12 bits each
+        packed = int.from_bytes(head[found + LAME_TAG + 21 : found + LAME_TAG + 24], "big")
+        padding = (packed >> 12) + (packed & 0xFFF)
+    return max(0, int.from_bytes(count, "big") * frame_samples - padding) / rate
+
+
 HEAD_BYTES = 1 << 16
+MP3_HEADERS = (b"Xing", b"Info", b"VBRI")
+LAME_TAG, LAME_WRITERS = 120, (b"LAME", b"Lavf", b"Lavc")  # bytes from the header to the tag; how the tag begins
 # Format -> bytes that its header holds if it announces a length.
 ANNOUNCEMENTS: dict[str, tuple[bytes, ...]] = {
     "matroska": (b"\x44\x89\x84", b"\x44\x89\x88"),  # the element Duration, of 4 or 8 bytes
     "flv": (b"duration",),
     "flac": (b"fLaC",),
-    "mp3": (b"Xing", b"Info", b"VBRI"),
 }

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 TOLERANCE = 0.1  # seconds that times and samples may differ by; encoders' delays and clocks' jitter stay below
 LONGEST_GAP_BEFORE_RESTART = 600.0  # seconds; in joined streams a larger jump means that times restart
-NAMED_GAP = 1.0  # seconds; warnings leave out shorter gaps, because some codecs write pauses that way
 
 # FFmpeg's names of formats that store packet times; for others FFmpeg derives the times from packet lengths.
 TIMED_FORMATS = {
@@ -32,6 +31,13 @@ TIMED_FORMATS = {
 RESTARTING_FORMATS = {"ogg", "mpegts", "mpeg", "hls"}  # those whose files are joined byte by byte
 
 
+class Decoded(NamedTuple):
+    """A frame as it is decoded. lost: seconds of packets directly before it that were not decoded, by their bytes."""
+
+    frame: Any  # av.AudioFrame
+    lost: float
+
+
 class Placed(NamedTuple):
     """A decoded frame. silence: samples of silence before it, at its rate. begin: start of the silence, in seconds."""
 
@@ -45,23 +51,30 @@ def format_names(container: Any) -> set[str]:
     return set(container.format.name.split(","))
 
 
-def placed(frames: Iterator[Any], container: Any, check: Callable[[float], None]) -> Iterator[Placed]:
+def is_timed(container: Any) -> bool:
+    """True if a container's format stores the times of packets."""
+    return bool(format_names(container) & TIMED_FORMATS)
+
+
+def placed(frames: Iterator[Decoded], container: Any, check: Callable[[float], None]) -> Iterator[Placed]:
     """Yield the frames of a track at their times, which count from the start of the container.
 
     A frame that begins after the end of the previous samples gets silence before it. If times go backwards, the frame
     follows the previous samples, and later frames are shifted by the same jump. A single frame whose time disagrees
-    with its neighbours keeps its place.
+    with its neighbours keeps its place. Formats without times have silence in place of lost packets.
     check: called with the recording's length before silence is inserted; raises what `AudioLimits.check_seconds` does.
     """
-    names = format_names(container)
-    is_timed, restarts = bool(names & TIMED_FORMATS), bool(names & RESTARTING_FORMATS)
+    has_times, restarts = is_timed(container), bool(format_names(container) & RESTARTING_FORMATS)
     origin = (container.start_time or 0) / 1_000_000  # FFmpeg counts in microseconds
     reached = 0.0  # seconds of samples and silence so far
-    frame = next(frames, None)
-    while frame is not None:
-        following = next(frames, None)
+    decoded = next(frames, None)
+    while decoded is not None:
+        frame, following = decoded.frame, next(frames, None)
         seconds, silence = frame.samples / frame.sample_rate, 0
-        if is_timed and frame.time is not None:
+        if not has_times and decoded.lost:
+            check(reached + decoded.lost + seconds)
+            silence = round(decoded.lost * frame.sample_rate)
+        elif has_times and frame.time is not None:
             lag = frame.time - origin - reached
             if abs(lag) >= TOLERANCE and not _is_slip(following, origin + reached + seconds):
                 if lag < 0 or (restarts and reached and lag > LONGEST_GAP_BEFORE_RESTART):
@@ -71,19 +84,11 @@ def placed(frames: Iterator[Any], container: Any, check: Callable[[float], None]
                     silence = round(lag * frame.sample_rate)
         yield Placed(frame, silence, reached)
         reached += silence / frame.sample_rate + seconds
-        frame = following
+        decoded = following
 
 
-def _is_slip(following: Any, expected: float) -> bool:
+def _is_slip(following: Decoded | None, expected: float) -> bool:
     """True if the frame after a jump is at the time that it would have without the jump, `expected`, in seconds."""
-    return following is not None and following.time is not None and abs(following.time - expected) < TOLERANCE
-
-
-def gaps_warning(gaps: list[tuple[float, float]]) -> list[str]:
-    """Return at most one warning for the gaps of a recording, without short ones. gaps: (begin, length) in seconds."""
-    told = [(begin, seconds) for begin, seconds in gaps if seconds >= NAMED_GAP]
-    if not told:
-        return []
-    places = "1 place" if len(told) == 1 else f"{len(told)} places"
-    total = sum(seconds for _, seconds in told)
-    return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, now silence"]
+    if following is None or following.frame.time is None:
+        return False
+    return bool(abs(following.frame.time - expected) < TOLERANCE)

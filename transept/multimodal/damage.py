@@ -1,0 +1,74 @@
+"""Damage: the faults that a reader finds in one stream of a recording, and the warnings that name them.
+
+`media` and `flac_frames` record faults while they decode; `audio_file` reads what libsndfile found. Each warning
+continues a sentence that begins "the recording is".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SHORTEST_LOSS = 0.5  # seconds below its announced length from which a recording counts as truncated
+NAMED_GAP = 1.0  # seconds; some codecs write pauses as gaps below it
+UNTIMED = "; this format stores no times, so later times may be off"
+
+
+@dataclass
+class Damage:
+    """Faults of one stream. Times are in seconds of the recording.
+
+    begin: of the stream, in a recording that consists of several. undecoded: times of packets that were not decoded.
+    gaps: begin and length of missing sound, which became silence. is_timed: True if the format stores times.
+    shortest_gap: seconds below which warnings leave out a gap.
+    """
+
+    begin: float = 0.0
+    is_timed: bool = True
+    shortest_gap: float = NAMED_GAP
+    undecoded: list[float] = field(default_factory=list)
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+
+    def add_undecoded(self, seconds: float) -> None:
+        """Record a packet that was not decoded. seconds: its time in the stream."""
+        self.undecoded.append(self.begin + seconds)
+
+    def add_gap(self, seconds: float, length: float) -> None:
+        """Record missing sound. seconds: its begin in the stream; a stream that begins late has no gap there."""
+        if seconds > 0:
+            self.gaps.append((self.begin + seconds, length))
+
+    def warnings(self, end: float, announced: float | None) -> list[str]:
+        """Return the warnings, once the stream has been read.
+
+        end: seconds of the stream that are there. announced: seconds that its header announces, if any.
+        """
+        told = self._gaps_warning()
+        if self.undecoded:
+            places = "1 place in it was" if len(self.undecoded) == 1 else f"{len(self.undecoded)} places in it were"
+            doubt = "" if self.is_timed or not self._is_holed(end) else UNTIMED
+            told.append(f"damaged: {places} not decoded, from {self.undecoded[0]:.1f} s on{doubt}")
+        if announced is not None and announced - end >= SHORTEST_LOSS:
+            if not self.is_timed and self._is_holed(end):
+                lost, whole = announced - end, self.begin + announced
+                told.append(f"damaged: {lost:.1f} s shorter than the {whole:.1f} s that it announces")
+            else:
+                told.append(truncated(self.begin + end, self.begin + announced))
+        return told
+
+    def _is_holed(self, end: float) -> bool:
+        """True if a packet before the end of the stream, in seconds, was not decoded."""
+        return any(place < self.begin + end - SHORTEST_LOSS for place in self.undecoded)
+
+    def _gaps_warning(self) -> list[str]:
+        """Return at most one warning for all gaps, without short ones."""
+        told = [(begin, seconds) for begin, seconds in self.gaps if seconds >= self.shortest_gap]
+        if not told:
+            return []
+        places = "1 place" if len(told) == 1 else f"{len(told)} places"
+        total = sum(seconds for _, seconds in told)
+        return [f"damaged: {total:.1f} s of sound are missing in {places}, from {told[0][0]:.1f} s on, now silence"]
+
+
+def truncated(end: float, announced: float) -> str:
+    """Return the warning for a recording that ends early; both in seconds."""
+    return f"damaged: truncated at {end:.1f} s, of {announced:.1f} s that it announces"
