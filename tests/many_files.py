@@ -57,23 +57,28 @@ class Runs:
         self.arguments += ["-o", str(self.out), "--skip-existing", "--manifest", str(self.manifest)]
 
     def interrupted(self, how: signal.Signals, after: int, rng: random.Random) -> subprocess.CompletedProcess[str]:
-        """Ended by a signal some milliseconds after so many more results are there, unless it is done by then."""
+        """Ended by a signal some milliseconds after so many more results are there.
+
+        It cannot be done by then, however late this process reads what it says: a pipe of 4096 bytes, the least there
+        is, holds the lines of some twenty recordings, and while it is full the process waits.
+        """
 
         def heed_interrupts() -> None:  # which what runs in the background is started without
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
         command = [sys.executable, "-m", "transept", *self.arguments]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as process:
+        options = {"stderr": subprocess.PIPE, "bufsize": 256, "pipesize": 4096, "preexec_fn": heed_interrupts}
+        with subprocess.Popen(command, **options) as process:
             assert process.stderr is not None
             shown, written = [], 0
             while written < after and (line := process.stderr.readline()):
                 shown.append(line)
-                written += ": wrote " in line
+                written += b": wrote " in line
             time.sleep(rng.uniform(0.0, 0.02))  # anywhere in the work on the next ones, at which nothing could wait
             process.send_signal(how)
             shown.append(process.stderr.read())
             code = process.wait(60)
-        return subprocess.CompletedProcess(command, code, "", "".join(shown))
+        return subprocess.CompletedProcess(command, code, "", b"".join(shown).decode())
 
     def results(self) -> dict[str, str]:
         """What is there under a name that is a result's, by that name; an error where JSON breaks off.
