@@ -107,13 +107,13 @@ def test_a_server_beside_another_application(
             second = ServeProcess(tmp_path / "second", *arguments)
             assert second.wait() == 1
             assert 'an application "transept" runs on this cluster already' in second.log.read_text()
-            assert httpx.get(f"{server.url}/ready").json()["status"] == "ready"
+            assert httpx.get(f"{server.url}/ready", timeout=PATIENCE).json()["status"] == "ready"
             server.send(signal.SIGTERM)
             assert server.wait() == 0
         finally:
             server.stop()
         assert list(serve.status().applications) == ["other"]
-        assert httpx.get(f"http://127.0.0.1:{port}/other").text == "other"
+        assert httpx.get(f"http://127.0.0.1:{port}/other", timeout=PATIENCE).text == "other"
         serve.shutdown()
 
 

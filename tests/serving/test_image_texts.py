@@ -97,7 +97,7 @@ def test_what_is_no_image(image_server: ServeProcess) -> None:
 
 
 def test_it_is_listed_and_takes_no_text(image_server: ServeProcess) -> None:
-    models = {each["id"]: each for each in httpx.get(f"{image_server.url}/v1/models").json()["data"]}
+    models = {each["id"]: each for each in httpx.get(f"{image_server.url}/v1/models", timeout=PATIENCE).json()["data"]}
     assert (models["trocr"]["kind"], models["trocr"]["tasks"]) == ("vision", ["read"])
     body = {"model": "trocr", "input": "a"}
     answer = httpx.post(f"{image_server.url}/v1/summarize", json=body, timeout=PATIENCE)
@@ -151,7 +151,7 @@ def test_bad_pages(
 
 
 def test_limits_and_what_models_do_are_listed(image_server: ServeProcess) -> None:
-    listed = httpx.get(f"{image_server.url}/v1/models").json()
+    listed = httpx.get(f"{image_server.url}/v1/models", timeout=PATIENCE).json()
     assert listed["limits"] == {
         "max_upload_bytes": 512 << 20,
         "max_audio_seconds": 4 * 3600.0,

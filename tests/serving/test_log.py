@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ import soundfile
 from serve_process import PATIENCE, Serve, ServeProcess
 
 PROBES = ("/health", "/ready", "/metrics")
+NUMBERS = count(100)  # of requests that are sent last; none of their ids is the beginning of another
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,9 @@ def damaged() -> bytes:
 
 def log_of(server: ServeProcess) -> list[str]:
     """All lines, once a request that is sent last has its own."""
-    server.client.get("/v1/models", headers={"X-Request-Id": "the-last"})
-    while "the-last" not in (text := server.log.read_text()):
+    last = f"last-{next(NUMBERS)}"
+    server.client.get("/v1/models", headers={"X-Request-Id": last})
+    while last not in (text := server.log.read_text()):
         server.client.get("/health")
     return text.splitlines()
 

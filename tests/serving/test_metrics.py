@@ -85,7 +85,7 @@ def test_refusals_are_counted_by_their_reason(
 
 
 def families_of(server: ServeProcess) -> list[Metric]:
-    answer = httpx.get(f"{server.url}/metrics")
+    answer = httpx.get(f"{server.url}/metrics", timeout=PATIENCE)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     return list(text_string_to_metric_families(answer.text))
 
@@ -104,8 +104,8 @@ def test_requests_are_counted_by_endpoint_and_status_with_their_bytes(counted: S
     body = json.dumps({"model": "bart", "input": "The rain.", "max_tokens": 3}).encode()
     headers = {"Content-Type": "application/json"}
     assert httpx.post(f"{counted.url}/v1/summarize", content=body, headers=headers, timeout=PATIENCE).is_success
-    httpx.get(f"{counted.url}/v1/models/none")
-    httpx.get(f"{counted.url}/secret")
+    httpx.get(f"{counted.url}/v1/models/none", timeout=PATIENCE)
+    httpx.get(f"{counted.url}/secret", timeout=PATIENCE)
     changed = grown(before, counted.metrics())
     assert changed["transept_http_requests_total", "/v1/summarize", "200"] == 1
     assert changed["transept_http_requests_total", "/v1/models/{name:path}", "404"] == 1

@@ -97,7 +97,7 @@ def test_a_stream_tells_document_after_document(
 def test_a_model_is_listed_with_what_it_can_do(serve: Serve, tmp_path: Path) -> None:
     save_nllb(tmp_path)
     server = serve(f"nllb={tmp_path}").wait_until_ready()
-    (listed,) = httpx.get(f"{server.url}/v1/models").json()["data"]
+    (listed,) = httpx.get(f"{server.url}/v1/models", timeout=PATIENCE).json()["data"]
     assert listed["tasks"] == ["translate", "generate"]
     answer = post(server, "summarize", input=TEXTS[0])
     assert answer.status_code == 400
