@@ -39,6 +39,18 @@ def compute_long() -> int:
     return compute(2 * LONG_SECONDS)
 
 
+def compute_until_lowered() -> int:
+    """Take processor time until the thread's priority is lowered, however long its pool is kept from looking at it.
+
+    That is not to be before LONG_SECONDS. Returns the thread's niceness then, or after a minute.
+    """
+    begin = time.thread_time()
+    while niceness() != LEAST_PRIORITY and time.thread_time() - begin < 60:
+        hashlib.sha256(MEGABYTE).digest()
+    assert time.thread_time() - begin > LONG_SECONDS
+    return niceness()
+
+
 def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) -> int:
     """What a function returns while the pool is looked at again and again, as between steps."""
     work = pool.submit(function)
@@ -50,7 +62,7 @@ def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) 
 
 def test_a_long_running_function_has_the_lowest_priority_and_the_next_one_has_not() -> None:
     pool = OffloadPool(1)
-    assert looked_at(pool, compute_long, steps_wait=True) == LEAST_PRIORITY
+    assert looked_at(pool, compute_until_lowered, steps_wait=True) == LEAST_PRIORITY
     assert looked_at(pool, niceness, steps_wait=True) == NICENESS
     assert len(pool.threads) == 1
 
@@ -74,7 +86,7 @@ def test_a_job_that_has_taken_long_beside_steps_keeps_the_lowest_priority() -> N
     over = threading.Event()
 
     def long_job() -> Job:
-        yield Offload(compute_long)
+        yield Offload(compute_until_lowered)
         found = yield Offload(niceness)
         over.set()
         return found
