@@ -41,7 +41,7 @@ def grows_by_less_than(mebibytes: int) -> Iterator[None]:
 
 
 def run_python(program: str, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own. It may import this module.
+    """Run a program in a process of its own. It may import what lies beside this module.
 
     options: of `subprocess.run`.
     """

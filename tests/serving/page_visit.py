@@ -14,6 +14,7 @@ from serve_process import ServeProcess
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 120_000  # milliseconds until a test gives up waiting for something on the page
+expect.set_options(timeout=PATIENCE)
 PHONE = {"width": 360, "height": 740}
 
 SPOKEN = """() => {
@@ -80,7 +81,7 @@ class Visit:
         return self.page.locator("#queue > li").filter(has_text=name)
 
     def expect_state(self, name: str, state: str) -> None:
-        expect(self.row(name).locator(".row-state")).to_have_text(re.compile(state), timeout=PATIENCE)
+        expect(self.row(name).locator(".row-state")).to_have_text(re.compile(state))
 
     def transcribe(self, file: Path) -> None:
         self.add(file)

@@ -778,7 +778,7 @@ def test_what_had_come_is_kept_when_the_server_dies(own_server, visit_of, hours)
     assert visit.said.count() > 2
     expect(visit.page.locator("#banner")).to_be_visible()
     own_server.start()
-    expect(visit.page.locator("#banner")).to_be_hidden(timeout=PATIENCE)
+    expect(visit.page.locator("#banner")).to_be_hidden()
     visit.page.get_by_role("button", name="Try again").click()
     visit.expect_state(hours.name, "^Transcribing")
 
@@ -792,7 +792,7 @@ def test_a_transcript_is_summarized(visit, clip, reference, bart_dir):
     text = visit.page.get_by_label("Your text")
     expect(text).to_have_value(" ".join(segment.text.strip() for segment in reference(clip).segments))
     visit.page.get_by_role("button", name="Summarize", exact=True).click()
-    expect(visit.page.locator("#text-about")).to_have_text(re.compile(r"\d words?$"), timeout=PATIENCE)
+    expect(visit.page.locator("#text-about")).to_have_text(re.compile(r"\d words?$"))
     expected = transept.summarize(text.input_value(), model=bart_dir, chunk=True).text
     assert visit.page.locator("#text-output").inner_text().split() == expected.split()
     visit.page.wait_for_timeout(600)  # it is kept
