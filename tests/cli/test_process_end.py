@@ -20,10 +20,10 @@ sys.argv = ["transept", *{arguments}]
 from transept.__main__ import run
 run()
 """
-INTERRUPTED = "import os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
-EARLY = """
-import os, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background takes away
+HEED = "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background does not
+INTERRUPTED = f"{HEED}; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+EARLY = f"""
+{HEED}
 is_parser = lambda event, given: event == "import" and given[0] == "transept.cli.parser"
 sys.addaudithook(lambda *told: is_parser(*told) and os.kill(os.getpid(), signal.SIGINT))
 """
