@@ -1,12 +1,16 @@
 """suppress_numerals and suppress_regex: which tokens they keep away, and what a recording says without them."""
 
+import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from transept import Transcriber
 from transept.errors import ParameterError
+from transept.speech import tokenizer
 from transept.speech.options import TranscriptionOptions
 
 PATTERN = r" ?[Pp]ress"
@@ -85,3 +89,12 @@ def test_an_expression_that_would_match_forever_is_given_up(transcriber: Transcr
     with pytest.raises(ParameterError, match="suppress_regex takes more than 2 s"):
         transcriber.transcribe(menu, suppress_regex="(?e)(?:abcdefgh){e<=7}" * 40)
     assert transcriber.transcribe(menu).text
+
+
+def test_the_time_of_other_programs_is_not_an_expressions(
+    transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=count(0, 60).__next__, thread_time=time.thread_time)
+    monkeypatch.setattr(tokenizer, "time", clock)  # of a machine on which a minute passes from line to line
+    monkeypatch.setattr(tokenizer, "SHORTEST_TIMEOUT", 1e-9)
+    assert suppressed(transcriber, suppress_regex=r" ?[Cc]all") > suppressed(transcriber)

@@ -15,7 +15,7 @@ from transept.registry.spec import ModelSpec, SpeechTokens
 from transept.speech.options import TranscriptionOptions
 
 UNSPOKEN = -1  # in suppress_tokens: the family's unspoken_tokens
-MOST_REGEX_SECONDS = 2.0  # for a suppress_regex to match all tokens
+MOST_REGEX_SECONDS = 2.0  # of processor time, for a suppress_regex to match all tokens
 SHORTEST_TIMEOUT = 1e-3  # seconds
 REMEMBERED = 16  # regular expressions
 
@@ -129,18 +129,18 @@ class SpeechTokenizer:
         if pattern not in self._matching:
             import regex
 
-            compiled, end = regex.compile(pattern), time.monotonic() + MOST_REGEX_SECONDS
-            matching = set()
+            compiled, texts, matching = regex.compile(pattern), self._texts, set()
+            end = time.thread_time() + MOST_REGEX_SECONDS  # other programs take none of it; timeouts of regex are alike
             try:
-                for token, text in zip(self.text_tokens, self._texts, strict=True):
-                    if compiled.fullmatch(text, timeout=max(end - time.monotonic(), SHORTEST_TIMEOUT)):
+                for token, text in zip(self.text_tokens, texts, strict=True):
+                    if compiled.fullmatch(text, timeout=max(end - time.thread_time(), SHORTEST_TIMEOUT)):
                         matching.add(token)
             except TimeoutError:
                 raise ParameterError(
-                    f"suppress_regex takes more than {MOST_REGEX_SECONDS:g} s to match; repeat nothing that repeats: "
-                    f"{shown(pattern)}"
+                    f"suppress_regex takes more than {MOST_REGEX_SECONDS:g} s of processor time to match; "
+                    f"repeat nothing that repeats: {shown(pattern)}"
                 ) from None
-            spoken = (token for token, text in zip(self.text_tokens, self._texts, strict=True) if _has_letters(text))
+            spoken = (token for token, text in zip(self.text_tokens, texts, strict=True) if _has_letters(text))
             if matching.issuperset(spoken):
                 raise ParameterError(
                     f"suppress_regex matches every token with a letter, so nothing could be said: {shown(pattern)}"
