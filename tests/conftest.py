@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before torch is imported, here and in the processes that tests start: most models here are so small that every
 # operation is slower on more threads, and the files run in several processes.
@@ -19,6 +20,9 @@ ON_GPU = Path("/dev/nvidiactl").exists()
 if not ON_GPU:  # Triton's kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# A busy machine is no fault of what is tested.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # What is imported and collected stays: to look for garbage in it takes seconds, and to take it apart at the end more.
 gc.disable()

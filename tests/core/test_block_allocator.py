@@ -111,7 +111,7 @@ class AllocatorMachine(RuleBasedStateMachine):
 
 
 TestAllocator = AllocatorMachine.TestCase
-TestAllocator.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAllocator.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def test_check_sees_a_block_owned_more_often_than_counted() -> None:

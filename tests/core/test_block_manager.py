@@ -266,7 +266,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
 
 
 TestBlockManager = BlockManagerMachine.TestCase
-TestBlockManager.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestBlockManager.settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_last_owner_of_a_shared_block_keeps_it() -> None:

@@ -37,7 +37,7 @@ requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     actions=st.lists(st.one_of(requests, st.just("step"), st.integers(0, 20)), max_size=40),
     device=st.integers(1, 30),
@@ -74,7 +74,7 @@ def test_random_arrivals_and_aborts(
     sim.finish()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(request=requests, host=st.sampled_from([0, 1, 3, 100]), rival=st.booleans())
 def test_what_is_not_refused_finishes_in_a_pool_of_just_its_size(
     request: dict[str, int], host: int, rival: bool

@@ -235,7 +235,7 @@ def test_a_checkpoint_has_the_config_that_its_weights_complete(name):
     assert same(ours, theirs, NOT_READ)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_value_of_a_config_is_taken_or_refused_as_by_transformers(folder, data):
     family = data.draw(st.sampled_from(FAMILIES))
@@ -261,7 +261,7 @@ SETTINGS = sorted({*GenerationConfig().to_dict(), "_from_model_config", "streame
 
 
 @pytest.mark.filterwarnings("ignore:Passing ContinuousBatchingConfig")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(values=st.dictionaries(st.sampled_from(SETTINGS), VALUES | st.sampled_from([[0, 2], [2], 2]), max_size=3))
 def test_any_setting_is_taken_or_refused_as_by_transformers(folder, values):
     ours, theirs = generation_configs(folder, FAMILIES[0], {**GENERATION, **values})

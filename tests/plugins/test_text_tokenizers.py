@@ -231,13 +231,13 @@ def pair(request, bpe, unigram, tmp_path_factory):
     return load_tokenizer(path, FAMILIES[request.param]), load_tokenizer(path)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(text=st.lists(st.sampled_from([*"aeist .,\n\té東🇯", "<s>", "</s>", "<mask>", "<extra_id_3>", "▁"])).map("".join))
 def test_any_text_becomes_the_same_tokens(pair, text):
     agree_on(*pair, text)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(text=st.text(max_size=30), tokens=st.lists(st.integers(0, 1105), max_size=20))
 def test_any_tokens_become_the_same_text(pair, text, tokens):
     ours, theirs = pair

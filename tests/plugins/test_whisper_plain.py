@@ -96,7 +96,7 @@ FIELDS = {*WhisperConfig().to_dict(), *dict(PLAIN.aliases), *PLAIN.extras, "max_
 FIELDS -= {"architectures"}  # which is looked at before
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values=st.dictionaries(st.sampled_from(sorted(FIELDS)), VALUES, max_size=3))
 def test_any_value_of_a_config_is_taken_or_refused_as_by_transformers(folder, values):
     ours, theirs = configs(folder, **{**AS_IN_A_MODEL, **values})
@@ -119,7 +119,7 @@ SETTINGS = sorted({*GenerationConfig().to_dict(), *PLAIN.generation_extras, "_fr
 
 
 @pytest.mark.filterwarnings("ignore:Passing ContinuousBatchingConfig")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values=st.dictionaries(st.sampled_from(SETTINGS), VALUES, max_size=3))
 def test_any_setting_is_taken_or_refused_as_by_transformers(folder, values):
     ours, theirs = generation_configs(folder, {**GENERATION, **values})

@@ -36,7 +36,7 @@ def filtered(transcripts: list[list[int]], logits: torch.Tensor, max_initial: fl
     return torch.stack(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(transcripts, st.sampled_from([1.0, 0.5, None]), st.integers(0, 1000), st.sampled_from([-3.0, 0.0, 3.0]))
 def test_the_same_tokens_are_forbidden(transcripts, max_initial, seed, lean) -> None:
     logits = torch.randn(len(transcripts), 51864, generator=torch.Generator().manual_seed(seed))
@@ -58,7 +58,7 @@ def test_rows_one_by_one_and_all_at_once_are_forbidden_the_same() -> None:
     assert by_row.isinf().sum(dim=1).tolist() == [0, 9, 10, 20, 8, 8]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(transcripts, st.sampled_from([1.0, None]), st.integers(0, 1000), st.sampled_from([-3.0, 0.0, 3.0]))
 def test_tokens_after_the_timestamps_are_forbidden_as_text_is(transcripts, max_initial, seed, lean) -> None:
     added = 3

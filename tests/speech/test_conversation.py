@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from idle import assert_idle
 from recordings import RATE, clip
@@ -162,7 +162,6 @@ def test_the_language_is_that_of_the_surest_channel() -> None:
     st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=6), min_size=1, max_size=3),
     st.randoms(use_true_random=False),
 )
-@settings(deadline=None)
 def test_segments_come_in_the_transcripts_order_whatever_channel_is_ahead(
     channels: list[list[tuple[int, int]]], random: Random
 ) -> None:

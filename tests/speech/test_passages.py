@@ -1,5 +1,6 @@
 """Auto mode: recordings with pauses keep their speech, continuous ones come out as in sequential mode."""
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -15,9 +16,12 @@ from whisper.normalizers import EnglishTextNormalizer
 
 from transept import ParameterError, Transcriber, VadOptions
 from transept.speech.algorithms import passages
+from transept.speech.algorithms.coverage import believed, gaps_within
 from transept.speech.algorithms.passages import LONGEST_PASSAGE, SLACK
+from transept.speech.algorithms.sequential import SecondHearing
+from transept.speech.algorithms.window_walk import Sound
 from transept.speech.options import TranscriptionOptions
-from transept.speech.segments import Segment
+from transept.speech.segments import Segment, Word
 from transept.speech.vad.spans import Span
 
 CLIPS = ("austen-0870", "austen-0880", "austen-0890", "austen-0920")
@@ -100,9 +104,14 @@ def test_segments_begin_and_end_with_their_speech(given: tuple[float, float], ex
     assert (restored.start, restored.end) == pytest.approx(expected, abs=0.06)
 
 
-def test_a_recording_without_long_silence_is_decoded_as_in_sequential_mode(tiny: Transcriber, speech_dir: Path) -> None:
+def test_a_recording_without_long_silence_is_decoded_as_in_sequential_mode_with_words(
+    tiny: Transcriber, speech_dir: Path
+) -> None:
     recording = joined(speech_dir / "librivox")
-    auto, sequential = (tiny.transcribe(recording, mode=mode) for mode in ("auto", "sequential"))
+    auto = tiny.transcribe(recording)
+    sequential = tiny.transcribe(recording, mode="sequential", word_timestamps=True)
+    with_words = tiny.transcribe(recording, word_timestamps=True)
+    assert [dataclasses.replace(each, words=None) for each in with_words.segments] == auto.segments
     assert auto.text == sequential.text
     assert [each.tokens for each in auto.segments] == [each.tokens for each in sequential.segments]
     last = len(recording) / RATE
@@ -135,6 +144,59 @@ def test_speech_that_no_segment_covers_is_named_from_a_second_and_a_half_on(
         ((begin, end),) = tiny.transcribe(recording, mode=mode, **unheard).missed_speech
         assert 4.5 < begin < 6.0
         assert 1.5 < end - begin < 4.0
+
+
+def test_a_long_word_is_shortened_and_leaves_a_gap() -> None:
+    words = [Word(0.0, 0.4, " one", 1.0), Word(0.4, 2.4, " two", 1.0), Word(2.4, 6.0, " three", 1.0)]
+    segment = Segment(0, 0, 0.0, 8.0, " one two three four", [1], 0.0, 0.0, 1.0, 0.0, words=words)
+    assert believed(segment).words[:2] == words[:2]
+    assert (believed(segment).words[2].end, believed(segment).end) == (2.7, 2.7)
+    followed = dataclasses.replace(segment, words=[*words, Word(6.0, 8.0, " four", 1.0)])
+    assert gaps_within(followed) == []
+    assert gaps_within(believed(followed)) == [(2.7, 6.0)]
+    assert believed(followed).end == 8.0
+    without = dataclasses.replace(segment, words=None)
+    assert (believed(without), gaps_within(without)) == (without, [])
+
+
+def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
+    tiny: Transcriber, clips: list[np.ndarray]
+) -> None:
+    """The text of three sentences lacks the second, whose speech its last word before covers."""
+    recording = np.concatenate(clips[:3])
+    first, last = (len(np.concatenate(clips[:number])) / RATE for number in (1, 2))
+    options = TranscriptionOptions(word_timestamps=True)
+    whole = tiny.transcribe(recording, word_timestamps=True)
+    words = [word for segment in whole.segments for word in segment.words]
+    before = [word for word in words if word.end < first + 0.3]
+    after = [word for word in words if word.start > last - 0.3]
+    before[-1] = dataclasses.replace(before[-1], end=after[0].start)
+    text = "".join(word.word for word in [*before, *after])
+    tokens = tiny.model.tokenizer.encode(text)
+    given = dataclasses.replace(whole.segments[0], text=text, tokens=tokens, words=[*before, *after])
+    speech = [Span(0, len(recording))]
+    sound = Sound(tiny.model, recording, tiny.model.features(recording), speech, ())
+
+    def found_by(second: SecondHearing, segment: Segment) -> list[Segment]:
+        ((_, found),) = tiny.engine.runner.run([second.hear_between_words(segment)], max_jobs=1)
+        return found
+
+    second = SecondHearing(sound, "en", options)
+    found = found_by(second, believed(given))
+    assert found[0].text + found[-1].text == text
+    assert found[0].tokens + found[-1].tokens == tokens
+    normalize = EnglishTextNormalizer()
+    (said,) = (entry["text"] for entry in json.loads(TRANSCRIPTS.read_text()) if CLIPS[1] in entry["audio"])
+    again = normalize(" ".join(each.text for each in found[1:-1]))
+    assert jiwer.wer(normalize(said), again) < 0.5
+    assert found[0].end < first < found[1].end <= found[-1].start + 0.02
+    assert second.missed == []
+
+    told = SecondHearing(dataclasses.replace(sound, speech=None), "en", options)  # sequential mode
+    assert found_by(told, believed(given)) == [believed(given)]
+    ((begin, end),) = told.missed
+    assert begin < first + 0.5
+    assert end > last - 1.0
 
 
 def test_silence_has_no_text(tiny: Transcriber) -> None:

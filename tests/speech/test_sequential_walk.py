@@ -26,7 +26,7 @@ from transept import Engine, TranscriptionInfo, TranscriptionOptions, Word
 from transept.core.jobs import Offload, Submit
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
-from transept.speech.algorithms import sequential
+from transept.speech.algorithms import window_walk
 from transept.speech.events import Found, Opened
 from transept.speech.speech_model import SpeechModel
 
@@ -125,7 +125,7 @@ class Told:
         )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     script=st.lists(answers(), min_size=1, max_size=6),
     temperature=st.sampled_from([0.0, 0.6]),
@@ -165,7 +165,7 @@ def invented(seed: int, seek: int, index: int) -> list[Word]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     script=st.lists(answers(), min_size=1, max_size=6),
     seed=st.integers(0, 10_000),
@@ -202,7 +202,7 @@ def test_the_same_way_when_words_are_known(model, script, seed, threshold, condi
     }
     reference = Told(script)
     with (
-        mock.patch.object(sequential, "add_words", add_words),
+        mock.patch.object(window_walk, "add_words", add_words),
         mock.patch.object(sys.modules["whisper.transcribe"], "add_word_timestamps", add_word_timestamps),
     ):
         theirs = whisper.transcribe(reference, NOISE, fp16=False, **given_to_both)

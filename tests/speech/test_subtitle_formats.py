@@ -117,7 +117,7 @@ lengths = st.integers(3, 400).map(lambda number: number / 128)
     st.lists(st.tuples(steps, lengths, st.sampled_from([" a", " word", "字", " {x}"])), min_size=1, max_size=12),
     steps,
 )
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_syllables_begin_and_end_with_their_words(spoken: list[tuple[float, float, str]], time: float) -> None:
     words = []
     for pause, length, text in spoken:

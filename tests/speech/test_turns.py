@@ -6,7 +6,7 @@ import dataclasses
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from transept.registry.diarizers import Turn
@@ -90,7 +90,6 @@ def test_a_word_of_several_parts_has_one_speaker() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from([" a", " né", "字", " 👩🏽‍🚀", "'s"]), st.booleans()), min_size=1, max_size=8)
 )
-@settings(deadline=None)
 def test_no_token_and_no_word_is_lost(said: list[tuple[str, bool]]) -> None:
     words = timed(*(text for text, _ in said))
     turns = Turns([Turn(word.start, word.end, "AB"[who]) for word, (_, who) in zip(words, said, strict=True)])

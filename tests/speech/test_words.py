@@ -144,7 +144,7 @@ def as_openai(timings: list[WordTiming]) -> list[whisper.timing.WordTiming]:
 
 
 @given(timings_of_a_window())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_punctuation_merges_as_in_openai_whisper(timings: list[WordTiming]) -> None:
     expected = as_openai(timings)
     whisper.timing.merge_punctuations(expected, PREPENDED, APPENDED)
@@ -153,7 +153,7 @@ def test_punctuation_merges_as_in_openai_whisper(timings: list[WordTiming]) -> N
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_segments_get_the_words_and_times_that_openai_whisper_gives_them(data: st.DataObject) -> None:
     timings = data.draw(timings_of_a_window())
     segments, counts = data.draw(segments_of_a_window(timings))

@@ -119,7 +119,7 @@ def assert_equal_files(transcript: Transcript, folder: Path, **layout: Any) -> N
 
 
 @given(transcripts(with_words=True), layouts)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_files_with_words_are_those_of_openai_whisper(
     tmp_path_factory: pytest.TempPathFactory, transcript: Transcript, layout: dict[str, Any]
 ) -> None:
@@ -127,7 +127,7 @@ def test_files_with_words_are_those_of_openai_whisper(
 
 
 @given(transcripts(with_words=False))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @example(Transcript.of(info(0.0), "", []))
 def test_files_without_words_are_those_of_openai_whisper(
     tmp_path_factory: pytest.TempPathFactory, transcript: Transcript
@@ -139,7 +139,7 @@ PLAIN_TEXTS = st.sampled_from([" a", " word", " Привет,", " مرحبا", "
 
 
 @given(transcripts(with_words=True, texts=PLAIN_TEXTS, shortest=0.02), layouts)
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_subtitles_of_plain_words_are_those_of_openai_whisper(
     tmp_path_factory: pytest.TempPathFactory, transcript: Transcript, layout: dict[str, Any]
 ) -> None:
@@ -162,7 +162,7 @@ def cues_of(text: str) -> list[tuple[str, str, str]]:
 
 
 @given(transcripts(with_words=True), layouts)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_no_subtitle_is_empty_or_without_a_length_or_breaks_a_word(
     transcript: Transcript, layout: dict[str, Any]
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from small_checkpoints import TEXTS, bart_tokenizer, mbart_tokenizer, nllb_tokenizer, t5_tokenizer
 from transformers import MBart50Tokenizer, MBartTokenizer, PreTrainedTokenizerBase
@@ -60,7 +60,6 @@ def test_special_tokens_of_the_task_take_the_place_of_the_tokenizers() -> None:
     assert encoder(DOCUMENT).prompts == [[7, 8, *content[:9], 9]]
 
 
-@settings(deadline=None)
 @given(
     document=st.lists(st.sampled_from([*DOCUMENT.split(), "unknown-ö-word", "\n\n"]), max_size=150).map(" ".join),
     limit=st.integers(20, 60),

@@ -78,7 +78,7 @@ def test_a_text_grows_as_all_its_tokens_are_decoded(tokenizers, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), skip=st.booleans(), sizes=st.sampled_from(((LONGEST, OVERLAP), (8, 3), (4, 2))))
 def test_tokens_in_any_order(tokenizers, name, data, skip, sizes):
     tokenizer = tokenizers[name]

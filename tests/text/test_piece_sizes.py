@@ -87,7 +87,7 @@ def compare(tokenizer: Any, document: str, limit: int) -> tuple[int, Counted]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(document=st.lists(st.sampled_from(WORDS), min_size=1, max_size=300).map(" ".join), limit=st.integers(20, 90))
 @example(document="a. " * 300, limit=20)
 @example(document="x" + " " * 500 + "y. " * 100, limit=30)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_checkpoints import TEXTS, bart_tokenizer
 
@@ -18,7 +18,6 @@ TOKENIZER = bart_tokenizer()
 LONGEST_CHARACTER = 4  # tokens of a character that the byte-level vocabulary knows by its bytes only
 
 
-@settings(deadline=None)
 @given(document=DOCUMENTS, limit=st.integers(LONGEST_CHARACTER, 40))
 def test_pieces_are_the_document_and_each_fits(document: str, limit: int) -> None:
     def fits(piece: str) -> bool:
@@ -29,7 +28,6 @@ def test_pieces_are_the_document_and_each_fits(document: str, limit: int) -> Non
     assert all(piece and fits(piece) for piece in pieces)
 
 
-@settings(deadline=None)
 @given(
     sentences=st.lists(st.text("abc ", min_size=1).map(lambda text: f"A{text}x. "), min_size=1), limit=st.integers(60)
 )

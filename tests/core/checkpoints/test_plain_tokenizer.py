@@ -62,13 +62,13 @@ def test_texts_become_the_same_tokens(pair, text):
     agree_on_tokens(pair, pair[1](text).input_ids)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=40))
 def test_any_text_becomes_the_same_tokens(pair, text):
     agree_on_text(pair, text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(tokens=st.lists(st.integers(0, 51_900), max_size=30))  # beyond the last token, too; most are no whole characters
 def test_any_tokens_become_the_same_text(pair, tokens):
     agree_on_tokens(pair, tokens)

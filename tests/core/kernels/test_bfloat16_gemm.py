@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -14,7 +14,6 @@ def rounded(numbers: Tensor) -> Tensor:
     return numbers.bfloat16().double()
 
 
-@settings(deadline=None)
 @given(st.integers(1, 150), st.integers(1, 70), st.integers(1, 200), st.booleans(), st.booleans())
 def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: bool, half: bool) -> None:
     torch.manual_seed(0)

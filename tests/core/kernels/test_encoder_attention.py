@@ -47,7 +47,7 @@ def expected(query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tens
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True).transpose(0, 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(1, 400),
     st.integers(1, 3),
@@ -64,7 +64,7 @@ def test_it_is_attention(tokens: int, kv_heads: int, shared: int, dim: int) -> N
 
 
 @each_kernel
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     st.integers(1, 400),
     st.integers(1, 3),
@@ -176,7 +176,7 @@ def error(out: Tensor, right: Tensor) -> float:
     return float((out - right).norm() / right.norm())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(1, 400),
     st.integers(1, 3),

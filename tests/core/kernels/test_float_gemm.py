@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -26,7 +26,6 @@ SUMMED, PIECE_ROWS = 128, 96  # inputs that are summed by themselves and rows of
 SHARING = 1024  # inputs of rows that share a set of the first cache, of which many are copied
 
 
-@settings(deadline=None)
 @given(st.integers(0, 150), st.integers(1, 70), st.integers(1, 200), st.booleans(), st.sampled_from(DTYPES))
 def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)

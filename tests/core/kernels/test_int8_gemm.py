@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -31,7 +31,6 @@ def randn(rows: int, size: int, steps: int) -> Tensor:
     return (near + 0.9 * (numbers - near)).float()
 
 
-@settings(deadline=None)
 @given(st.integers(1, 150), st.integers(1, 70), st.integers(1, 200), st.booleans())
 def test_it_is_the_product(num_rows: int, num_in: int, num_out: int, with_bias: bool) -> None:
     torch.manual_seed(0)
@@ -50,7 +49,6 @@ def exact(x: Tensor, packed: WeightPanels) -> Tensor:
     return steps * (top.double() / 127) @ packed.rows(torch.arange(packed.num_outputs)).double().T
 
 
-@settings(deadline=None)
 @given(st.integers(1, 150), st.integers(1, 70), st.integers(1, 200), st.booleans())
 def test_rows_in_int8_are_multiplied_exactly(num_rows: int, num_in: int, num_out: int, with_bias: bool) -> None:
     torch.manual_seed(0)

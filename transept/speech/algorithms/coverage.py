@@ -1,7 +1,7 @@
-"""Coverage: speech that no segment covers, so that it is heard again or the reader is told of it.
+"""Coverage: find speech without text, so that it is decoded again or reported.
 
-Models leave things out: a window ends early because the language changes in it, or a sentence that was just read is
-taken for said. Where segments leave a gap, voice activity tells whether anybody speaks in it. Both modes ask.
+Models leave speech out: a window ends early where the language changes, or the text jumps to a later sentence. All
+modes look for speech in the gaps between segments, and, where words have times, between words.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ Stretch: TypeAlias = tuple[float, float]  # seconds: begin, end
 LONGEST_GAP = 1.5  # seconds of speech that segments may leave uncovered; complete transcripts left at most 0.9 s
 DECODED_AGAIN = 3.0  # seconds; batched and multilingual decoding decode longer uncovered speech again
 SHORT_PAUSE = 1.0  # seconds; between sentences
+LONG_WORD = 2.0  # seconds; a longer word is taken to last BELIEVED seconds
+BELIEVED = 0.3  # seconds
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,28 @@ def uncovered(stretches: Iterable[Stretch], segments: Sequence[Segment], longest
     return left_out
 
 
+def believed(segment: Segment) -> Segment:
+    """Return the segment with its long words shortened.
+
+    If the text leaves out speech, alignment stretches the word before that speech over all of it.
+    """
+    if all(word.end - word.start <= LONG_WORD for word in segment.words or ()):
+        return segment
+    words = [
+        word if word.end - word.start <= LONG_WORD else dataclasses.replace(word, end=round(word.start + BELIEVED, 2))
+        for word in segment.words or ()
+    ]
+    return dataclasses.replace(segment, words=words, end=words[-1].end)
+
+
+def gaps_within(segment: Segment) -> list[Stretch]:
+    """Return the times between words of a segment that are longer than LONGEST_GAP."""
+    times = [(before.end, after.start) for before, after in pairwise(segment.words or ())]
+    return [(begin, end) for begin, end in times if end - begin > LONGEST_GAP]
+
+
 def spoken_within(waveform: Waveform, stretch: Stretch, options: VadOptions) -> list[Stretch]:
-    """Where in a stretch somebody speaks for longer than LONGEST_GAP.
+    """Find speech of more than LONGEST_GAP in a stretch.
 
     waveform: float32 [samples] at 16 kHz, whose times the stretch and the result are in.
     """

@@ -23,7 +23,7 @@ from transept.core.jobs import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
 from transept.speech.algorithms.coverage import Heard
-from transept.speech.algorithms.sequential import TOLERANCE
+from transept.speech.algorithms.window_walk import TOLERANCE
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment
 from transept.speech.speech_model import SpeechModel
@@ -191,7 +191,7 @@ def decode_passages(
 def _decoded(
     model: SpeechModel, passage: Passage, features: Tensor | None, language: str, options: TranscriptionOptions
 ) -> Generator[Any, Any, Heard]:
-    """A job that decodes one passage. features: of its sound; None if they are not computed yet."""
+    """A job that decodes one passage. features: of the passage; None if they are not computed yet."""
     sound = passage.sound()
     if features is None:
         features = yield Offload(partial(model.features, sound))
