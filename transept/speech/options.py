@@ -137,7 +137,7 @@ class TranscriptionOptions:
     The way through the recording:
 
     mode: ``"auto"`` leaves out silence of two seconds or more, and decodes passages of one to two minutes side by side,
-        window after window as in sequential mode. It decodes speech that no segment covers a second time.
+        window after window as in sequential mode. It decodes speech that the text leaves out a second time.
         ``"sequential"`` is openai-whisper's algorithm. ``"batched"`` leaves out all silence, cuts the rest into windows
         in its pauses and decodes those side by side: the fastest. There a window's text is the next window's prompt
         only within chains of up to four windows, segments are sentences, and hallucination_silence_threshold has no
