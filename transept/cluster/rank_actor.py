@@ -47,7 +47,8 @@ class RankActor:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.sendall(token)
         connection = Connection(connected)
-        connection.send(pack((rank, host, os.getpid()), connection.passes_memory))
+        with pack((rank, host, os.getpid()), connection.passes_memory) as parcel:
+            connection.send(parcel)
 
         def leave() -> None:
             with contextlib.suppress(Exception):  # another rank was faster

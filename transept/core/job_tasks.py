@@ -6,6 +6,7 @@ Used by `transept.core.job_runner.JobRunner` alone, in the thread that drives th
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,6 +48,9 @@ class Task:
     long_running: bool = False  # whether a function of it, or of its parent, was
     waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
     children: list[Task] = field(default_factory=list)  # the started ones, in order
+    number: int = 0  # of this task among its parent's children
+    num_at_work: int = 0  # children that have not ended
+    unreleased: deque[Task] = field(default_factory=deque)  # children from the first one that has not ended
     merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
     merge_failure: Exception | None = None  # what that raised
     held: list[Any] = field(default_factory=list)  # events that came while an older sibling was at work
@@ -57,11 +61,6 @@ class Task:
     def is_answered(self) -> bool:
         """Whether all its requests are finished."""
         return all(output is not None and output.finished for output in self.requests.values())
-
-    @property
-    def num_at_work(self) -> int:
-        """Of its children."""
-        return sum(not child.ended for child in self.children)
 
 
 class JobTasks:
@@ -165,8 +164,18 @@ class JobTasks:
             parent.waiting_children = None
             self._join(parent)
             return
-        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1, long_running=parent.long_running)
+        child = Task(
+            job,
+            parent.channel,
+            parent.index,
+            parent,
+            parent.depth + 1,
+            long_running=parent.long_running,
+            number=len(parent.children),
+        )
         parent.children.append(child)
+        parent.unreleased.append(child)
+        parent.num_at_work += 1
         self._advance(child)
 
     def _has_room(self, parent: Task) -> bool:
@@ -294,10 +303,16 @@ class JobTasks:
         if task.parent is None:
             self._post_last(task, result)
             return
-        for sibling in task.parent.children:
-            if sibling.held:  # the way may be free now
-                self._release(sibling)
-        self._join(task.parent)
+        parent = task.parent
+        parent.num_at_work -= 1
+        while parent.unreleased:
+            oldest = parent.unreleased[0]
+            if oldest.held:
+                self._release(oldest)
+            if not oldest.ended:
+                break
+            parent.unreleased.popleft()
+        self._join(parent)
 
     def _fail(self, task: Task, failure: BaseException) -> None:
         error = failure if isinstance(failure, Exception) else RequestFailedError.of(failure)
@@ -321,7 +336,7 @@ class JobTasks:
 
     def _join(self, parent: Task) -> None:
         """Answer a `Gather` when all its jobs have ended."""
-        if parent.waiting_children is None and all(child.ended for child in parent.children):
+        if parent.waiting_children is None and not parent.num_at_work:
             results = [child.result for child in parent.children]
             failure, parent.merge_failure = parent.merge_failure, None
             parent.children, parent.merge = [], None
@@ -336,7 +351,7 @@ class JobTasks:
         elif parent.merge is not None:
             self._merge(parent, task)
             self._release(parent)
-        elif all(sibling.ended for sibling in parent.children[: parent.children.index(task)]):
+        elif task is parent.unreleased[0]:
             parent.held += task.held
             self._release(parent)
         else:
@@ -346,10 +361,9 @@ class JobTasks:
     def _merge(self, parent: Task, task: Task) -> None:
         """Take a task's events in, as its parent's Gather merges them; after a failure they are dropped."""
         assert parent.merge is not None
-        number = parent.children.index(task)
         try:
             for event in task.held if parent.merge_failure is None else ():
-                parent.held += parent.merge(number, event)
+                parent.held += parent.merge(task.number, event)
         except Exception as failure:
             parent.merge_failure = failure
 
@@ -357,6 +371,8 @@ class JobTasks:
         for child in task.children:
             self._drop(child)
         task.children, task.waiting_children, task.merge, task.merge_failure = [], None, None, None
+        task.unreleased.clear()
+        task.num_at_work = 0
         if task in self._parents:
             self._parents.remove(task)
 

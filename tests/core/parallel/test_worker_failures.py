@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
-from transept import Engine, RequestOutput, SamplingParams
+from transept import Engine, PromptProbe, RequestOutput, SamplingParams
+from transept.core.execution.connection import INLINE_BYTES
 from transept.errors import EngineClosedError, ForkedProcessError, ParameterError, TranseptError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
@@ -97,6 +99,29 @@ def assert_refuses(engine: Engine, match: str) -> None:
         engine.add_request("late", WORDS[0], GREEDY)
     with pytest.raises(TranseptError, match=match):
         engine.generate(WORDS[0], GREEDY)
+
+
+@pytest.mark.parametrize("has_spare", [True, False])
+def test_large_answers_keep_no_descriptors(has_spare: bool) -> None:
+    """Weights of cross-attention, 94 KiB, which a worker passes on as memory if it has a descriptor for that."""
+    heads = tuple((layer, head) for layer in range(2) for head in range(4))
+    params = SamplingParams(temperature=0.0, max_tokens=2, prompt_probe=PromptProbe(cross_attention_heads=heads))
+    prompt = {"encoder_prompt": "transept" * 7, "decoder_prompt": {"prompt_tokens": [2, 0, *range(4, 54)]}}
+    alone = Engine(CHECKPOINT, device="cpu")
+    (expected,) = alone.generate([prompt], params)
+    assert expected.prompt_probe.cross_attention.nbytes > INLINE_BYTES
+    engine = make()
+    engine.generate([prompt], params)
+    before = [worker.num_fds() for worker in workers()]
+    for worker, number in zip(workers(), before, strict=True):
+        if not has_spare:
+            worker.rlimit(psutil.RLIMIT_NOFILE, (number, number))
+    for _ in range(6):
+        (output,) = engine.generate([prompt], params)
+        assert output.outputs[0].token_ids == expected.outputs[0].token_ids
+        assert np.abs(output.prompt_probe.cross_attention - expected.prompt_probe.cross_attention).max() < 1e-5
+    assert [worker.num_fds() for worker in workers()] == before
+    engine.close()
 
 
 def survive_a_kill(rng: random.Random, expected: dict[str, list[int]], sizes: dict[str, int], victim: int) -> int:

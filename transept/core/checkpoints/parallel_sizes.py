@@ -1,6 +1,8 @@
-"""check_parallel_sizes: among how many processes a model's layers can be split. Called by the engine."""
+"""Check that a model's layers can be split among the ranks and stages that are asked for. Called by the engine."""
 
 from __future__ import annotations
+
+import logging
 
 import torch
 
@@ -11,11 +13,13 @@ from transept.core.layers.staging import check_stages
 from transept.core.parallel_group import ParallelGroup
 from transept.errors import ParameterError, PluginError
 
+logger = logging.getLogger(__name__)
+
 
 def check_parallel_sizes(described: ModelDescription, size: int, num_stages: int) -> None:
-    """Raise where a model cannot be split among so many stages of so many processes; it says among how many it can.
+    """Raise ParameterError if a model cannot be split among `num_stages` stages of `size` ranks each.
 
-    Raises ParameterError, and PluginError for a model whose layers cannot be told.
+    The message names the sizes that fit. Raises PluginError if the model's layers cannot be found.
     """
     why = _reason_against(described, size, num_stages)
     if isinstance(why, ParameterError):
@@ -30,7 +34,7 @@ def check_parallel_sizes(described: ModelDescription, size: int, num_stages: int
 
 
 def _reason_against(described: ModelDescription, size: int, num_stages: int) -> ParameterError | PluginError | None:
-    """What the model's layers say, as one rank would build them, without memory for weights."""
+    """Return the error of building one rank's layers, without memory for weights; None if they can be built."""
     try:
         ParallelGroup(0, size).share(described.shape.num_kv_heads, "heads of keys and values")
         with torch.device("meta"):
@@ -38,6 +42,6 @@ def _reason_against(described: ModelDescription, size: int, num_stages: int) -> 
         check_stages(model, described.shape, num_stages)
     except (ParameterError, PluginError) as error:
         return error
-    except Exception:  # what cannot be built without memory is built, or refused, by the workers
-        return None
+    except (NotImplementedError, RuntimeError):  # PyTorch's, of a model that reads numbers while it is built
+        logger.debug("the model cannot be built without memory; its workers check the sizes", exc_info=True)
     return None

@@ -41,7 +41,11 @@ class Parcel:
     buffers: list[memoryview]
     memory: int | None
 
-    def close(self) -> None:
+    def __enter__(self) -> Parcel:
+        """Return the parcel, whose memory this process gives up at the end of the `with` block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Give up this process's hold of the memory."""
         if self.memory is not None:
             os.close(self.memory)
@@ -51,14 +55,20 @@ class Parcel:
 def pack(message: Any, passes_memory: bool) -> Parcel:
     """A message for connections that pass descriptors of memory on, or that do not.
 
-    Raises whatever pickling raises; logits processors that do not pickle fail when they are called.
+    Tensors travel through the socket if the system refuses memory or a descriptor. Raises whatever pickling raises;
+    logits processors that do not pickle fail when they are called.
     """
     stream, pickled = io.BytesIO(), []
     _Pickler(stream, 5, buffer_callback=lambda buffer: pickled.append(buffer)).dump(message)
     buffers = [buffer.raw() for buffer in pickled]
     total = sum(buffer.nbytes for buffer in buffers)
-    in_memory = passes_memory and total > INLINE_BYTES
-    return Parcel(stream.getvalue(), buffers, _shared(buffers, total) if in_memory else None)
+    memory = None
+    if passes_memory and total > INLINE_BYTES:
+        try:
+            memory = _shared(buffers, total)
+        except OSError as error:
+            logger.warning("no shared memory for a message of %d bytes: %s", total, error)
+    return Parcel(stream.getvalue(), buffers, memory)
 
 
 class Connection:

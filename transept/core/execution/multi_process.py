@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -127,18 +128,16 @@ class _Workers:
 
     def tell_all(self, *message: Any) -> None:
         """Send a message, packed once, to every worker."""
-        parcel = pack(message, self._workers[0].connection.passes_memory)
-        try:
-            for worker in self._workers:
-                worker.connection.send(parcel)
-        except OSError:
-            self._fail(self._cause("a worker does not listen any more"))
-            self.check()
-        except BaseException:  # some were told, others were not
-            self._fail(EngineClosedError("the workers were interrupted while they were told what to do" + AGAIN))
-            raise
-        finally:
-            parcel.close()
+        with pack(message, self._workers[0].connection.passes_memory) as parcel:
+            try:
+                for worker in self._workers:
+                    worker.connection.send(parcel)
+            except OSError:
+                self._fail(self._cause("a worker does not listen any more"))
+                self.check()
+            except BaseException:  # some were told, others were not
+                self._fail(EngineClosedError("the workers were interrupted while they were told what to do" + AGAIN))
+                raise
 
     def output(self, number: int) -> StepOutput:
         """What came of a step; waits for it."""
@@ -187,13 +186,8 @@ class _Workers:
 
     def _tell(self, worker: RemoteWorker, *message: Any) -> None:
         """Send a message to one worker; that it is gone others notice."""
-        parcel = pack(message, worker.connection.passes_memory)
-        try:
+        with pack(message, worker.connection.passes_memory) as parcel, suppress(OSError):
             worker.connection.send(parcel)
-        except OSError:
-            return
-        finally:
-            parcel.close()
 
     def _listen(self, worker: RemoteWorker) -> None:
         """A thread: take what a worker says until it is gone."""

@@ -246,8 +246,8 @@ class WorkerProcess:
 
     def _send(self, *message: Any) -> None:
         try:
-            with self._sending:
-                self._connection.send(pack(message, self._connection.passes_memory))
+            with self._sending, pack(message, self._connection.passes_memory) as parcel:
+                self._connection.send(parcel)
         except OSError:
             self._end()
 
