@@ -130,6 +130,34 @@ def test_rules_of_http_hold_there(served: str, request: pytest.FixtureRequest) -
     assert any(name == "process_resident_memory_bytes" for name, *_ in samples)
 
 
+def test_the_router_logs_and_counts_what_it_refuses(three_models: ServeProcess) -> None:
+    def count(endpoint: str, status: str) -> float:
+        answer = httpx.get(f"{three_models.url}/metrics", headers=key, timeout=PATIENCE)
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+            if sample.name == "transept_http_requests_total"
+            and sample.labels == {"model": "(router)", "endpoint": endpoint, "status": status}
+        )
+
+    key = {"Authorization": f"Bearer {KEY}"}
+    asked = [
+        ("/v1/summarize", {"Content-Encoding": "gzip", **key}, b"x", 415),
+        ("/v1/completions", {}, b"{}", 401),
+        ("/v1/completions", {"Content-Type": "application/json", **key}, b'{"model": "none", "prompt": "a"}', 404),
+    ]
+    before = {(path, status): count(path, str(status)) for path, _, _, status in asked}
+    for path, headers, content, status in asked:
+        answer = httpx.post(three_models.url + path, headers=headers, content=content, timeout=PATIENCE)
+        assert answer.status_code == status
+    body = {"model": "bart", "input": "", "max_tokens": 2}  # a replica refuses this, and counts it itself
+    assert httpx.post(f"{three_models.url}/v1/summarize", json=body, headers=key, timeout=PATIENCE).status_code == 400
+    for path, _, _, status in asked:
+        assert count(path, str(status)) == before[path, status] + 1
+    assert count("/v1/summarize", "400") == 0
+
+
 def test_an_empty_form_field_names_no_model(
     three_models: ServeProcess, recordings: list[Path], texts: list[str]
 ) -> None:

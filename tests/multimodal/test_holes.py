@@ -59,11 +59,16 @@ def first_time(warnings: list[str]) -> float:
     return min(float(time) for time in re.findall(r"from (\d+\.\d) s on", " ".join(warnings)))
 
 
-@pytest.mark.parametrize("how", ["zeroed", "cut", "overwritten"])
-@pytest.mark.parametrize("kind", [kind for kind in FILES if kind not in UNTIMED])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        (kind, how)
+        for kind in FILES
+        for how in ("zeroed", "cut", "overwritten")
+        if kind not in UNTIMED and (kind, how) != ("m4a", "cut")  # which has lost its index
+    ],
+)
 def test_what_follows_a_hole_keeps_its_time(kind, how):
-    if (kind, how) == ("m4a", "cut"):
-        pytest.skip("an MP4 file without bytes in the middle has lost its index")
     recording = load_recording(holed(whole(kind), how))
     assert pause_begin(recording.waveforms[0]) == pytest.approx(PAUSE, abs=0.15)
     assert first_time(recording.warnings) == pytest.approx(SECONDS / 2, abs=2.5)

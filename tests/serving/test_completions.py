@@ -223,9 +223,11 @@ def test_zero_logprobs_are_those_of_the_tokens_alone(openai_client: openai.OpenA
     [
         ({"prompt": None}, "prompt", "prompt is missing"),
         ({"prompt": []}, "prompt", "a list of token ids"),
-        ({"prompt": ["a", 1]}, "prompt", "a list of token ids"),
+        ({"prompt": 1}, "prompt", "a list of token ids"),
+        ({"prompt": ["a", 1]}, "prompt[1]", "a list of token ids"),
         ({"prompt": [1, 99999]}, "prompt", "outside of the vocabulary"),
-        ({"prompt": ["a", [1, 99999]]}, "prompt", r"prompt\[1\]"),
+        ({"prompt": ["a", [1, 99999]]}, "prompt[1]", r"prompt\[1\]"),
+        ({"prompt": ["a", "b", "word " * 500], "model": "bart"}, "prompt[2]", r"prompt\[2\].*this model reads 96"),
         ({"prompt": "word " * 500, "model": "bart"}, "prompt", "this model reads 96"),
         ({"echo": True}, "echo", "nothing to echo"),
         ({"suffix": "the end"}, "suffix", "does not write towards"),

@@ -89,6 +89,74 @@ def test_a_body_without_a_boundary_is_told_early(server: ServeProcess) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_body")
 
 
+TEXT_FIELD = part('name="prompt"', b"x" * ((1 << 20) + 1))
+
+
+@pytest.mark.parametrize(
+    ("parts", "param", "message"),
+    [
+        (
+            [part('name="file"; filename="a"', b"a"), part('name="file"; filename="b"', b"b")],
+            "file",
+            "more than one file",
+        ),
+        ([part('name="file"; filename="a"', b"a"), part('name="b"; filename="b"', b"b")], "file", "more than one file"),
+        ([part(f'name="field-{number}"', b"a") for number in range(201)], None, "more than 200 fields"),
+        ([TEXT_FIELD], None, "a field of the form is larger than 1024 KiB"),
+        ([part('filename="a"', b"a")], None, "a part of the form has no name"),
+        (
+            [f"--{BOUNDARY}\r\nno header\r\n\r\n".encode()],
+            None,
+            "the form cannot be read: check that each part begins with the boundary",
+        ),
+    ],
+    ids=["two files", "two fields with files", "fields", "large", "nameless", "broken"],
+)
+def test_a_form_that_cannot_be_read_says_what_would_work(
+    parts: Sequence[bytes], param: str | None, message: str, server: ServeProcess
+) -> None:
+    answer = send(server, parts)
+    told = answer.json()["error"]
+    assert (answer.status_code, told["code"], told["param"]) == (400, "invalid_body", param)
+    assert message in told["message"]
+    assert "Maximum" not in told["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        ("multipart/form-data", b"x", "names no boundary"),
+        ("multipart/form-data; boundary=" + "x" * 300, b"x", "the form cannot be read"),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=b"] * 201), "more than 200 fields"),
+        ("application/x-www-form-urlencoded", b"prompt=" + b"x" * (1 << 21), "larger than 1024 KiB"),
+    ],
+)
+def test_other_broken_forms_say_what_would_work(kind: str, body: bytes, message: str, server: ServeProcess) -> None:
+    url = f"{server.url}/v1/audio/transcriptions"
+    answer = httpx.post(url, content=body, headers={"Content-Type": kind}, timeout=PATIENCE)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_body")
+    assert message in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"input": }', "the body is not valid JSON, at line 1, column 11: send one JSON object"),
+        (b"", "the body is not valid JSON, at line 1, column 1: send one JSON object"),
+        (b'{"input": "a"} {}', "the body is not valid JSON, at line 1, column 16"),
+        (b'{"input": "a", "input": "b"}', "has the name 'input' twice in one object"),
+        (b'{"temperature": NaN}', "the body has NaN, which is not a JSON number"),
+        (b'{"seed": ' + b"9" * 5000 + b"}", "an integer of thousands of digits"),
+    ],
+    ids=["no value", "empty", "two", "twice", "NaN", "digits"],
+)
+def test_broken_json_says_where(body: bytes, message: str, server: ServeProcess) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = httpx.post(f"{server.url}/v1/summarize", content=body, headers=headers, timeout=PATIENCE)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_body")
+    assert message in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("name", "read"),
     [

@@ -1,5 +1,6 @@
 """Metrics: what was asked of a server is what they count, in Prometheus's own format."""
 
+import http.client
 import json
 import re
 import time
@@ -112,6 +113,41 @@ def test_requests_are_counted_by_endpoint_and_status_with_their_bytes(counted: S
     assert changed["transept_http_requests_total", "(unknown)", "404"] == 1
     assert changed["transept_upload_bytes_total", "/v1/summarize"] == len(body)
     assert not any("secret" in label for name in changed for label in name)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "endpoint"),
+    [
+        ("POST", "/v1/audio/transcriptions", {"Content-Encoding": "gzip"}, 415, "/v1/audio/transcriptions"),
+        ("POST", "/v1/audio/translations", {"Content-Length": str(1 << 40)}, 413, "/v1/audio/translations"),
+        ("POST", "/v1/summarize", {"Content-Encoding": "br"}, 415, "/v1/summarize"),
+        ("POST", "/v1/models/any/name", {"Content-Encoding": "br"}, 415, "/v1/models/{name:path}"),
+        ("DELETE", "/v1/completions", {}, 405, "/v1/completions"),
+        ("GET", "/", {}, 200, "/"),
+        ("GET", "/web/main.js", {}, 200, "/web"),
+        ("POST", "/nowhere", {"Content-Encoding": "gzip"}, 415, "(unknown)"),
+    ],
+)
+def test_refusals_before_routing_name_their_endpoint(
+    method: str, path: str, headers: dict[str, str], status: int, endpoint: str, counted: ServeProcess
+) -> None:
+    before = counted.metrics()
+    request_id = f"early-{status}-{path.strip('/').replace('/', '-')}"
+    host, port = counted.url.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+    connection.putrequest(method, path)
+    for name, value in {**headers, "X-Request-Id": request_id}.items():
+        connection.putheader(name, value)
+    connection.endheaders()  # without a body: the refusal does not wait for one
+    answer = connection.getresponse()
+    assert answer.status == status
+    answer.read()
+    connection.close()
+    while request_id not in counted.log.read_text():  # the file of an answer is closed before its request is counted
+        counted.client.get("/health")
+    assert grown(before, counted.metrics())["transept_http_requests_total", endpoint, str(status)] == 1
+    (line,) = [line for line in counted.log.read_text().splitlines() if request_id in line and '"path"' in line]
+    assert f'"path": "{endpoint}"' in line or json.dumps(endpoint) in line
 
 
 def test_the_process_is_measured(counted: ServeProcess) -> None:

@@ -11,6 +11,7 @@ import soundfile
 from page_visit import CHROMIUM, PHONE, PageServer
 from playwright.sync_api import expect
 from speech.recordings import RATE, joined
+from timed_media import timed_file
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)")
 
@@ -189,6 +190,29 @@ def test_the_channels_are_to_blame_where_they_are(visit, clip):
     visit.add(clip)
     visit.expect_state(clip.name, "^Failed: The channels are not what you chose")
     expect(visit.page.locator("#reader-state")).to_contain_text("Choose “Mixed” under Channels")
+
+
+def test_an_audio_track_is_chosen(visit, clip, tmp_path):
+    samples = soundfile.read(clip, dtype="float32")[0]
+    data = timed_file("matroska", "pcm_s16le", [[(0, numpy.zeros_like(samples))], [(0, samples)]])
+    visit.expected.append("status of 400")
+    visit.page.locator("summary", has_text="More options").click()
+    track, texts = visit.page.get_by_label("Audio track"), {}
+    for name in ("7", "0", "spa"):
+        video = tmp_path / f"track-{name}.mkv"
+        video.write_bytes(data)
+        track.fill(name)
+        track.blur()
+        if name == "7":
+            visit.add(video)
+            visit.expect_state(video.name, "^Failed: This file has no such audio track")
+            expect(visit.page.locator("#reader-state")).to_contain_text("Clear “Audio track”")
+        else:
+            visit.transcribe(video)
+            expect(visit.page.locator("#reader-about")).to_contain_text(f"audio track {name}")
+            texts[name] = visit.said.all_inner_texts()
+    assert texts["0"] == []
+    assert texts["spa"]
 
 
 def test_every_error_of_the_server_has_words(visit):

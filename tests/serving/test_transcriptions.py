@@ -308,8 +308,19 @@ def test_openais_own_words_for_options(client: openai.OpenAI, clip: Path, transc
         ({"extra_body": {"beam_size": "two"}}, 400, "beam_size", "an integer"),
         ({"extra_body": {"vad": "perhaps"}}, 400, "vad", "true or false"),
         ({"extra_body": {"vad_options": "[1]"}}, 400, "vad_options", "JSON object"),
-        ({"extra_body": {"vad": "yes", "vad_options": {"loudness": 1}}}, 400, None, "loudness"),
-        ({"extra_body": {"vad": "yes", "vad_options": {"threshold": "x"}}}, 400, None, "threshold"),
+        ({"extra_body": {"vad": "yes", "vad_options": {"loudness": 1}}}, 400, "vad_options.loudness", "loudness"),
+        (
+            {"extra_body": {"vad": "yes", "vad_options": {"threshold": "x"}}},
+            *(400, "vad_options.threshold", "threshold"),
+        ),
+        ({"extra_body": {"vad_options": '{"threshold": 7}'}}, 400, "vad_options.threshold", "threshold"),
+        (
+            {"chunking_strategy": {"type": "server_vad", "threshold": 7}},
+            *(400, "chunking_strategy", "threshold"),
+        ),
+        ({"languages": ["xx"]}, 400, "languages", "English"),
+        ({"extra_body": {"audio_track": "3"}}, 400, "audio_track", "there is no track 3"),
+        ({"extra_body": {"audio_track": "-1"}}, 400, "audio_track", "the number of a track"),
         ({"extra_body": {"clip_timestamps": [{"start": 0, "end": 4}]}}, 400, "clip_timestamps", "no parts"),
         ({"extra_body": {"language": {"code": "en"}}}, 400, "language", "no parts"),
         ({"extra_body": {"beam_sizes": "2"}}, 400, "beam_sizes", "beam_size"),
@@ -348,6 +359,14 @@ def test_what_fails_before_a_stream_begins_has_its_status(client: openai.OpenAI)
 def test_translation_is_refused_by_a_model_of_one_language(client: openai.OpenAI, clip: Path) -> None:
     with pytest.raises(openai.BadRequestError, match="multilingual"):
         client.audio.translations.create(model="tiny.en", file=clip)
+
+
+def test_translations_refuse_the_other_task_by_name(client: openai.OpenAI, clip: Path) -> None:
+    with pytest.raises(openai.BadRequestError, match="task is 'transcribe', but /v1/audio/translations") as raised:
+        client.audio.translations.create(model="tiny.en", file=clip, extra_body={"task": "transcribe"})
+    assert raised.value.param == "task"
+    with pytest.raises(openai.BadRequestError, match="multilingual"):  # the same as without it
+        client.audio.translations.create(model="tiny.en", file=clip, extra_body={"task": "translate"})
 
 
 def test_the_target_language_is_a_field(client: openai.OpenAI, clip: Path, expected: Transcript) -> None:
@@ -429,7 +448,9 @@ def test_a_track_is_chosen_by_number_or_language(
     assert expected
     for track, text in (("1", expected), ("spa", expected), ("es", expected), ("0", ""), ("eng", ""), ("", expected)):
         assert transcribe(client, video, extra_body={"audio_track": track}).text == text
-    with pytest.raises(openai.BadRequestError, match="no track 2"):
-        transcribe(client, video, extra_body={"audio_track": "2"})
+    for track in ("2", "fr"):
+        with pytest.raises(openai.BadRequestError, match="no track") as raised:
+            transcribe(client, video, extra_body={"audio_track": track})
+        assert raised.value.param == "audio_track"
     with pytest.raises(openai.BadRequestError, match="audio_track must be the number of a track"):
         transcribe(client, video, extra_body={"audio_track": "-1"})

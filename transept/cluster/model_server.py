@@ -23,6 +23,17 @@ STEP_SECONDS = 30.0  # in which the engine must take a step, or the replica is r
 RETRY_AFTER_SECONDS = 2.0  # what a client is told whose request found the queue full
 
 
+def log_to_stderr() -> None:
+    """Write this process's log to stderr, from where Ray collects it."""
+    ours = logging.getLogger("transept")
+    ours.setLevel(logging.INFO)
+    if not ours.handlers:
+        handler = logging.StreamHandler()
+        handler.addFilter(RequestIdFilter())
+        handler.setFormatter(logging.Formatter("%(message)s%(of_request)s"))
+        ours.addHandler(handler)
+
+
 class ModelServer:
     """The server's application (`transept.serving.http.app`) with models of its own.
 
@@ -33,13 +44,7 @@ class ModelServer:
     def __init__(self, settings: ServerSettings) -> None:
         from transept.serving.http.app import build_app
 
-        ours = logging.getLogger("transept")
-        ours.setLevel(logging.INFO)
-        if not ours.handlers:
-            handler = logging.StreamHandler()
-            handler.addFilter(RequestIdFilter())
-            handler.setFormatter(logging.Formatter("%(message)s%(of_request)s"))
-            ours.addHandler(handler)
+        log_to_stderr()
         engine = settings.engine
         if num_ranks(engine) > 1:
             engine = {**engine, "launcher": RankActors(replica_placement_group())}

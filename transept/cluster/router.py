@@ -2,7 +2,8 @@
 
 A request says in its body which model it wants, so bodies are read here, once access is granted, and whole requests go
 on to a replica of that model, which runs the server's application for it. Answers come back as they are written. What
-is about all models is put together here.
+is about all models is put together here. Requests that the router answers itself, such as refusals, are logged and
+counted here; replicas log and count all others.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transept.cluster.merged_metrics import merged_metrics
-from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer
+from transept.cluster.model_server import RETRY_AFTER_SECONDS, IdByServe, ModelServer, log_to_stderr
 from transept.serving.errors import ApiError
 from transept.serving.http import forms
 from transept.serving.http.access import Access, cross_origin
+from transept.serving.http.app import build_app
 from transept.serving.http.bodies import MAX_JSON_BYTES
 from transept.serving.http.catalog import limits_of
 from transept.serving.http.rules import HttpRules, refuse_query
@@ -35,6 +37,7 @@ from transept.serving.settings import ServerSettings
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
 
+OWN = "(router)"  # in place of a model, in the metrics of requests that no replica answered
 FORWARDED = (  # of a request's scope: what is plain data
     *("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path"),
     *("headers", "client", "server"),
@@ -94,11 +97,13 @@ class Router:
     """Runs in a replica of the ingress. models: by name, in the order in which they were named."""
 
     def __init__(self, settings: ServerSettings, models: Mapping[str, DeploymentHandle[Any]]) -> None:
+        log_to_stderr()
         self.settings = settings
         self.handles = dict(models)
         self.names = ServedModels(self.settings)  # never loaded: it knows names
-        self.state = SimpleNamespace(metrics=Metrics(self.names))
-        self._access = Access(self._answer, models=self.names, logs=False)
+        # The routes name endpoints in the log and the metrics.
+        self.state = SimpleNamespace(metrics=Metrics(self.names), routes=build_app(settings).state.routes)
+        self._access = Access(self._answer, models=self.names)
         self._described: dict[str, dict[str, Any]] = {}  # models that were looked up for requests that name none
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
@@ -143,6 +148,7 @@ class Router:
             return JSONResponse(content, 200 if status in ("ready", "ok") else 503)
         if path == "/metrics":
             texts = {name: (await self._collect(handle, path))[1].decode() for name, handle in self.handles.items()}
+            texts[OWN] = self.state.metrics.render_requests().decode()
             return PlainTextResponse(merged_metrics(texts), media_type="text/plain; version=1.0.0; charset=utf-8")
         return None
 
@@ -194,6 +200,7 @@ class Router:
         try:
             with _refusals():
                 message = await anext(answer, None)
+            scope["state"]["forwarded"] = True  # the replica counts and logs it
             while message is not None:
                 await send(message)
                 message = await anext(answer, None)

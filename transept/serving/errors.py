@@ -120,7 +120,10 @@ def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_fiel
 
 
 def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
-    """The first of the sent fields that a message names, or else the first whose value it shows."""
+    """Return the first of the sent fields that a message names, or else the first whose value it shows.
+
+    A part of an object is named with its field, such as ``vad_options.threshold``.
+    """
     places = [
         (found.start(), name)
         for name in sent
@@ -128,4 +131,13 @@ def blamed(message: str, sent: Mapping[str, Any]) -> str | None:
     ]
     if places:
         return min(places)[1]
-    return next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)
+    shown = next((name for name, value in sent.items() if isinstance(value, str) and repr(value) in message), None)
+    return shown or next(
+        (
+            f"{name}.{part}"
+            for name, value in sent.items()
+            if isinstance(value, Mapping)
+            and (part := blamed(message, {key: None for key in value if isinstance(key, str) and key.isidentifier()}))
+        ),
+        None,
+    )

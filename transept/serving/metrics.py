@@ -24,6 +24,8 @@ from transept.serving.models import ServedModel, ServedModels
 STEP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 REQUEST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
+REQUEST_COUNTS = ("transept_http_requests_total", "transept_upload_bytes_total", "transept_requests_refused_total")
+
 
 class Metrics:
     """All metrics of a server, in one registry. Watches each model once it is ready."""
@@ -77,6 +79,10 @@ class Metrics:
     def render(self) -> tuple[bytes, str]:
         """Prometheus's text format, and its media type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def render_requests(self) -> bytes:
+        """Return the counts of requests alone, in the same format: a cluster's router has no engine."""
+        return generate_latest(self.registry.restricted_registry(REQUEST_COUNTS))
 
     def _watch(self, model: ServedModel) -> None:
         """Note each step and each request of a model from now on."""

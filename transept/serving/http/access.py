@@ -44,10 +44,13 @@ def cross_origin(app: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 
 class Access:
-    """ASGI middleware; see the module. logs: True if it logs requests; a cluster's router leaves that to replicas."""
+    """ASGI middleware; see the module.
 
-    def __init__(self, app: ASGIApp, models: ServedModels, *, logs: bool = True) -> None:
-        self.app, self.models, self.settings, self.logs = app, models, models.settings, logs
+    A request is neither counted nor logged if `forwarded` is set in its scope's state: a replica did both.
+    """
+
+    def __init__(self, app: ASGIApp, models: ServedModels) -> None:
+        self.app, self.models, self.settings = app, models, models.settings
         self.keys = tuple(key.encode() for key in self.settings.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,10 +94,11 @@ class Access:
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and log a request that was answered."""
         state = scope["state"]
+        if state.get("forwarded"):
+            return
         status = state.get("log", {}).get("status", status)  # differs from the one sent if a stream was abandoned
         scope["app"].state.metrics.answered(endpoint_of(scope), status, state.get("num_bytes", 0))
-        if self.logs:
-            log_request(scope, self.settings, status, seconds)
+        log_request(scope, self.settings, status, seconds)
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from transept.serving.errors import ApiError, client_gone
@@ -38,7 +39,7 @@ PAGE_HEADERS = {
 def build_app(settings: ServerSettings) -> FastAPI:
     """The ASGI application of `transept serve`. Its models load when it starts; it drains when it is shut down.
 
-    app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics).
+    app.state: settings (ServerSettings), models (ServedModels), metrics (Metrics), routes (all, for `endpoint_of`).
     """
     app = FastAPI(
         title="Transept",
@@ -50,8 +51,9 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.state.settings = settings
     app.state.models = ServedModels(settings)
     app.state.metrics = Metrics(app.state.models)
-    for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes):
-        app.include_router(module.router, dependencies=[Depends(refuse_query)])
+    routers = [module.router for module in (transcriptions, completions, text_tasks, image_texts, catalog, probes)]
+    for router in routers:
+        app.include_router(router, dependencies=[Depends(refuse_query)])
     app.include_router(api_docs.router)
     app.add_exception_handler(ApiError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
@@ -62,6 +64,8 @@ def build_app(settings: ServerSettings) -> FastAPI:
     app.add_middleware(cross_origin, origins=settings.cors)
     app.mount("/web", _Page(directory=WEB), name="web")
     app.add_route("/", _page, include_in_schema=False)
+    page = [route for route in app.routes if isinstance(route, Route | Mount)]
+    app.state.routes = [route for router in (*routers, api_docs.router) for route in router.routes] + page
     return app
 
 

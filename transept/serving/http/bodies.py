@@ -56,8 +56,13 @@ def parse(body: bytes) -> dict[str, Any]:
         raise _invalid(f"the body is not UTF-8, at byte {error.start}") from None
     except RecursionError:
         raise _invalid(f"the body's lists and objects are more than {MAX_DEPTH} deep") from None
-    except ValueError as error:
-        raise _invalid(f"the body is no JSON: {error}") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise _invalid(f"the body is not valid JSON, at {place}: send one JSON object") from None
+    except _NotStrictError as error:
+        raise _invalid(str(error)) from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise _invalid("the body has an integer of thousands of digits: send a shorter one") from None
     if not isinstance(given, dict):
         raise _invalid(f"the body must be a JSON object, not {shown(given)}")
     _check_depth(given)
@@ -119,13 +124,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the name {shown(name)} stands twice in an object")
+            raise _NotStrictError(f"the body has the name {shown(name)} twice in one object: send it once")
         found[name] = value
     return found
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise _NotStrictError(f"the body has {name}, which is not a JSON number: leave the field out, or send a number")
+
+
+class _NotStrictError(ValueError):
+    """A body is JSON for Python's parser, but not for the standard (RFC 8259) or for this server."""
 
 
 def _check_depth(value: Any) -> None:

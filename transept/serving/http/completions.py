@@ -5,6 +5,7 @@ The decoder writes a new text, so there is nothing to echo and no suffix to writ
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
@@ -32,6 +33,7 @@ FIELDS = (*OWN_FIELDS, *bodies.SAMPLING_FIELDS)
 MAX_CHOICES = 128  # of one request, those among which the best are chosen counted
 MAX_LOGPROBS = 20
 HYPOTHESES = "num_return_sequences"  # what n is to a beam search; either may be sent
+NUMBERED_PROMPT = re.compile(r"prompt\[\d+\](?=: )")  # how messages of `completion_jobs` begin for several prompts
 PROMPTS = "a text, a list of texts, a list of token ids, or a list of such lists"
 
 
@@ -110,7 +112,7 @@ class Answer:
                 async for event in events:
                     pieces = event if isinstance(event, list) else pieces
             except Exception as error:
-                raise api_error(error, bodies.options_in(self.body), "prompt") from error
+                raise self._told(error) from error
         choices = [choice for chosen in self._chosen(pieces) for choice in chosen]
         answer = self._object([], self._usage(pieces))
         for index, piece in enumerate(choices):
@@ -133,9 +135,16 @@ class Answer:
                     choice, offsets[index] = self._choice(index, event, offsets.get(index, 0))
                     yield self._object([choice], None)
             except Exception as error:
-                raise api_error(error, bodies.options_in(self.body), "prompt") from error
+                raise self._told(error) from error
         if self.asked.include_usage:
             yield self._object([], self._usage(pieces))
+
+    def _told(self, error: Exception) -> ApiError:
+        """Return the answer to an error. It blames the prompt at fault, such as ``prompt[2]``, as its message does."""
+        told = api_error(error, bodies.options_in(self.body), "prompt")
+        if found := NUMBERED_PROMPT.match(told.message):
+            told.param = found[0]
+        return told
 
     def _chosen(self, pieces: list[Piece]) -> list[list[Piece]]:
         """Of each prompt the choices that are returned, by their log probability a token where there are more."""
@@ -231,7 +240,10 @@ def _prompts(body: dict[str, Any]) -> list[Prompt]:
     if given is None:
         raise ApiError(400, f"prompt is missing; it is {PROMPTS}", param="prompt", code="missing_prompt")
     several = given if isinstance(given, list) and not _are_token_ids(given) else [given]
-    if not several or not all(isinstance(each, str) or _are_token_ids(each) for each in several):
+    wrong = [index for index, each in enumerate(several) if not (isinstance(each, str) or _are_token_ids(each))]
+    if len(several) > 1 and wrong:
+        raise bodies.wrong(f"prompt[{wrong[0]}]", "a text or a list of token ids", several[wrong[0]])
+    if not several or wrong:
         raise bodies.wrong("prompt", PROMPTS, given)
     decoder = body.get("decoder_prompt")
     if not (decoder is None or isinstance(decoder, str) or _are_token_ids(decoder)):

@@ -16,10 +16,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from transept.serving.errors import ApiError
-from transept.serving.http.multipart import parse_multipart
+from transept.serving.http.multipart import form_error, parse_multipart
 from transept.serving.http.storage import kept
 from transept.serving.settings import TRUTHS
 
@@ -59,7 +60,10 @@ async def read_form(request: Request) -> AsyncGenerator[FormData, None]:
         with kept():
             form = await parse_multipart(request, MAX_FIELDS, MAX_FIELD_BYTES)
     elif kind == "application/x-www-form-urlencoded":
-        form = await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        try:
+            form = await request.form(max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        except HTTPException as error:
+            raise form_error(str(error.detail), MAX_FIELDS, MAX_FIELD_BYTES) from error
     else:
         raise ApiError(400, f"send this as multipart/form-data, not {kind or 'without a type'}", code="invalid_body")
     try:

@@ -16,6 +16,8 @@ from starlette.requests import Request
 
 from transept.serving.errors import ApiError
 
+AS_FILE = "send a recording or an image as a file, with a file name, and shorter texts"
+CHECK_FORM = "check that each part begins with the boundary that Content-Type names, and has headers and an empty line"
 MAX_PREAMBLE_BYTES = 64 << 10  # before the first boundary
 EXTENDED_NAME = re.compile(rb";\s*filename\*\s*=\s*\"?([\w!#$&+^`{}~-]+)'[\w-]*'([^;\"\s]*)", re.IGNORECASE)
 PLAIN_NAME = re.compile(rb";\s*filename\s*=", re.IGNORECASE)
@@ -30,10 +32,28 @@ async def parse_multipart(request: Request, max_fields: int, max_field_bytes: in
         max_fields=max_fields,
         max_part_size=max_field_bytes,
     )
+    if _boundary(request) == b"--":
+        what = "the Content-Type multipart/form-data names no boundary"
+        raise ApiError(400, f"{what}: let the HTTP client write this header", code="invalid_body")
     try:
         return await parser.parse()
     except MultiPartException as error:
-        raise ApiError(400, error.message, code="invalid_body") from error
+        raise form_error(error.message, max_fields, max_field_bytes) from error
+
+
+def form_error(message: str, max_fields: int, max_field_bytes: int) -> ApiError:
+    """Return the answer to a form that Starlette's parser refused with this message."""
+    for begin, told in (
+        ("Too many files", "the form has more than one file: send one, and a request for each further file"),
+        ("Too many fields", f"the form has more than {max_fields} fields: send fewer"),
+        ("Field exceeded", f"a field of the form is larger than {max_field_bytes >> 10} KiB: {AS_FILE}"),
+        ("Part exceeded", f"a field of the form is larger than {max_field_bytes >> 10} KiB: {AS_FILE}"),
+        ("The Content-Disposition", "a part of the form has no name: send each as Content-Disposition with a name"),
+    ):
+        if message.startswith(begin):
+            param = "file" if begin == "Too many files" else None
+            return ApiError(400, told, param=param, code="invalid_body")
+    return ApiError(400, f"the form cannot be read: {CHECK_FORM}", code="invalid_body")
 
 
 class _Parser(MultiPartParser):

@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Any
 
+from starlette.routing import Match
 from starlette.types import Scope
 
 from transept.serving.settings import ServerSettings
@@ -18,8 +19,18 @@ UNKNOWN = "(unknown)"  # in place of a path without an endpoint, which may conta
 
 
 def endpoint_of(scope: Scope) -> str:
-    """Return the pattern of the path that a request was routed to, such as ``/v1/models/{name:path}``."""
-    return getattr(scope.get("route"), "path", None) or UNKNOWN
+    """Return the pattern of a request's path, such as ``/v1/models/{name:path}``.
+
+    A request that is refused before it is routed has the endpoint that its path leads to, whatever its method.
+    scope["app"].state.routes: those of `build_app`.
+    """
+    if path := getattr(scope.get("route"), "path", None):
+        return str(path)
+    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # the page's files change it
+    for route in scope["app"].state.routes:
+        if route.matches(whole)[0] is not Match.NONE:
+            return str(route.path)
+    return UNKNOWN
 
 
 def log_request(scope: Scope, settings: ServerSettings, status: int, seconds: float) -> None:

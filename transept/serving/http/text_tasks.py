@@ -90,7 +90,10 @@ def _documents(body: dict[str, Any]) -> list[str]:
     if given is None:
         raise ApiError(400, "input is missing; it is a text or a list of texts", param="input", code="missing_input")
     documents = given if isinstance(given, list) else [given]
-    if not documents or not all(isinstance(each, str) for each in documents):
+    wrong = [index for index, each in enumerate(documents) if not isinstance(each, str)]
+    if len(documents) > 1 and wrong:
+        raise bodies.wrong(f"input[{wrong[0]}]", "a text", documents[wrong[0]])
+    if not documents or wrong:
         raise bodies.wrong("input", "a text or a list of texts", given)
     if len(documents) > MAX_DOCUMENTS:
         message = f"{len(documents)} texts are more than {MAX_DOCUMENTS} in one request: split it"

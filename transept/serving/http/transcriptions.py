@@ -58,6 +58,7 @@ MEDIA_TYPES = {
     "ass": "text/x-ssa",
 }
 FILES = set(MEDIA_TYPES) & set(FORMATS) - {"json"}  # formats of the command line's files; OpenAI's json is another
+SELECTORS = ("channel", "audio_track")  # options that select a part of the recording, which may not exist
 GRANULARITIES = ("segment", "word")
 INCLUDED = ("logprobs",)
 OWN_FIELDS = (
@@ -67,6 +68,15 @@ OWN_FIELDS = (
 LAYOUT = tuple(field.name for field in dataclasses.fields(SubtitleLayout))
 OPTIONS = tuple(TranscriptionOptions.names())
 FIELDS = (*OWN_FIELDS, *OPTIONS, *LAYOUT)
+# Option -> OpenAI's field for it.
+OPENAI_NAMES = {
+    "initial_prompt": "prompt",
+    "hotwords": "keywords",
+    "language": "languages",
+    "vad_options": "chunking_strategy",
+    "word_timestamps": "timestamp_granularities",
+    "token_logprobs": "include",
+}
 OBJECTS, PART = ("chunking_strategy", "vad_options"), re.compile(r"\w+\]")
 REFUSED = {
     "known_speaker_names": "this server gives speakers no names of yours",
@@ -112,7 +122,9 @@ async def _respond(request: Request, task: str) -> Response:
         try:
             job = model.speech.job(upload.data, **asked.options)
         except ParameterError as error:
-            raise api_error(error, asked.options) from error
+            told = api_error(error, asked.options)
+            told.param = _as_sent(told.param, form)
+            raise told from error
         share = request.app.state.models.audio_memory.share()
         stack.callback(share.release)
         RESERVATION.set(share)  # for the job, which runs in this context
@@ -152,6 +164,9 @@ def _asked(form: FormData, task: str) -> Asked:
                 raise ApiError(400, message, param=name, code="invalid_value")
     options = forms.options(form, TranscriptionOptions)
     if task == "translate":
+        if options.get("task", task) != task:
+            message = f"task is {shown(options['task'])}, but /v1/audio/translations translates. Leave task out, or use"
+            raise ApiError(400, f"{message} /v1/audio/transcriptions", param="task", code="invalid_value")
         options["task"] = task
     options |= _openai_options(form, options)
     if "word" in granularities:
@@ -174,6 +189,13 @@ def _asked(form: FormData, task: str) -> Asked:
             400, f"a stream has events, not {response_format}; leave stream out", param="stream", code="invalid_value"
         )
     return Asked(response_format, granularities, bool(included), stream, forms.truth(form, "progress"), layout, options)
+
+
+def _as_sent(param: str | None, form: FormData) -> str | None:
+    """Return the name under which the client sent an option that an error blames."""
+    option, _, _ = (param or "").partition(".")
+    sent = {name.partition("[")[0] for name in form}
+    return OPENAI_NAMES[option] if option in OPENAI_NAMES and option not in sent else param
 
 
 def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +262,7 @@ async def _events(
     except ApiError:
         raise
     except Exception as error:
-        told = api_error(error, {"channel": None}, "file")  # blames the file, unless the channel does not exist
+        told = api_error(error, dict.fromkeys(SELECTORS), "file")  # blames the file, unless it lacks what they select
         if told.status >= 500 and told.status != 503:
             raise  # to be logged with its traceback
         told.message = upload.in_message(told.message)

@@ -13,6 +13,7 @@ const TOO_LARGE = {
   text: ["This text is too long for this server.", "Take a part of it."],
 };
 const CHANNELS = ["The channels are not what you chose.", "Choose “Mixed” under Channels, and try again."];
+const TRACK = ["This file has no such audio track.", "Clear “Audio track”, or choose another one, and try again."];
 const MODEL = ["This model is no longer available.", "Choose another one, and try again."];
 const KEY = ["This server asks for a key.", "Enter the key, and try again."];
 const SLOW = ["The upload was too slow.", "Try again over a better connection."];
@@ -22,6 +23,7 @@ const LABELS = {
   language: "Language",
   target_language: "Write in",
   channel: "Channels",
+  audio_track: "Audio track",
   diarize: "Tell speakers apart",
   word_timestamps: "Times of words",
   prompt: "Context",
@@ -52,7 +54,7 @@ export function inPlainWords(error, subject) {
 }
 
 function wordsFor({ status, code, param }, subject) {
-  if (code === "invalid_media") return param === "channel" ? CHANNELS : UNREADABLE[subject];
+  if (code === "invalid_media") return { channel: CHANNELS, audio_track: TRACK }[param] ?? UNREADABLE[subject];
   if (code === "invalid_prompt") return UNREADABLE.text;
   if (code === "too_large" || status === 413) return TOO_LARGE[subject];
   if (code === "model_not_found" || code === "wrong_model_kind" || (status === 503 && code === "failed")) return MODEL;

@@ -355,7 +355,7 @@ function pathOf(options) {
 }
 
 function formOf(item, blob) {
-  const { model, language, target, channel, diarize, words, prompt, hotwords } = item.options;
+  const { model, language, target, channel, track, diarize, words, prompt, hotwords } = item.options;
   const form = new FormData();
   form.append("model", model);
   form.append("stream", "true");
@@ -363,6 +363,7 @@ function formOf(item, blob) {
   if (language) form.append("language", language);
   if (target) form.append("target_language", target);
   if (channel) form.append("channel", channel);
+  if (track) form.append("audio_track", track);
   if (diarize) form.append("diarize", "true");
   if (words) form.append("word_timestamps", "true");
   if (prompt) form.append("prompt", prompt);

@@ -11,7 +11,7 @@ import { ACTIVE, RETRIABLE } from "./queue.js";
 import { Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { computePeaks } from "./waveform.js";
-import { channelName, languageName, languageNotice, stateText, writtenIn } from "./words.js";
+import { channelName, languageName, languageNotice, stateText, trackName, writtenIn } from "./words.js";
 
 export class Reader {
   item = null;
@@ -109,6 +109,7 @@ export class Reader {
       this.#server.model(item.options.model)?.only_language ? "" : languageName(item.language),
       writtenIn(item) ? `translated to ${languageName(writtenIn(item))}` : "",
       channelName(item.options.channel),
+      trackName(item.options.track),
       item.options.model,
     ];
     setText(byId("reader-about"), about.filter(Boolean).join(" · "));

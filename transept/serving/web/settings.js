@@ -4,7 +4,7 @@
 import { byId, fillSelect, setText } from "./dom.js";
 import { languageName } from "./words.js";
 
-const FIELDS = ["model", "language", "translate", "target-language", "channel", "diarize", "words", "prompt", "hotwords"];
+const FIELDS = ["model", "language", "translate", "target-language", "channel", "audio-track", "diarize", "words", "prompt", "hotwords"];
 
 /** Codes and names of languages, by name. */
 function byName(languages) {
@@ -55,6 +55,7 @@ export class Settings {
       task: this.#onlyEnglish && byId("translate").checked ? "translate" : "transcribe",
       target: this.#targets.length ? byId("target-language").value : "",
       channel: byId("channel").value,
+      track: byId("audio-track").value.trim(),
       diarize: this.#mayDiarize && byId("diarize").checked,
       words: (model?.word_timestamps ?? true) && byId("words").checked,
       prompt: byId("prompt").value.trim(),

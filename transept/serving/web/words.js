@@ -122,6 +122,9 @@ const percent = (part) => `${Math.round(100 * Math.min(1, part))} %`;
 /** "left" -> "left channel"; of all that are heard there is nothing to say. */
 export const channelName = (channel) => (channel === "left" || channel === "right" ? `${channel} channel` : "");
 
+/** "1" -> "audio track 1"; the automatic choice has no name. */
+export const trackName = (track) => (track ? `audio track ${track}` : "");
+
 /** The code of the language that a recording is translated to; "" where that is not asked for. */
 export const writtenIn = ({ options }) => options.target || (options.task === "translate" ? "en" : "");
 
