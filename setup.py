@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -31,25 +32,10 @@ FLAGS = [
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"),  # but NaN and infinity keep their meaning
     *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
 ]
-AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2", "-mlzcnt"]
-AVX_VNNI = [*AVX2, "-mavxvnni"]
-AVX512 = [*AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl"]
-VNNI = [*AVX512, "-mavx512vnni"]
-BF16 = [*VNNI, "-mavx512bf16"]
-# instruction set, lowest first -> what the compiler may use; the names are those of library.py
-LEVELS = {"portable": []}
-if platform.machine().lower() in ("x86_64", "amd64"):
-    LEVELS |= {
-        "avx2": AVX2,
-        "avx_vnni": AVX_VNNI,
-        "avx512": AVX512,
-        "avx512_vnni": VNNI,
-        "avx512_bf16": BF16,
-        "amx": [*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
-    }
-# option -> a part of the macro that a source tests where the option makes a difference to it
-ASKED_FOR = {"-mavxvnni": "AVXVNNI", "-mavx512vnni": "AVX512VNNI", "-mavx512bf16": "AVX512BF16"}
-ASKED_FOR |= dict.fromkeys(("-mamx-tile", "-mamx-bf16", "-mamx-int8"), "AMX_TILE")
+_TABLE = runpy.run_path(str(ROOT / SOURCES / "isas.py"))  # beside the sources; the package is not importable yet
+ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
+LEVELS = {isa.name: isa.flags for isa in _TABLE["ISAS"] if ON_X86 or not isa.on_x86}
+TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 
 
 def compiler() -> list[str]:
@@ -112,7 +98,7 @@ class BuildKernels(build_ext):
         """The object of a source, and what compiles it: without options that make no difference to it."""
         files = with_headers(source)
         text = "".join(file.read_text(encoding="utf-8") for file in files)
-        options = [*FLAGS, *(each for each in LEVELS[level] if ASKED_FOR.get(each, "") in text)]
+        options = [*FLAGS, *(each for each in LEVELS[level] if TESTED_AS.get(each, "") in text)]
         if source.name == "library.cpp":
             options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')
         name = content(files, *compiler(), *options)

@@ -13,7 +13,8 @@ import torch
 
 import transept.core.kernels as kernels
 from transept.core.kernels.cpu.gemm.product import product, product_by_amx
-from transept.core.kernels.cpu.library import LEVELS, level, library
+from transept.core.kernels.cpu.isas import ISAS, TESTED_AS
+from transept.core.kernels.cpu.library import capabilities, level, levels, library
 from transept.core.kernels.dispatch import HUNDREDS, OPERATIONS, PACK, PRODUCT, Kernel, Operation, WeightPanels
 
 FOLDER = Path(kernels.__file__).parent
@@ -50,7 +51,15 @@ def test_whatever_is_in_the_table_is_there() -> None:
         assert operation.kernels
         for kernel in operation.kernels:
             assert callable(kernel.function)
-            assert set(kernel.levels) <= set(LEVELS)
+            assert any(kernel.needs <= isa.capabilities for isa in ISAS)
+
+
+def test_each_instruction_set_is_a_row_of_the_table() -> None:
+    assert len({isa.name for isa in ISAS}) == len(ISAS)
+    assert level() in levels()
+    assert capabilities() == next(isa.capabilities for isa in ISAS if isa.name == level())
+    assert {path.stem for path in (FOLDER / "cpu" / "lib").glob("*.so")} >= {f"kernels_{name}" for name in levels()}
+    assert TESTED_AS.keys() <= {flag for isa in ISAS for flag in isa.flags}
 
 
 @pytest.mark.parametrize("quantization", [None, "int8"])

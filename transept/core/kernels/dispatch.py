@@ -14,6 +14,7 @@ Importing this starts no thread and imports no Triton.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -35,7 +36,8 @@ from transept.core.kernels.cpu.fused.decoder_layer import Projection as Projecti
 from transept.core.kernels.cpu.fused.feed_forward import FeedForwardKernel as FeedForwardKernel
 from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
-from transept.core.kernels.cpu.library import LEVELS, WITH_AMX, WITH_BFLOAT16, WITH_VNNI, level
+from transept.core.kernels.cpu.isas import BF16_DOT, DOT_U8S8, TILES
+from transept.core.kernels.cpu.library import capabilities
 from transept.core.kernels.cpu.library import multiplies_bfloat16 as multiplies_bfloat16
 from transept.core.kernels.cpu.library import reads_float16 as reads_float16
 from transept.core.kernels.cpu.library import runs_on as runs_on
@@ -63,10 +65,11 @@ HUNDREDS = 256  # rows or tokens at least, of what reads sound: for a choice tha
 class Kernel(Generic[FunctionT]):
     """A row of the table.
 
-    function: what is called. runs: what that runs of compiled code. device: whose tensors it takes. dtypes: of them.
-    weights: of packed weights, where it reads any. rows: of a call: rows of a product, queries or tokens of a sequence.
-    inputs: of which a weight must have a multiple. quantization: of the engine that it is for. long_inputs: whether it
-    serves only encoders that read sound or images. levels: instruction sets that have it, or in which it is the best.
+    function: the callable. runs: the compiled functions that it calls. device: of the tensors. dtypes: of the tensors.
+    weights: dtypes of packed weights, if it reads any. rows: of a call: rows of a product, queries or tokens of a
+    sequence. inputs: a number of which a weight's inputs must be a multiple. quantization: the engine's. long_inputs:
+    True if it serves only encoders that read audio or images. needs: capabilities of the processor (cpu/isas.py) that
+    it needs, or with which it is the best.
     """
 
     function: FunctionT
@@ -78,7 +81,7 @@ class Kernel(Generic[FunctionT]):
     inputs: int = 1
     quantization: str | None = None
     long_inputs: bool = False
-    levels: tuple[str, ...] = LEVELS
+    needs: AbstractSet[str] = frozenset()
 
 
 class Operation(Generic[FunctionT]):
@@ -108,7 +111,7 @@ class Operation(Generic[FunctionT]):
                 and inputs % kernel.inputs == 0
                 and kernel.quantization in (None, quantization)
                 and (long_inputs or not kernel.long_inputs)
-                and (kernel.levels is LEVELS or level() in kernel.levels)
+                and (not kernel.needs or kernel.needs <= capabilities())
             ):
                 return kernel.function
         return None
@@ -162,7 +165,7 @@ PACK: Operation[Callable[[Tensor], Panels]] = Operation(
         ("transept_pack_int8", *OF_PANELS),
         quantization="int8",
         long_inputs=True,
-        levels=WITH_VNNI,
+        needs={DOT_U8S8},
     ),
     Kernel(panels.pack_int8, ("transept_pack_int8", *OF_PANELS), quantization="int8"),
     Kernel(
@@ -194,7 +197,7 @@ PACK_CONVOLUTION: Operation[Callable[[Tensor], Panels]] = Operation(
             panels.pack_bfloat16,
             ("transept_pack_bfloat16", "transept_whole_pairs", *OF_PANELS),
             quantization=quantization,
-            levels=WITH_BFLOAT16,
+            needs={BF16_DOT},
         )
         for quantization in ("bfloat16", "int8")
     ),
@@ -210,7 +213,7 @@ PRODUCT: Operation[Callable[..., Tensor]] = Operation(
         weights=(torch.float16,),
         rows=range(HUNDREDS, ANY_NUMBER.stop),
         inputs=32,
-        levels=WITH_AMX,
+        needs={TILES},
     ),
     Kernel(product.product, ("transept_product",), weights=(*CPU_WEIGHTS, torch.uint8)),
     Kernel(rounded_weights.int8_product, ("round_rows",), device="cuda", dtypes=FLOATS, weights=(torch.int8,)),
@@ -225,7 +228,7 @@ DECODER_LAYER: Operation[type[DecoderLayerKernel]] = Operation(
 )
 FEED_FORWARD: Operation[type[FeedForwardKernel]] = Operation(
     "x += fc2(act(fc1(normed)))",
-    Kernel(FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), levels=WITH_AMX),
+    Kernel(FeedForwardKernel, ("transept_add_feed_forward",), weights=(torch.bfloat16, torch.uint8), needs={TILES}),
 )
 PRODUCT_AND_GELU = Operation(  # in other dtypes the form with tanh is farther off than rounding in between
     "gelu(x @ weight.T + bias)", Kernel(gelu_product.gelu_of_product, device="cuda", dtypes=(torch.bfloat16,))
@@ -250,14 +253,14 @@ ENCODER_ATTENTION = Operation(
         ("transept_attend_sequence_in_bfloat16",),
         quantization="int8",
         long_inputs=True,
-        levels=WITH_AMX,
+        needs={TILES},
     ),
     Kernel(
         encoder_attention.attend_in_int8,
         ("transept_attend_sequence_in_int8",),
         quantization="int8",
         long_inputs=True,
-        levels=WITH_VNNI,
+        needs={DOT_U8S8},
     ),
     Kernel(
         encoder_attention.attend_in_int16,

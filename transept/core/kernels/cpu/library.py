@@ -18,14 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, ISAS
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import ForkedProcessError, KernelsNotBuiltError, ParameterError
 
-# Lowest first; see setup.py. A processor may have avx_vnni and all, some or none of those after it.
-LEVELS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx")
-WITH_AMX = LEVELS[-1:]
-WITH_BFLOAT16 = LEVELS[-2:]
-WITH_VNNI = ("avx_vnni", *LEVELS[-3:])  # which multiply four pairs of bytes at a time
+LEVELS = tuple(isa.name for isa in ISAS)
 LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
 
 Pointer, Int, Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -35,7 +32,7 @@ _REBUILD = "build them with `pip install --editable .`, or `make`, in the checko
 
 
 def bind(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
-    """A function of the library. types: of its arguments, of Pointer, Int and Float."""
+    """Return a function of the library. types: of its arguments: Pointer, Int and Float."""
     function = library()[name]
     function.argtypes, function.restype = types, returns
     return function
@@ -43,7 +40,7 @@ def bind(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The library of `level()`.
+    """Return the library of `level()`.
 
     Raises KernelsNotBuiltError where it is missing, or in a checkout is that of other sources.
     """
@@ -52,7 +49,7 @@ def library() -> ctypes.CDLL:
 
 @cache
 def level() -> str:
-    """The instruction set that kernels use here: the highest of LEVELS that the processor has.
+    """Return the instruction set that kernels use: the highest of LEVELS that the processor has.
 
     TRANSEPT_CPU_LEVEL makes it the highest up to that one. Raises ParameterError where it is none of LEVELS.
     """
@@ -62,24 +59,30 @@ def level() -> str:
     return [name for name in levels() if LEVELS.index(name) <= LEVELS.index(wanted)][-1]
 
 
+@cache
+def capabilities() -> frozenset[str]:
+    """Return the capabilities of `level()`."""
+    return ISAS[LEVELS.index(level())].capabilities
+
+
 def levels() -> list[str]:
-    """Those of LEVELS that the processor has."""
+    """Return those of LEVELS that the processor has."""
     runs = int(_load(LEVELS[0]).transept_levels())
     return [name for number, name in enumerate(LEVELS) if runs >> number & 1]
 
 
 def reads_float16() -> bool:
-    """Whether kernels read float16 as fast as float32; elsewhere each number takes several instructions."""
-    return level() != LEVELS[0]
+    """Return True if kernels read float16 as fast as float32; elsewhere each number takes several instructions."""
+    return FP16_CONVERT in capabilities()
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether the processor does; elsewhere kernels multiply what was rounded to it in float32."""
-    return level() in WITH_BFLOAT16
+    """Return True if the processor multiplies bfloat16; elsewhere kernels multiply numbers rounded to it in float32."""
+    return BF16_DOT in capabilities()
 
 
 def runs_on(tensor: Tensor) -> bool:
-    """Whether a tensor is float32 on the CPU, as all that goes to a kernel with it must be, and wants no gradient."""
+    """Return True if a tensor is float32 on the CPU and requires no gradient, as kernels' arguments must."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and not tensor.requires_grad
 
 
