@@ -6,6 +6,7 @@ import contextlib
 import io
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,9 +22,11 @@ NUM_REFUSALS = 100
 NUM_CLIENTS = 4
 MOST_MIB = 100.0  # growth of the process, from the start to its peak
 LONGEST = 300  # seconds of a recording; 18 MiB of samples
+NUM_RUNNING, NUM_WAITING = 2, 6
+NUM_PLACES = NUM_RUNNING + NUM_WAITING
 TOML = f"""
-max_running = 2
-max_queue = 6
+max_running = {NUM_RUNNING}
+max_queue = {NUM_WAITING}
 max_upload_mb = 16
 max_audio_seconds = {LONGEST}
 [engine]
@@ -54,6 +57,7 @@ def silence(hours: float, *, declared: bool = True) -> bytes:
     return bytes(encoded)
 
 
+SPEECH = (Path(__file__).parents[1] / "data" / "speech" / "librivox" / "austen-0870.flac").read_bytes()
 NOISE = np.random.default_rng(0).integers(0, 256, 8 << 20, dtype=np.uint8).tobytes()
 
 
@@ -100,6 +104,31 @@ def abandoned(server: ServeProcess) -> None:
         client.sendall(head + body)
 
 
+@contextlib.contextmanager
+def full_queue(server: ServeProcess) -> Iterator[None]:
+    """All places of a server are taken: as soon as a client is answered it asks again."""
+    url, stop = f"{server.url}/v1/audio/transcriptions", threading.Event()
+
+    def ask_again() -> None:
+        while not stop.is_set():
+            httpx.post(url, files={"file": ("a.flac", SPEECH)}, data={"mode": "sequential"}, timeout=PATIENCE)
+
+    with ThreadPoolExecutor(NUM_PLACES) as pool:
+        for _ in range(NUM_PLACES):
+            pool.submit(ask_again)
+        try:
+            yield
+        finally:
+            stop.set()
+
+
+def until_refused(server: ServeProcess) -> None:
+    """A request that is sent until no place is free for it."""
+    url = f"{server.url}/v1/audio/transcriptions"
+    while httpx.post(url, files={"file": ("a.flac", NOISE)}, timeout=PATIENCE).status_code != 429:
+        pass
+
+
 SORTS: dict[str, Callable[[], Callable[[ServeProcess], None]]] = {
     "too long": lambda: refused(silence(26), 413),
     "too long, as a stream": lambda: refused(silence(26), 413, stream="true"),
@@ -113,9 +142,19 @@ SORTS: dict[str, Callable[[], Callable[[ServeProcess], None]]] = {
     "unknown field": lambda: refused(NOISE, 400, beams="3"),
     "bad value": lambda: refused(NOISE, 400, beam_size="0"),
     "one channel": lambda: refused(silence(LONGEST / 3600), 400, channel="each"),
+    "full queue": lambda: until_refused,
     "hung up while sending": lambda: hung_up,
     "hung up while waiting": lambda: abandoned,
 }
+
+
+@contextlib.contextmanager
+def _idle(_: ServeProcess) -> Iterator[None]:
+    """The server does nothing else."""
+    yield
+
+
+MEANWHILE = {"full queue": full_queue}  # sort -> what the server does while it refuses
 
 
 def peak_mib(server: ServeProcess) -> float:
@@ -131,12 +170,13 @@ def forget_peak(server: ServeProcess) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", SORTS)
 def test_a_hundred_refusals_leave_nothing(own: ServeProcess, sort: str) -> None:
-    ask = SORTS[sort]()
-    ask(own)
+    ask, meanwhile = SORTS[sort](), MEANWHILE.get(sort, _idle)
+    with meanwhile(own):
+        ask(own)
     own.wait_until_idle()
     forget_peak(own)
     start = own.resident_mib()
-    with ThreadPoolExecutor(NUM_CLIENTS) as pool:
+    with meanwhile(own), ThreadPoolExecutor(NUM_CLIENTS) as pool:
         list(pool.map(lambda _: ask(own), range(NUM_REFUSALS)))
     own.wait_until_idle()
     peak, end = peak_mib(own), own.resident_mib()
