@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-Content = Mapping[str, bytes | Path]  # file name -> what is in it, or a file that holds it
+Content = Mapping[str, bytes | Path]  # file name -> its bytes, or a file that holds them
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LATER_COMMIT = COMMIT[::-1]
 
@@ -49,7 +49,7 @@ class Hub(ThreadingHTTPServer):
         self.server_close()
 
     def environment(self, home: Path, **more: str) -> dict[str, str]:
-        """Of a process whose hub this is, with its cache in a folder `home`."""
+        """Return the variables of a process whose hub this is, with its cache in a folder `home`."""
         without = {"HF_HUB_OFFLINE", "HF_HUB_CACHE", "TRANSFORMERS_OFFLINE"}
         kept = {name: value for name, value in os.environ.items() if name not in without}
         return {**kept, "HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", **more}
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hub, path = self.server, self.path.partition("?")[0]
-        if path == "/api/agent-harnesses":  # asked for once a day, whatever is downloaded
+        if path == "/api/agent-harnesses":  # which huggingface_hub asks for once a day
             self.answer(404)
             return
         hub.requests.append(path)
@@ -145,7 +145,7 @@ for line in sys.stdin:
 
 @contextmanager
 def locating(environment: Mapping[str, str], answer_seconds: float = 240.0) -> Iterator[Any]:
-    """A function that asks `locate` in a process of its own, which reads its environment when it starts.
+    """A function that asks `locate` in a separate process, which reads its environment when it starts.
 
     answer_seconds: that the hub has to answer. Less than a busy machine takes is for a hub that never does.
     """

@@ -59,8 +59,8 @@ class Runs:
     def interrupted(self, how: signal.Signals, after: int, rng: random.Random) -> subprocess.CompletedProcess[str]:
         """Ended by a signal some milliseconds after so many more results are there.
 
-        It cannot be done by then, however late this process reads what it says: a pipe of 4096 bytes, the least there
-        is, holds the lines of some twenty recordings, and while it is full the process waits.
+        It cannot be done by then, however late this process reads its lines: a pipe of 4096 bytes, the smallest there
+        is, holds those of some twenty recordings, and while the pipe is full the process waits.
         """
 
         def heed_interrupts() -> None:  # which what runs in the background is started without
@@ -81,7 +81,7 @@ class Runs:
         return subprocess.CompletedProcess(command, code, "", b"".join(shown).decode())
 
     def results(self) -> dict[str, str]:
-        """What is there under a name that is a result's, by that name; an error where JSON breaks off.
+        """Return the contents of all results, by their names; an error where JSON breaks off.
 
         Probabilities are rounded: they differ in the last digits with what shares a batch.
         """
@@ -98,7 +98,7 @@ class Runs:
         return found
 
     def hidden(self) -> list[str]:
-        """What is there under other names."""
+        """Return the names of all other files."""
         return [path.name for path in self.out.rglob(".*")]
 
     def told(self) -> list[tuple[str, str]]:

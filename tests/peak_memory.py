@@ -17,7 +17,7 @@ STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def forget_peak() -> int:
-    """Let the process's peak of memory be what it holds now, where the system can. Returns the peak, in KiB."""
+    """Reset the process's peak of memory to its present size, where the system can. Returns the peak, in KiB."""
     with suppress(OSError):  # on another system the peak so far counts, and growth beyond it
         CLEAR_REFS.write_text("5")  # proc(5)
     return peak()
@@ -41,7 +41,7 @@ def grows_by_less_than(mebibytes: int) -> Iterator[None]:
 
 
 def run_python(program: str, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own. It may import what lies beside this module.
+    """Run a program in a separate process, which can import the modules of this folder.
 
     options: of `subprocess.run`.
     """

@@ -1,4 +1,4 @@
-"""What is computed beside the engine: where it takes long, steps go first; the next function has a thread as before."""
+"""Functions beside the engine: steps go before those that take long, and the next function has a thread as before."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 
 def niceness() -> int:
-    """The calling thread's, above that of the first one."""
+    """Return the niceness of the calling thread, above that of the first thread."""
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) - os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 
@@ -52,7 +52,7 @@ def compute_until_lowered() -> int:
 
 
 def looked_at(pool: OffloadPool, function: Callable[[], int], steps_wait: bool) -> int:
-    """What a function returns while the pool is looked at again and again, as between steps."""
+    """Return the result of a function, while the pool is looked at again and again, as between steps."""
     work = pool.submit(function)
     while not work.done():
         pool.relieve(steps_wait)
