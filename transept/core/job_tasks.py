@@ -28,14 +28,14 @@ MAX_GATHERED = 16  # jobs of one Gather at work: enough for a batch, few enough 
 MAX_DEPTH = 64  # of jobs that gather jobs: each level takes some frames of Python's stack
 STARTED_A_TURN = 64  # jobs of Gathers, so that the engine steps however many there are
 
-NO_JOB: Any = object()  # the end of an iterator, whatever that yields
+NO_JOB: Any = object()  # the end of an iterator, which may yield anything
 
 OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Offloaded], None], bool], Offloaded]
 
 
 @dataclass(eq=False)
 class Task:
-    """A job on its way: what it waits for, and where its events go."""
+    """A running job, its pending requests and children, and the channel of its events."""
 
     job: Job
     channel: Channel
@@ -59,16 +59,16 @@ class Task:
 
     @property
     def is_answered(self) -> bool:
-        """Whether all its requests are finished."""
+        """True if all its requests are finished."""
         return all(output is not None and output.finished for output in self.requests.values())
 
 
 class JobTasks:
-    """All jobs in flight, and the requests that are nobody's job.
+    """All running jobs, and the requests that belong to no job.
 
     Invariant between calls: every task that has not ended waits for requests, for another thread, or for children.
 
-    bare: requests that the engine's user added by itself: what became of each since it was taken, None for nothing.
+    bare: requests that the engine's user added directly; None for those that took part in no step since `take_bare`.
     """
 
     def __init__(self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, offload: OffloadCall) -> None:
@@ -111,13 +111,13 @@ class JobTasks:
             raise
 
     def abort_bare(self, request_id: str) -> None:
-        """Drop such a request; nothing happens if there is none."""
+        """Drop a request of the engine's user; do nothing for an unknown id."""
         if request_id in self.bare:
             del self.bare[request_id]
             self.core.abort(request_id)
 
     def take_bare(self) -> list[RequestOutput]:
-        """The requests of the engine's user that took part in steps since the last call, as they now stand."""
+        """Return the current outputs of the user's requests that took part in steps since the last call."""
         outputs = [self.core.output(group) for group in self.bare.values() if group is not None]
         for output in outputs:
             if output.finished:
@@ -140,7 +140,7 @@ class JobTasks:
             self._answered.pop(task, None)
 
     def start_children(self) -> bool:
-        """Start jobs of `Gather` while there is room, those of the oldest first. Returns whether more could start."""
+        """Start jobs of `Gather` while there is room, the oldest `Gather` first. Return True if more could start."""
         for _ in range(STARTED_A_TURN):
             parent = next((each for each in self._parents if self._has_room(each)), None)
             if parent is None:
@@ -179,11 +179,11 @@ class JobTasks:
         self._advance(child)
 
     def _has_room(self, parent: Task) -> bool:
-        """Whether another of its children may start: the engine could run it at once, were it alone."""
+        """Return True if another child may start: the engine has room for it in the next step."""
         return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
 
     def _hand_on(self, group: SequenceGroup) -> None:
-        """Note for whoever waits for a request what became of it in a step."""
+        """Record a request's output of a step for the job or the user that waits for it."""
         task = self._owners.get(group.request_id)
         if task is None:
             if group.request_id in self.bare:
@@ -199,7 +199,7 @@ class JobTasks:
             task.channel.num_requests -= 1
 
     def _answer(self, task: Task) -> None:
-        """Let a job go on, if what it waits for is there."""
+        """Resume a job if its requests are answered."""
         outputs = list(task.requests.values())
         error = next((output.error for output in outputs if output is not None and output.error is not None), None)
         if error is not None:
@@ -209,7 +209,7 @@ class JobTasks:
             self._advance(task, outputs)
 
     def _advance(self, task: Task, answer: Any = None, error: Exception | None = None) -> None:
-        """Let a job go on, with an answer or with an error raised where it waits, until it waits again or ends."""
+        """Resume a job with an answer, or raise an error in it, until it waits again or ends."""
         while True:
             try:
                 event = task.job.send(answer) if error is None else task.job.throw(error)
@@ -229,12 +229,12 @@ class JobTasks:
                 if self._waits_for(task, event):
                     return None
                 answer = []  # of no requests
-            except Exception as refusal:  # whatever it is, it is this job's
+            except Exception as refusal:  # of any kind: it is raised in this job alone
                 self._abort(task)
                 error = refusal
 
     def _waits_for(self, task: Task, event: Wait | Gather | Offload | Submit) -> bool:
-        """Begin what a job waits for; False for a Submit of nothing. Raises what it is refused with."""
+        """Begin the work that a job waits for; return False for an empty Submit. Raises the error of refused work."""
         if isinstance(event, Wait):
             if task.is_answered:
                 raise ParameterError(
@@ -273,7 +273,7 @@ class JobTasks:
                 return request_id
 
     def _take_back(self, task: Task, future: Offloaded) -> None:
-        """Let a job go on with what was done for it in another thread."""
+        """Resume a job with the result of its offloaded function."""
         if task.offloaded is not future:
             return  # it is gone
         with self._working_on(task):
@@ -283,7 +283,7 @@ class JobTasks:
 
     @contextmanager
     def _working_on(self, task: Task) -> Iterator[None]:
-        """End the job that an interruption (KeyboardInterrupt, say) strikes, since nobody knows how far it came."""
+        """End the job that an interruption such as KeyboardInterrupt strikes, because its state is unknown."""
         try:
             yield
         except Exception:
@@ -293,7 +293,7 @@ class JobTasks:
             while root.parent is not None:
                 root = root.parent
             self._drop(root)
-            if root.index in root.channel.unfinished:  # nobody has been told
+            if root.index in root.channel.unfinished:  # its result is not posted yet
                 self._post_last(root, RequestFailedError.of(interruption))
             raise
 
@@ -327,7 +327,7 @@ class JobTasks:
         self._advance(parent, error=error)
 
     def _post_last(self, task: Task, event: Any) -> None:
-        """Tell the reader how a job ended."""
+        """Post a job's result or error as its last event."""
         roots = self._roots.get(task.channel, set())
         roots.discard(task)
         if not roots:
@@ -343,7 +343,7 @@ class JobTasks:
             self._advance(parent, results, failure)
 
     def _release(self, task: Task) -> None:
-        """Pass a task's events on, merged, or unless an older sibling of it or of its parents is at work."""
+        """Pass a task's events on: merged at once, or, without `merge`, when no older sibling is at work."""
         parent = task.parent
         if parent is None:
             for event in task.held:
@@ -359,7 +359,7 @@ class JobTasks:
         task.held = []
 
     def _merge(self, parent: Task, task: Task) -> None:
-        """Take a task's events in, as its parent's Gather merges them; after a failure they are dropped."""
+        """Merge a task's events into its parent's, as its Gather asks; after a failed merge, drop them."""
         assert parent.merge is not None
         try:
             for event in task.held if parent.merge_failure is None else ():
@@ -377,7 +377,7 @@ class JobTasks:
             self._parents.remove(task)
 
     def _drop(self, task: Task) -> None:
-        """Close a job with all that it waits for."""
+        """Close a job, its children and its requests."""
         self._close_children(task)
         self._abort(task)
         if task.offloaded is not None:
@@ -387,7 +387,7 @@ class JobTasks:
             task.ended = True
             try:
                 task.job.close()
-            except Exception:  # of the job's own cleaning up, which nobody waits for
+            except Exception:  # of the job's own cleanup
                 logger.warning("a job failed while it was closed", exc_info=True)
 
     def _abort(self, task: Task) -> None:

@@ -1,8 +1,8 @@
 """Messages between an executor and its workers: pickles over a socket, and large tensors beside them.
 
-A message for several workers is packed once. On one machine its tensors lie in anonymous memory, of which each worker
-gets a descriptor: nothing has a name that could stay behind, and the memory ends with the last process that has it.
-Between machines they follow the pickle.
+A message for several workers is packed once. On one machine its tensors are in anonymous memory, and each worker gets a
+descriptor of it: the memory has no name that could be left behind, and is freed with the last process that holds it.
+Between machines the tensors follow the pickle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Parcel:
-    """A message, packed. sizes: of the tensors, in bytes. memory: descriptor of what holds them; None: they follow."""
+    """A message, packed. memory: descriptor of the memory with the tensors; None: they follow the pickle."""
 
     body: bytes
     buffers: list[memoryview]
@@ -113,14 +113,14 @@ class Connection:
         return pickle.loads(body, buffers=_split(memory, sizes))
 
     def shut(self) -> None:
-        """End the connection; whoever waits at either end gets an EOFError."""
+        """End the connection; threads that wait at either end get an EOFError."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:  # it is gone already
             return
 
     def close(self) -> None:
-        """Give back the descriptor, once no thread uses it."""
+        """Close the socket. No thread may use it any more."""
         self._socket.close()
 
     def _read(self, size: int) -> bytearray:
@@ -170,7 +170,7 @@ class _Pickler(pickle.Pickler):
     """Leaves the numbers of tensors beside the pickle, and what may fail to load for when it is called."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Called by pickle for what is none of Python's own plain objects."""
+        """Called by pickle for all objects except Python's built-in ones."""
         if isinstance(obj, Tensor):
             flat = obj.detach().cpu().contiguous().flatten()
             numbers: Any = flat.view(torch.uint8).numpy()
@@ -206,7 +206,7 @@ _loaded: dict[bytes, Any] = {}  # processors by their pickle, so that equal ones
 
 
 def _reduced(params: SamplingParams) -> tuple[SamplingParams, bytes, str]:
-    """Parameters without their processors, the pickle of those, and why there is none."""
+    """Return parameters without their processors, the pickle of those, and the reason if they do not pickle."""
     kept = _kept.get(id(params))
     if kept is not None and kept[0] is params:
         return kept[1]
@@ -236,7 +236,7 @@ def _with_processors(params: SamplingParams, pickled: bytes, why: str) -> Sampli
 
 
 def portable(error: Exception, what: str) -> Exception:
-    """The error, if another process gets it as it is; else one that tells what happened and what the error was."""
+    """Return the error if it survives pickling, else a RequestFailedError with its type and message."""
     try:
         copy = pickle.loads(pickle.dumps(error))
         if type(copy) is type(error) and str(copy) == str(error):

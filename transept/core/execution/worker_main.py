@@ -1,10 +1,10 @@
 """A worker's process: ``python -m transept.core.execution.worker_main ORDERS PARENT [MEMORY]``.
 
 Started by `transept.core.execution.local_processes`. ORDERS: the descriptor of the socket that its orders come over.
-PARENT: the process that started it; where that has gone, so does this one, whatever it does. MEMORY: the descriptor of
-what the ranks exchange tensors through; without it they do by gloo or NCCL.
+PARENT: the process that started it, and with which this one ends. MEMORY: the descriptor of the memory through which
+ranks exchange tensors; without it they use gloo or NCCL.
 
-The first thread computes; one reads orders, and one tells all the time that this process lives and how far it is.
+The first thread computes, the second reads orders, and the third reports this process's progress to the parent.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """How often this rank has asked others for something, or begun a layer, by which the parent sees that it gets on.
+    """Counts this rank's exchanges with others and the layers that it began, which the parent reads as progress.
 
-    waiting: whether it waits for them now, maybe.
+    waiting: True while it may wait for other ranks.
     """
 
     def __init__(self) -> None:
         self.num_calls, self.waiting = 0, False
 
     def note(self) -> None:
-        """It gets on."""
+        """Count one call."""
         self.num_calls += 1
 
     def begin(self) -> None:
-        """It asks others."""
+        """Count the begin of an exchange."""
         self.note()
         self.waiting = True
 
     def end(self) -> None:
-        """It has what it asked for."""
+        """Note the end of an exchange."""
         self.waiting = False
 
 
 class CountedExchange(Exchange):
-    """An exchange that tells of its calls."""
+    """An exchange whose calls count as progress."""
 
     def __init__(self, exchange: Exchange, progress: Progress) -> None:
         self._exchange, self._progress = exchange, progress
@@ -88,7 +88,7 @@ class CountedExchange(Exchange):
 
 
 class CountedLink(Link):
-    """A link that tells of what it receives."""
+    """A link whose received messages count as progress."""
 
     def __init__(self, link: Link, progress: Progress) -> None:
         self._link, self._progress = link, progress
@@ -108,9 +108,9 @@ class CountedLink(Link):
 class WorkerProcess:
     """Reads orders, runs steps, answers.
 
-    parent: process with which this one ends, too. memory: see the module. host: this machine's address, by which other
-    ranks reach it. gpu: its number among those that this process sees; None: the rank's. leave: called before this
-    process ends since the engine's has gone.
+    parent: id of the process with which this one ends. memory: see the module. host: this machine's address, at which
+    other ranks reach it. gpu: its number among those that this process sees; None: the rank's. leave: called before
+    this process ends because the engine's process has ended.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class WorkerProcess:
         return Worker(own, group, self._stage)
 
     def _store(self, rank: int) -> Any:
-        """Where ranks find each other: rank 0 serves it at its host; the parent tells the others where that is."""
+        """Return the store through which ranks find each other. Rank 0 serves it, and the parent sends its address."""
         if rank == 0:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             listening = socket.create_server((self._host, 0), family=family)
@@ -236,7 +236,7 @@ class WorkerProcess:
             os._exit(1)
 
     def _beat(self) -> None:
-        """A thread: tell how far this process is."""
+        """A thread: report this process's progress."""
         while os.getppid() == self._parent:
             works = self._busy and not self._progress.waiting
             seconds = time.process_time(), time.clock_gettime(self._clock)
@@ -252,13 +252,13 @@ class WorkerProcess:
             self._end()
 
     def _end(self) -> None:
-        """End this process: the engine's has gone."""
+        """End this process after the engine's process has ended."""
         self._leave()
         os._exit(1)
 
 
 def _here(config: WorkerConfig) -> Path:
-    """The checkpoint on this machine. Raises CheckpointError where there is none."""
+    """Return the checkpoint on this machine. Raises CheckpointError if it has none."""
     options = config.config
     if config.path.exists():
         return config.path
@@ -272,7 +272,7 @@ def with_portable_errors(output: StepOutput) -> StepOutput:
 
 
 def main() -> None:
-    """Run the process to its end."""
+    """Run the worker until it ends."""
     orders, parent, *memory = map(int, sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and decides
     WorkerProcess(Connection(socket.socket(fileno=orders)), parent, memory[0] if memory else None).run()
