@@ -192,7 +192,7 @@ def encoder_ms(engine: Engine, prompts: list[Any], device: str, runs: int) -> fl
     inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
     runner = engine.executor.worker.runner
     with torch.inference_mode():
-        passes = median_ms(lambda: finish(device, [runner._encode(inputs) for _ in range(PASSES)]), max(runs, 5))
+        passes = median_ms(lambda: finish(device, [runner.encoder.encode(inputs) for _ in range(PASSES)]), max(runs, 5))
     return passes / PASSES / len(inputs)
 
 
@@ -221,7 +221,7 @@ def print_profiles(engine: Engine, prompts: list[Any], case: Case, device: str) 
     """Print where the time of an encoder pass and of a decode step goes."""
     inputs = [engine.preprocess(prompt).encoder for prompt in prompts[:WINDOWS]]
     with torch.inference_mode():
-        print_profile("encoder", lambda: engine.executor.worker.runner._encode(inputs), device)
+        print_profile("encoder", lambda: engine.executor.worker.runner.encoder.encode(inputs), device)
     with decoding(engine, prompts, case) as step:
         print_profile("decode step", step, device)
 
@@ -333,7 +333,7 @@ def main() -> None:
                 kv_cache_dtype=arguments.kv_cache_dtype,
                 gpu_memory_utilization=0.5,  # more than these requests need; transformers runs beside it
             )
-            backend, count = engine.executor.worker.runner.backend.name, 4 if arguments.toy else case.concurrent
+            backend, count = engine.executor.worker.runner.decoder.backend.name, 4 if arguments.toy else case.concurrent
             print(
                 f"\n{model}, weights {arguments.quantization or dtype}, cache {arguments.kv_cache_dtype}, by {backend}"
             )

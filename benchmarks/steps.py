@@ -110,9 +110,9 @@ def encoder(engine: Engine, runs: int, rate: float) -> None:
     linear += [(layer.self_attn.out_proj, "forward", "qkv, out") for layer in layers]
     linear += [(layer.ffn, "add_to" if layer.pre_norm else "forward", "feed-forward") for layer in layers]
     clock = Clock()
-    with torch.inference_mode(), clock.timing([*attention, *linear, (runner, "_encode", "in all")]):
+    with torch.inference_mode(), clock.timing([*attention, *linear, (runner.encoder, "encode", "in all")]):
         for run in range(runs + 1):
-            runner._encode([inputs])
+            runner.encoder.encode([inputs])
             if run:  # the first one warms up
                 clock.finish_run()
             clock.now.clear()

@@ -53,7 +53,7 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str, tmp_path: Path) ->
                     assert ours.token_ids == theirs.token_ids
                     assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
         engine.block_manager.check_integrity()
-        assert not engine.executor.worker.runner.graphs.failed_shapes  # nothing stood in a capture's way
+        assert not engine.executor.worker.runner.decoder.graphs.failed_shapes  # nothing stood in a capture's way
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs(tmp_path: Pa
         params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (2, 2, 3, 5, 5, 4)]
         expected = engine.generate(WORDS, params, progress=False)
         runner = engine.executor.worker.runner
-        runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+        runner.decoder.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
         decode, breaks = runner.model.decode, []
 
         def decode_unless_four(input_ids: torch.Tensor, *rest: object) -> torch.Tensor:
@@ -76,9 +76,9 @@ def test_a_capture_that_breaks_off_leaves_other_shapes_their_graphs(tmp_path: Pa
         runner.model.decode = decode_unless_four
         ours = engine.generate(WORDS, params, progress=False)
     assert [each.outputs[0].token_ids for each in ours] == [each.outputs[0].token_ids for each in expected]
-    assert {shape[0] for shape in runner.graphs.failed_shapes} == {4}
-    assert {shape[0] for shape in runner.graphs._recordings} == {16, 8, 2}
-    assert len(breaks) == len(runner.graphs.failed_shapes)
+    assert {shape[0] for shape in runner.decoder.graphs.failed_shapes} == {4}
+    assert {shape[0] for shape in runner.decoder.graphs._recordings} == {16, 8, 2}
+    assert len(breaks) == len(runner.decoder.graphs.failed_shapes)
 
 
 def test_a_window_of_sound_gets_its_features_and_its_name_without_waiting(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_speech_in_float32(whisper: Path, enforce_eager: bool) -> None:
     engine = Engine(whisper, device="cuda", dtype="float32", kv_cache_bytes=1 << 26, enforce_eager=enforce_eager)
     assert_likely(speech_ranks(engine, whisper), first=1.0)
-    assert (engine.executor.worker.runner.graphs is None) == enforce_eager  # nothing stood in a capture's way
+    assert (engine.executor.worker.runner.decoder.graphs is None) == enforce_eager  # nothing stood in a capture's way
 
 
 @HALF

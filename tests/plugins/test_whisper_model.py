@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -16,7 +17,7 @@ from transformers import WhisperConfig
 
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.config import EngineConfig
@@ -144,6 +145,9 @@ def test_decoder_logits_equal_transformers(case: Case) -> None:
     encoder_metadata = AttentionMetadata.for_encoder([length, length])
     model.context.attention_backend.plan(encoder_metadata)
     hidden = model.encode(None, None, encoder_metadata, input_features=features)
+    slots = torch.from_numpy(np.concatenate([slots_of(table, length, block_size) for table in cross_tables]))
+    for attention, cache in zip(model.cross_attentions(), caches, strict=True):
+        model.context.attention_backend.write(*attention.keys_and_values(hidden), cache, slots)
     first = [0, 0]
     while done[0] <= len(tokens[0]):
         metadata = AttentionMetadata(
@@ -160,17 +164,16 @@ def test_decoder_logits_equal_transformers(case: Case) -> None:
             block_tables=self_tables,
             cross_seq_lens=[length, length],
             cross_block_tables=cross_tables,
-            prefills=[0, 1] if hidden is not None else [],
         )
         metadata.cross_query_start_loc = metadata.query_start_loc
         model.context.attention_backend.plan(metadata)
         spans = list(zip(tokens, first, done, strict=True))
         input_ids = torch.tensor([token for row, start, end in spans for token in row[start:end]])
         positions = torch.tensor([position for _, start, end in spans for position in range(start, end)])
-        logits = model.compute_logits(model.decode(input_ids, positions, hidden, caches, metadata))
+        logits = model.compute_logits(model.decode(input_ids, positions, caches, metadata))
         wanted = torch.cat([rows[start:end] for rows, start, end in zip(expected, first, done, strict=True)])
         torch.testing.assert_close(logits, wanted, rtol=TOLERANCE, atol=TOLERANCE)
-        hidden, first, done = None, list(done), [end + 1 for end in done]
+        first, done = list(done), [end + 1 for end in done]
 
 
 SIZES = {  # mel bins, vocabulary, d_model, heads, encoder layers, decoder layers, parameters in millions

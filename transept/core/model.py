@@ -6,6 +6,7 @@ Plugins subclass it, the model runner runs it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
+from transept.core.layers.attention import CrossAttention, MakesKeysAndValues
 from transept.core.model_shape import ModelShape
 from transept.errors import PluginError
 
@@ -35,8 +37,9 @@ class ForConditionalGeneration(nn.Module):
     compute_dtype: of weights and activations. The worker builds models with it as PyTorch's default.
 
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
-    runner calls `encode` when a step has prefills, then `decode` once for everyone, then `compute_logits` for the
-    rows that need a token. A subclass that has `decoder` or `head` need not write the method that calls it.
+    runner calls `encode` for new inputs and writes what `cross_attentions` make of the output into the cache. Then it
+    calls `decode` once for everyone, and `compute_logits` for the rows that need a token. A subclass that has `decoder`
+    or `head` need not write the method that calls it.
     """
 
     decoder: Any  # set by subclasses that do not override decode
@@ -77,31 +80,38 @@ class ForConditionalGeneration(nn.Module):
         attn_metadata: AttentionMetadata,
         **multimodal_kwargs: list[Tensor],
     ) -> Tensor:
-        """Run the encoder over a step's prefills.
+        """Run the encoder over some inputs of a step.
 
         encoder_input_ids, encoder_positions: [encoder_tokens] int64; None for multimodal input without text. With text
             beside it, an id is there for every token, a placeholder where the data stand.
-        multimodal_kwargs: what the input mapper returned, a list with one tensor a prefill for each keyword, those of
+        multimodal_kwargs: what the input mapper returned, a list with one tensor an input for each keyword, those of
             floating dtypes in compute_dtype.
-        Returns hidden states [encoder_tokens, hidden], prefills one after the other, as many rows of each as its
+        Returns hidden states [encoder_tokens, hidden], inputs one after the other, as many rows of each as its
         mapper declared; with other shapes the step raises PluginError.
         """
+
+    def cross_attentions(self) -> Sequence[MakesKeysAndValues | None]:
+        """What makes keys and values of the encoder's output, one for each decoder layer, in their order.
+
+        Here every CrossAttention of the model, in the order of its modules. A model with cross-attention of its own
+        overrides this; None stands for a decoder layer without one.
+        """
+        return [module for module in self.modules() if isinstance(module, CrossAttention)]
 
     def decode(
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """Run the decoder over all decoder tokens of the step.
 
-        input_ids, positions: [num_tokens] int64. encoder_hidden_states: the prefills', or None when there are none.
-        kv_caches: one a decoder layer, [2, num_blocks, block_size, num_kv_heads, head_dim].
+        input_ids, positions: [num_tokens] int64. kv_caches: one a decoder layer, [2, num_blocks, block_size,
+        num_kv_heads, head_dim], with the keys and values of every request's encoder output.
         Returns hidden states [num_tokens, hidden], here those of `decoder`, which is given all of these.
         """
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(input_ids, positions, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, hidden]. Returns logits [rows, vocab_size], here those of `head`."""

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from transept.core.model_shape import ModelShape
@@ -89,7 +90,7 @@ class PipelineStage:
 
     def take_over(self, x: Tensor) -> Tensor:
         """What the stage before has computed. x: what stands in its place here, of the same shape."""
-        received = self._receive(self.index - 1, x)
+        received = self._receive(self.index - 1, x.device)
         if received.shape != x.shape:
             raise PluginError(
                 f"stage {self.index - 1} computed hidden states {[*received.shape]} where stage {self.index} expects "
@@ -102,18 +103,19 @@ class PipelineStage:
         self._links[self.index + 1].send(Message(self.step, x))
         return x
 
-    def share_encoded(self, hidden: Tensor) -> Tensor:
-        """The encoder's output, which the last stage has: it gives it to all others. hidden: what this one has."""
-        if not self.is_last:
-            return self._receive(self.count - 1, hidden)
+    def share_encoded(self, hidden: Tensor) -> None:
+        """Give all other stages the encoder's output of a chunk, which the last stage has."""
         for index in range(self.index):
             self._links[index].send(Message(self.step, hidden))
-        return hidden
+
+    def receive_encoded(self, device: torch.device) -> Tensor:
+        """The encoder's output of the next chunk, from the last stage."""
+        return self._receive(self.count - 1, device)
 
     def add_up(self, x: Tensor) -> Tensor:
         """In the last stage the sum of all stages' x, of one shape and dtype; in others of those so far."""
         if not self.is_first:
-            x = x + self._receive(self.index - 1, x)
+            x = x + self._receive(self.index - 1, x.device)
         if not self.is_last:
             self.hand_over(x)
         return x
@@ -130,8 +132,8 @@ class PipelineStage:
             for index in range(self.index):
                 self._links[index].send(message)
 
-    def _receive(self, stage: int, own: Tensor) -> Tensor:
-        """What a stage has sent in this step, on the device of a tensor here. Raises what it failed with."""
+    def _receive(self, stage: int, device: torch.device) -> Tensor:
+        """What a stage has sent in this step, on a device here. Raises what it failed with."""
         step, content = self._links[stage].receive()
         while step < self.step:
             step, content = self._links[stage].receive()
@@ -139,4 +141,4 @@ class PipelineStage:
             raise ExchangeError(f"stages are out of step: {stage} computes {step}, {self.index} {self.step}")
         if isinstance(content, Exception):
             raise content
-        return content.to(own.device)
+        return content.to(device)

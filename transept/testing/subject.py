@@ -194,7 +194,7 @@ def _add(engine: Engine, request_id: str, request: Request) -> None:
 @contextmanager
 def _recording(runner: Any) -> Iterator[Recording]:
     """Keep what encode and compute_logits of a runner's model return, which replayed CUDA graphs would not tell."""
-    model, graphs = runner.model, runner.graphs
+    model = runner.model
     encode, compute_logits = model.encode, model.compute_logits
     recording = Recording([], [])
 
@@ -209,9 +209,8 @@ def _recording(runner: Any) -> Iterator[Recording]:
         return logits
 
     model.encode, model.compute_logits = recording_encode, recording_logits
-    runner.graphs = None
     try:
-        yield recording
+        with runner.launching():
+            yield recording
     finally:
-        runner.graphs = graphs
         del model.encode, model.compute_logits  # what is left is the class's own

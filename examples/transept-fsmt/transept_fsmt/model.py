@@ -104,11 +104,10 @@ class FSMTForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
         x = self.decoder.embed(input_ids, positions)
-        hidden: Tensor = self.decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata)
+        hidden: Tensor = self.decoder.layers(x, kv_caches, attn_metadata)
         return hidden

@@ -25,7 +25,7 @@ ENCODER = "transformers.models.led.modeling_led:LEDEncoder"
 
 
 class LEDDecoder(nn.Module):
-    """Tokens, learned positions and encoder hidden states to hidden states. A norm comes after each sublayer."""
+    """Tokens and learned positions to hidden states. A norm comes after each sublayer."""
 
     def __init__(self, config: Any, embed_tokens: VocabParallelEmbedding, context: LayerContext) -> None:
         super().__init__()
@@ -40,13 +40,12 @@ class LEDDecoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x = self.layernorm_embedding(self.embed_tokens(input_ids) + self.embed_positions(positions))
-        return self.layers(x, encoder_hidden, kv_caches, metadata)
+        return self.layers(x, kv_caches, metadata)
 
 
 class LEDForConditionalGeneration(ForConditionalGeneration):

@@ -116,13 +116,12 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         rotation: Rotation,
-        encoder_hidden: Tensor | None,
         kv_cache: Tensor,
         metadata: AttentionMetadata,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, hidden] of prefills. Returns x's shape."""
+        """x: [tokens, hidden]. Returns x's shape."""
         x = x + self.self_attn(self.input_layernorm(x), rotation, kv_cache, metadata)
-        x = x + self.encoder_attn(self.post_attention_layernorm(x), encoder_hidden, kv_cache, metadata)
+        x = x + self.encoder_attn(self.post_attention_layernorm(x), kv_cache, metadata)
         return x + self.mlp(self.final_layernorm(x))
 
 
@@ -158,7 +157,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens and encoder hidden states to hidden states."""
+    """Tokens to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
@@ -171,7 +170,6 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
@@ -179,7 +177,7 @@ class Decoder(nn.Module):
         x = self.embed_tokens(input_ids)
         rotation = rotation_of(positions, self.config, x.dtype)
         for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
-            x = layer(x, rotation, encoder_hidden, kv_cache, metadata)
+            x = layer(x, rotation, kv_cache, metadata)
         hidden: Tensor = self.norm(x)
         return hidden
 
@@ -228,12 +226,11 @@ class MoonshineForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration."""
-        hidden: Tensor = self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        hidden: Tensor = self.decoder(input_ids, positions, kv_caches, attn_metadata)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

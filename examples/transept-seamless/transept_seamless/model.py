@@ -92,10 +92,9 @@ class SeamlessForSpeechToText(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration."""
         decoder, x = self.decoder, self.decoder.embed(input_ids, positions)
-        return decoder.layers(x, encoder_hidden_states, kv_caches, attn_metadata, last_norm=decoder.layer_norm)
+        return decoder.layers(x, kv_caches, attn_metadata, last_norm=decoder.layer_norm)

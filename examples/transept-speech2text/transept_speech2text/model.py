@@ -83,14 +83,13 @@ class Decoder(Side):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
         x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
-        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class Speech2TextForConditionalGeneration(ForConditionalGeneration):

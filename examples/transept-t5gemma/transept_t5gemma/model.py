@@ -118,14 +118,13 @@ class T5GemmaForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
         x = self.decoder.embed(input_ids)
         for layer, kv_cache in zip(self.decoder.layers, kv_caches, strict=True):
-            x = layer(x, encoder_hidden_states, kv_cache, attn_metadata, positions=positions)
+            x = layer(x, kv_cache, attn_metadata, positions=positions)
         return self.decoder.norm(x)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

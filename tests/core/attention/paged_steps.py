@@ -238,7 +238,6 @@ def cross_metadata(backend: AttentionBackend, paged: Paged, step: list[Request])
             cross_query_start_loc=[0, *accumulate(request.queries for request in step)],
             cross_seq_lens=[request.length for request in step],
             cross_block_tables=paged.tables,
-            prefills=[index for index, request in enumerate(step) if request.prefill],
         ),
     )
 
@@ -252,10 +251,12 @@ def run_cross_step(
     softcap: float | None = None,
 ) -> Tensor:
     new = [index for index, request in enumerate(step) if request.prefill]
-    key = torch.cat([paged.keys[index] for index in new]) if new else None
-    value = torch.cat([paged.values[index] for index in new]) if new else None
+    if new:
+        key, value = (torch.cat([each[index] for index in new]) for each in (paged.keys, paged.values))
+        slots = torch.tensor([slot for index in new for slot in paged.slots[index]], device=key.device)
+        backend.write(key, value, paged.cache, slots)
     metadata = cross_metadata(backend, paged, step)
-    given = (query, key, value, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
+    given = (query, None, None, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
     return backend.forward(*given, softcap=softcap)
 
 

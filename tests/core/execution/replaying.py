@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 
 from transept import Engine
-from transept.core.execution.decode_graphs import DecodeGraphs
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a GPU each takes a part only
@@ -13,6 +12,5 @@ HERE = {"device": DEVICE, "dtype": "float32", "kv_cache_bytes": 1 << 26}  # of a
 
 def replaying(directory: Path, **options: object) -> Engine:
     engine = Engine(directory, attention_backend="triton", **{"block_size": 16, **HERE, **options})
-    runner = engine.executor.worker.runner
-    runner.graphs = DecodeGraphs(runner.model, runner.cache, runner.block_size)
+    engine.executor.worker.runner.record_steps()
     return engine

@@ -59,7 +59,7 @@ def test_tokens_and_scores_are_those_of_steps_made_anew(name: str, beams: int, c
         for one, other in zip(ours.outputs, theirs.outputs, strict=True):
             assert one.token_ids == other.token_ids
             assert one.cumulative_logprob == pytest.approx(other.cumulative_logprob, abs=1e-4)
-    assert not engine.executor.worker.runner.graphs.failed_shapes  # no step was made anew after all
+    assert not engine.executor.worker.runner.decoder.graphs.failed_shapes  # no step was made anew after all
     engine.block_manager.check_integrity()
 
 
@@ -132,12 +132,12 @@ def test_a_model_that_cannot_be_recorded_decodes_without_graphs(
     params = ONE_AFTER_ANOTHER
     expected = engine.generate(WORDS, params, progress=False)
     engine.executor.worker.runner.model.__class__ = ReadsLists
-    engine.executor.worker.runner.graphs = DecodeGraphs(
+    engine.executor.worker.runner.decoder.graphs = DecodeGraphs(
         engine.executor.worker.runner.model, engine.executor.worker.cache, 16
     )
     ours = engine.generate(WORDS, params, progress=False)
     assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
-    failed = engine.executor.worker.runner.graphs.failed_shapes
+    failed = engine.executor.worker.runner.decoder.graphs.failed_shapes
     assert {rows for rows, _, _ in failed} == {16, 8, 4, 2, 1}  # with the new requests' prompts, and without
     assert len(caplog.messages) == len(failed)  # once each
     assert all(re.match(r"ReadsLists decodes \d+ .* without CUDA graphs", line) for line in caplog.messages)
@@ -159,7 +159,7 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(
     params = ONE_AFTER_ANOTHER
     engine = replaying(checkpoints / "bart-g2p")
     expected = engine.generate(WORDS, params, progress=False)
-    graphs = engine.executor.worker.runner.graphs = DecodeGraphs(
+    graphs = engine.executor.worker.runner.decoder.graphs = DecodeGraphs(
         engine.executor.worker.runner.model, engine.executor.worker.cache, 16
     )
     engine.executor.worker.runner.model.__class__ = FailsOnFour

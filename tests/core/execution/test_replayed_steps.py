@@ -23,9 +23,10 @@ from transept import Engine, RequestOutput, SamplingParams
 from transept.authoring import RelativeKeys, replayable
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.execution.decode_graphs import num_rows_recorded
+from transept.core.execution.decoder_runner import DecoderRunner
 from transept.core.execution.encoder_graphs import num_tokens_recorded
+from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.kv_cache import block_bytes
-from transept.core.execution.model_runner import ModelRunner
 from transept.plugins.bart.model import BartForConditionalGeneration
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 
@@ -67,14 +68,14 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often requests were computed, and encoded, kernel after kernel."""
     counts: Counter[str] = Counter()
-    for name in ("_compute_eagerly", "_encode"):
-        original = getattr(ModelRunner, name)
+    for runner, name in ((DecoderRunner, "launch"), (EncoderRunner, "encode")):
+        original = getattr(runner, name)
 
         def counted(*arguments: Any, name: str = name, original: Any = original) -> Any:
             counts[name] += 1
             return original(*arguments)
 
-        monkeypatch.setattr(ModelRunner, name, counted)
+        monkeypatch.setattr(runner, name, counted)
     return counts
 
 
@@ -91,8 +92,8 @@ def test_short_prompts_are_rows_of_the_steps_of_others(bart: Path, calls: Counte
     calls.clear()
     engine = replaying(bart, max_num_seqs=3)
     assert token_ids(engine.generate(WORDS, PARAMS, progress=False)) == expected
-    assert calls["_compute_eagerly"] == 1  # the first step, which shows how layers write the encoder's output
-    assert not engine.executor.worker.runner.graphs.failed_shapes
+    assert not calls["launch"]
+    assert not engine.executor.worker.runner.decoder.graphs.failed_shapes
     engine.block_manager.check_integrity()
 
 
@@ -109,8 +110,8 @@ def test_long_prompts_are_computed_apart_and_their_encoder_s_output_is_shared(ba
     engine.generate("transom", params, progress=False)
     calls.clear()
     assert token_ids(engine.generate(prompts, params, progress=False)) == expected
-    assert calls["_compute_eagerly"] == 3
-    assert calls["_encode"] == 1  # the first of that shape, which the next one records
+    assert calls["launch"] == 3
+    assert not calls["encode"]  # the text before was the first of that shape
     assert engine.num_encoder_hits == 6
 
 
@@ -128,8 +129,8 @@ def test_texts_are_filled_up_to_what_is_recorded(
     calls.clear()
     engine = replaying(directory, max_num_seqs=2)
     assert token_ids(engine.generate(texts, params, progress=False)) == expected
-    assert calls["_compute_eagerly"] == 1
-    assert calls["_encode"] < 1 + 3  # the first step, and the first time of each number of tokens
+    assert not calls["launch"]
+    assert calls["encode"] <= 3  # the first time of each number of tokens
     engine.block_manager.check_integrity()
 
 
@@ -144,8 +145,8 @@ def test_an_encode_that_overrides_a_replayable_one_is_not_recorded(bart: Path, c
         engine.executor.worker.runner.model.__class__ = ReadsLengths
         calls.clear()
         outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
-    assert calls["_compute_eagerly"] == 1
-    assert calls["_encode"] > 2
+    assert not calls["launch"]
+    assert calls["encode"] > 2
     assert outputs[0] == outputs[1] != fresh(bart, WORDS, PARAMS)
 
 
@@ -164,8 +165,8 @@ def test_what_reads_a_list_of_the_metadata_is_not_recorded(bart: Path, calls: Co
         engine.executor.worker.runner.model.__class__ = ReadsRows
         outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
     assert outputs[0] == outputs[1]
-    assert engine.executor.worker.runner.graphs.failed_shapes
-    assert calls["_encode"] == 1 + len(WORDS)  # the first engine all at once
+    assert engine.executor.worker.runner.decoder.graphs.failed_shapes
+    assert calls["encode"] == 1 + len(WORDS)  # the first engine all at once
 
 
 @pytest.mark.parametrize("kind", ["bias by positions", "relative keys"])
@@ -188,26 +189,18 @@ def test_a_text_encoder_with_such_attention_is_launched(kind: str, bart: Path, c
         calls.clear()
         outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
     assert outputs[0] == outputs[1]
-    assert calls["_encode"] > 3
-    assert calls["_compute_eagerly"] == 1
+    assert calls["encode"] > 3
+    assert not calls["launch"]
 
 
-def test_a_swapped_request_waits_for_what_another_one_encodes_anew(bart: Path) -> None:
-    """It comes back in the step whose encoder writes the table that both read, and is not replayed before."""
-
-    class Halves(BartForConditionalGeneration):
-        def decode(self, ids: Any, positions: Any, hidden: torch.Tensor | None, *rest: Any) -> torch.Tensor:
-            return super().decode(ids, positions, hidden if hidden is None else hidden / 2, *rest)
-
+def test_a_swapped_request_finds_what_another_one_encodes_anew(bart: Path) -> None:
+    """It comes back in the step whose encoder writes the table that both read."""
     words, counts = ["grapheme", "nave", "nave", "nave", "ox"], [28, 23, 14, 19, 7]
     params = [SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in counts]
     whole = Engine(bart, attention_backend="torch", **HERE)
     size = block_bytes(whole.shape, 4, torch.float32)
     short = replaying(bart, block_size=4, kv_cache_bytes=11 * size, swap_bytes=6 * size)
-    outputs = []
-    for engine in (whole, short):
-        engine.executor.worker.runner.model.__class__ = Halves
-        outputs.append(token_ids(engine.generate(words, params, progress=False)))
+    outputs = [token_ids(engine.generate(words, params, progress=False)) for engine in (whole, short)]
     assert outputs[0] == outputs[1]
 
 
@@ -229,47 +222,31 @@ def test_encoders_of_one_shape_are_recorded(together: int, whisper: Path, calls:
     calls.clear()
     engine = replaying(whisper, max_num_seqs=together)
     assert token_ids(engine.generate(prompts, GREEDY, progress=False)) == expected
-    assert calls == {"_compute_eagerly": 1, "_encode": 2}  # the first step, and a shape's first time in another
+    assert calls == {"encode": 1}  # a shape's first time
     engine.block_manager.check_integrity()
 
 
 def test_an_encoder_that_cannot_be_recorded_is_launched(
     whisper: Path, calls: Counter[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    class FailsAtThird(WhisperForConditionalGeneration):
+    class FailsAtSecond(WhisperForConditionalGeneration):
         times = 0
 
         def encode(self, *inputs: Any, **features: Any) -> torch.Tensor:
-            FailsAtThird.times += 1
-            if FailsAtThird.times == 3:
+            FailsAtSecond.times += 1
+            if FailsAtSecond.times == 2:
                 raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
             return super().encode(*inputs, **features)
 
     expected = fresh(whisper, sounds(5), GREEDY)
     engine = replaying(whisper, max_num_seqs=1)
-    engine.executor.worker.runner.model.__class__ = FailsAtThird
+    engine.executor.worker.runner.model.__class__ = FailsAtSecond
     calls.clear()
     with caplog.at_level(logging.WARNING, logger="transept"):
         assert token_ids(engine.generate(sounds(5), GREEDY, progress=False)) == expected
-    assert calls == {"_compute_eagerly": 1, "_encode": 5}
+    assert calls == {"encode": 5}
     (line,) = caplog.messages
-    assert line.startswith("FailsAtThird encodes 50 tokens without CUDA graphs")
-
-
-def test_a_decoder_that_changes_the_encoder_s_output_computes_new_requests_itself(
-    bart: Path, calls: Counter[str]
-) -> None:
-    class Halves(BartForConditionalGeneration):
-        def decode(self, ids: Any, positions: Any, hidden: torch.Tensor | None, *rest: Any) -> torch.Tensor:
-            return super().decode(ids, positions, hidden if hidden is None else hidden / 2, *rest)
-
-    outputs = []
-    for engine in (Engine(bart, attention_backend="torch", **HERE), replaying(bart, max_num_seqs=3)):
-        engine.executor.worker.runner.model.__class__ = Halves
-        calls.clear()
-        outputs.append(token_ids(engine.generate(WORDS, PARAMS, progress=False)))
-    assert calls["_encode"] == calls["_compute_eagerly"] > 1
-    assert outputs[0] == outputs[1] != fresh(bart, WORDS, PARAMS)
+    assert line.startswith("FailsAtSecond encodes 50 tokens without CUDA graphs")
 
 
 def test_steps_are_filled_up_to_few_sizes() -> None:

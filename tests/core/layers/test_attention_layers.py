@@ -52,9 +52,19 @@ def decoder_metadata() -> AttentionMetadata:
             cross_query_start_loc=starts,
             cross_seq_lens=LENGTHS,
             cross_block_tables=[[3], [4], [5]],
-            prefills=[0, 1, 2],
         )
     )
+
+
+def with_keys(layer: CrossAttention, encoded: Tensor, cache: Tensor) -> Tensor:
+    """The cache with keys and values of every request's encoder output."""
+    return with_written(*layer.keys_and_values(encoded), cache)
+
+
+def with_written(key: Tensor, value: Tensor, cache: Tensor) -> Tensor:
+    slots = [BLOCK_SIZE * (3 + i) + j for i, length in enumerate(LENGTHS) for j in range(length)]
+    CONTEXT.attention_backend.write(key, value, cache, torch.tensor(slots))
+    return cache
 
 
 def empty_cache(heads: int, head_dim: int) -> Tensor:
@@ -101,7 +111,8 @@ def test_cross_attention() -> None:
     x, encoder_hidden = torch.randn(sum(COUNTS), HIDDEN), torch.randn(sum(LENGTHS), HIDDEN)
     pairs = zip(x.double().split(COUNTS), encoder_hidden.double().split(LENGTHS), strict=True)
     expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
-    assert_same(layer(x, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+    cache = with_keys(layer, encoder_hidden, empty_cache(HEADS, HIDDEN // HEADS))
+    assert_same(layer(x, cache, decoder_metadata()), expected)
 
 
 @pytest.mark.parametrize("encoder_hidden", [32, HIDDEN, 80])
@@ -123,7 +134,8 @@ def test_cross_attention_to_an_encoder_of_another_width(encoder_hidden: int) -> 
     reference = reference.double()
     pairs = zip(x.double().split(COUNTS), encoded.double().split(LENGTHS), strict=True)
     expected = [reference(part, memory, memory, need_weights=False)[0] for part, memory in pairs]
-    assert_same(layer(x, encoded, empty_cache(HEADS, HIDDEN // HEADS), decoder_metadata()), expected)
+    cache = with_keys(layer, encoded, empty_cache(HEADS, HIDDEN // HEADS))
+    assert_same(layer(x, cache, decoder_metadata()), expected)
 
 
 def test_queries_keys_and_values_may_have_biases_of_their_own() -> None:
@@ -163,13 +175,13 @@ def test_rotary_positions_have_to_be_given() -> None:
 def test_captured_weights_are_those_that_values_are_multiplied_by(softcap: float | None) -> None:
     attention = Attention(8, softcap=softcap, context=CONTEXT)
     query, key, value = torch.randn(sum(COUNTS), HEADS, 8), *torch.randn(2, sum(LENGTHS), 3, 8)
-    cache, step = empty_cache(3, 8), decoder_metadata()
+    cache, step = with_written(key, value, empty_cache(3, 8)), decoder_metadata()
     rows, first, head = slice(6, 9), LENGTHS[0] + LENGTHS[1], 4  # of the last request; its block is 5
     slots = torch.arange(5 * BLOCK_SIZE, 5 * BLOCK_SIZE + LENGTHS[2])
     step.capture = CrossAttentionCapture(
         {cache.data_ptr(): 1}, {"last": CaptureRequest(rows, slots, ((1, head), (0, head)))}
     )
-    out = attention(query, key, value, cache, step, AttentionType.ENCODER_DECODER)
+    out = attention(query, None, None, cache, step, AttentionType.ENCODER_DECODER)
     assert {*step.capture.weights["last"]} == {(1, head)}
     weights = step.capture.weights["last"][1, head]
     assert_same(weights @ value[first:, head // 2], [out[rows].unflatten(1, (HEADS, 8))[:, head]])
@@ -180,6 +192,13 @@ def test_cross_attention_has_no_window() -> None:
     query = torch.randn(sum(COUNTS), HEADS, 8)
     with pytest.raises(PluginError, match="cross-attention has none"):
         attention(query, None, None, empty_cache(HEADS, 8), decoder_metadata(), AttentionType.ENCODER_DECODER)
+
+
+def test_cross_attention_is_given_no_keys() -> None:
+    x = torch.randn(sum(COUNTS), HEADS, 8)
+    given = (empty_cache(HEADS, 8), decoder_metadata(), AttentionType.ENCODER_DECODER)
+    with pytest.raises(PluginError, match=r"pass None, and have cross_attentions\(\)"):
+        Attention(8, context=CONTEXT)(x, x, x, *given)
 
 
 @pytest.mark.parametrize("num_kv_heads", [1, 3])
@@ -211,7 +230,7 @@ def test_query_heads_may_share_keys_and_values(kind: str, num_kv_heads: int) -> 
             outputs.append(layer(x, cache, decoder_metadata()))
         else:
             encoded = torch.randn(sum(LENGTHS), HIDDEN, generator=generator)
-            outputs.append(layer(x, encoded, cache, decoder_metadata()))
+            outputs.append(layer(x, with_keys(layer, encoded, cache), decoder_metadata()))
     torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-5)
 
 

@@ -14,7 +14,7 @@ from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallel
 from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.layers.packing import WeightPacker
-from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
+from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
 from transept.core.parallel_group import ParallelGroup
 
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
@@ -27,11 +27,11 @@ class Decoder(nn.Module):
     def __init__(self, gated: bool = False) -> None:
         super().__init__()
         self.embedding = VocabParallelEmbedding(50, 32, group=CONTEXT.group)
-        self.layer = DecoderLayer(LayerConfig(32, 4, 64, "gelu", pre_norm=True, gated=gated), CONTEXT)
+        self.layers = DecoderLayers([DecoderLayer(LayerConfig(32, 4, 64, "gelu", pre_norm=True, gated=gated), CONTEXT)])
         self.head = VocabParallelHead(50, 32, group=CONTEXT.group, weight=self.embedding.weight)
 
-    def forward(self, token_ids: Tensor, encoded: Tensor | None, cache: Tensor, metadata: AttentionMetadata) -> Tensor:
-        return self.head(self.layer(self.embedding(token_ids), encoded, cache, metadata))
+    def forward(self, token_ids: Tensor, cache: Tensor, metadata: AttentionMetadata) -> Tensor:
+        return self.head(self.layers(self.embedding(token_ids), [cache], metadata))
 
 
 def exact(model: nn.Module) -> nn.Module:
@@ -44,7 +44,9 @@ def exact(model: nn.Module) -> nn.Module:
 
 def steps(model: nn.Module, num_prompt: int) -> list[Tensor]:
     """Logits of a prompt of one sequence, and of the step after it."""
-    cache, results = torch.zeros(2, 8, 16, 4, 8), []
+    cache, results, encoded = torch.zeros(2, 8, 16, 4, 8), [], torch.linspace(-1, 1, 20 * 32).view(20, 32)
+    written = model.layers[0].cross_attn.keys_and_values(encoded)
+    CONTEXT.attention_backend.write(*written, cache, torch.arange(6 * 16, 6 * 16 + 20))
     for cached, length in ((0, num_prompt), (num_prompt, num_prompt + 1)):
         metadata = AttentionMetadata(
             block_size=16,
@@ -55,11 +57,9 @@ def steps(model: nn.Module, num_prompt: int) -> list[Tensor]:
             cross_query_start_loc=[0, length - cached],
             cross_seq_lens=[20],
             cross_block_tables=[[6, 7]],
-            prefills=[] if cached else [0],
         )
         CONTEXT.attention_backend.plan(metadata)
-        tokens, encoded = torch.arange(cached, length) % 50, torch.linspace(-1, 1, 20 * 32).view(20, 32)
-        results.append(model(tokens, None if cached else encoded, cache, metadata))
+        results.append(model(torch.arange(cached, length) % 50, cache, metadata))
     return results
 
 
@@ -110,10 +110,10 @@ def test_a_model_says_what_it_says_by_pytorch(way: Way, gated: bool, num_prompt:
 @needs_float16
 def test_what_float16_holds_is_packed_in_it() -> None:
     model = exact(Decoder())
-    model.layer.ffn.fc2.weight[-1, -1] = 0.1
+    model.layers[0].ffn.fc2.weight[-1, -1] = 0.1
     pack(model, CPU)
     dtypes = {name: part.packed.panels.dtype for name, part in model.named_modules() if isinstance(part, Linear)}
-    assert dtypes.pop("layer.ffn.fc2") is torch.float32
+    assert dtypes.pop("layers.0.ffn.fc2") is torch.float32
     assert set(dtypes.values()) == {torch.float16}
     assert model.head.packed is model.embedding.packed
     assert model.head.weight is model.embedding.weight

@@ -7,6 +7,7 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from interruptions import interrupted_after
@@ -22,7 +23,7 @@ from transformers.models.t5gemma.modeling_t5gemma import (
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.layer import LayerContext
-from transept.core.attention.metadata import AttentionMetadata
+from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.dispatch import DecoderLayersKernel, DecodeStep
 from transept.core.layers.linear import Linear
@@ -48,7 +49,7 @@ def config(pre_norm: bool, **options: object) -> LayerConfig:
     return LayerConfig(HIDDEN, HEADS, INNER, pre_norm=pre_norm, **{"activation": "gelu", **options})
 
 
-def metadata(cached: list[int], prefills: list[int]) -> AttentionMetadata:
+def metadata(cached: list[int]) -> AttentionMetadata:
     """What follows the cached tokens of two sequences in blocks 0 and 1, their encoders' in 2 to 5."""
     counts = [length - before for length, before in zip(LENGTHS, cached, strict=True)]
     starts = [0, counts[0], sum(counts)]
@@ -63,10 +64,17 @@ def metadata(cached: list[int], prefills: list[int]) -> AttentionMetadata:
         cross_query_start_loc=starts,
         cross_seq_lens=ENCODED,
         cross_block_tables=[[5, 2, 3], [4]],
-        prefills=prefills,
     )
     CONTEXT.attention_backend.plan(step)
     return step
+
+
+def write_encoded(layer: DecoderLayer, encoded: Tensor, cache: Tensor) -> None:
+    """Write keys and values of both encoders' output."""
+    places = zip([[5, 2, 3], [4]], ENCODED, strict=True)
+    slots = np.concatenate([slots_of(table, length, BLOCK_SIZE) for table, length in places])
+    backend = CONTEXT.attention_backend
+    backend.write(*layer.cross_attn.keys_and_values(encoded), cache, torch.from_numpy(slots))
 
 
 def filled(layer: nn.Module) -> nn.Module:
@@ -119,13 +127,14 @@ def test_decoder_layer_prefills_then_decodes(pre_norm: bool) -> None:
         for part, memory in zip(x.double().split(LENGTHS), encoded.double().split(ENCODED), strict=True)
     ]
     cache = torch.full((2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS), float("nan"))
-    whole = layer(x, encoded, cache, metadata([0, 0], [0, 1]))
+    write_encoded(layer, encoded, cache)
+    whole = layer(x, cache, metadata([0, 0]))
     torch.testing.assert_close(whole.double(), torch.cat(expected), rtol=1e-4, atol=1e-4)
 
-    last = metadata([length - 1 for length in LENGTHS], [])
+    last = metadata([length - 1 for length in LENGTHS])
     assert CONTEXT.attention_backend.decode_step(last, None) is not None
     cache[:, 0, LENGTHS[0] - 1] = cache[:, 1, LENGTHS[1] - 1] = float("nan")  # to be written again
-    decoded = layer(x[[4, 7]], None, cache, last)
+    decoded = layer(x[[4, 7]], cache, last)
     torch.testing.assert_close(decoded.double(), torch.stack([part[-1] for part in expected]), rtol=1e-4, atol=1e-4)
 
 
@@ -222,11 +231,12 @@ def test_layers_are_those_of_t5gemma(kind: str, window: int | None) -> None:
         torch.testing.assert_close(layer(x, step, positions=positions).double(), torch.cat(expected), **near)
         return
     cache = torch.full((2, 6, BLOCK_SIZE, 3, HIDDEN // HEADS), float("nan"))
-    whole = layer(x, encoded, cache, metadata([0, 0], [0, 1]), positions=positions)
+    write_encoded(layer, encoded, cache)
+    whole = layer(x, cache, metadata([0, 0]), positions=positions)
     torch.testing.assert_close(whole.double(), torch.cat(expected), **near)
-    last = metadata([length - 1 for length in LENGTHS], [])
+    last = metadata([length - 1 for length in LENGTHS])
     cache[:, 0, LENGTHS[0] - 1] = cache[:, 1, LENGTHS[1] - 1] = float("nan")  # to be written again
-    decoded = packed(layer)(x[[4, 7]], None, cache, last, positions=positions[[4, 7]])
+    decoded = packed(layer)(x[[4, 7]], cache, last, positions=positions[[4, 7]])
     torch.testing.assert_close(decoded.double(), torch.stack([part[-1] for part in expected]), **near)
 
 
@@ -264,25 +274,23 @@ def test_a_step_that_decodes_is_the_layer_in_float64(name: str, with_bias: bool)
     x = torch.randn(2, HIDDEN)
     cache = torch.randn(2, 6, BLOCK_SIZE, CONFIGS[name].num_kv_heads or HEADS, head_dim)
     bias = RelativePositionBias(torch.randn(32, HEADS), bidirectional=False) if with_bias else None
-    step = metadata([length - 1 for length in LENGTHS], [])
+    step = metadata([length - 1 for length in LENGTHS])
     exact_cache = cache.double()
     exact_bias = None if bias is None else RelativePositionBias(bias.table.double(), bidirectional=False)
-    exact = deepcopy(layer).double()(x.double(), None, exact_cache, step, exact_bias)
+    exact = deepcopy(layer).double()(x.double(), exact_cache, step, exact_bias)
 
-    step = metadata([length - 1 for length in LENGTHS], [])
+    step = metadata([length - 1 for length in LENGTHS])
     packed(layer)
     assert layer.kernel is not None
-    actual = layer(x, None, cache, step, bias)
+    actual = DecoderLayers([layer])(x, [cache], step, [bias])
     torch.testing.assert_close(actual.double(), exact, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(cache.double(), exact_cache, rtol=1e-4, atol=1e-4)
 
 
-def one_after_the_other(
-    layers: DecoderLayers, x: Tensor, encoded: Tensor | None, caches: list[Tensor], *given
-) -> Tensor:
+def one_after_the_other(layers: DecoderLayers, x: Tensor, caches: list[Tensor], *given) -> Tensor:
     step, biases = given
     for layer, cache, bias in zip(layers, caches, biases, strict=True):
-        x = layer(x, encoded, cache, step, bias)
+        x = DecoderLayers([layer])(x, [cache], step, [bias])
     return x
 
 
@@ -312,13 +320,15 @@ def test_a_norm_after_the_last_layer(name: str) -> None:
     x, encoded = torch.randn(sum(LENGTHS), HIDDEN), torch.randn(sum(ENCODED), HIDDEN)
     caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
     last = [length - 1 for length in LENGTHS]
-    for rows, memory, cached, prefills in ((slice(None), encoded, [0, 0], [0, 1]), ([4, 7], None, last, [])):
+    for layer, cache in zip(layers, caches, strict=True):
+        write_encoded(layer, encoded, cache)
+    for rows, cached in ((slice(None), [0, 0]), ([4, 7], last)):
         if "float64" in name:
             with pytest.raises(RuntimeError, match="dtype"):
-                layers(x[rows], memory, caches, metadata(cached, prefills), last_norm=norm)
+                layers(x[rows], caches, metadata(cached), last_norm=norm)
             continue
-        without = layers(x[rows], memory, caches, metadata(cached, prefills))
-        actual = layers(x[rows], memory, caches, metadata(cached, prefills), last_norm=norm)
+        without = layers(x[rows], caches, metadata(cached))
+        actual = layers(x[rows], caches, metadata(cached), last_norm=norm)
         torch.testing.assert_close(actual, norm(without), rtol=1e-5, atol=1e-5)
         assert not torch.equal(actual, without) or name == "none"
 
@@ -326,16 +336,16 @@ def test_a_norm_after_the_last_layer(name: str) -> None:
 def test_a_norm_of_another_width_is_refused() -> None:
     layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
     caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)]
-    step = metadata([length - 1 for length in LENGTHS], [])
+    step = metadata([length - 1 for length in LENGTHS])
     with pytest.raises(IndexError, match=f"last norm is {HIDDEN + 8} wide instead of {HIDDEN}"):
-        layers(torch.randn(2, HIDDEN), None, caches, step, last_norm=nn.LayerNorm(HIDDEN + 8))
+        layers(torch.randn(2, HIDDEN), caches, step, last_norm=nn.LayerNorm(HIDDEN + 8))
 
 
 def test_a_norm_whose_result_is_narrow_is_not_read_as_float32() -> None:
     layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
     caches, norm = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)], filled(RMSNorm(HIDDEN)).half()
-    step = metadata([length - 1 for length in LENGTHS], [])
-    hidden = layers(torch.randn(2, HIDDEN), None, caches, step, last_norm=norm)
+    step = metadata([length - 1 for length in LENGTHS])
+    hidden = layers(torch.randn(2, HIDDEN), caches, step, last_norm=norm)
     assert hidden.dtype is torch.float16
     for given in (hidden, hidden.to("meta", torch.float32)):
         with pytest.raises(TypeError, match="a packed weight takes rows in float32 on the CPU"):
@@ -352,21 +362,23 @@ def test_layers_in_one_call_are_those_one_after_the_other(biases: str, monkeypat
     x, encoded = torch.randn(sum(LENGTHS), HIDDEN), torch.randn(sum(ENCODED), HIDDEN)
     shape = (2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
     ours = [torch.randn(shape) for _ in layers]
+    for layer, cache in zip(layers, ours, strict=True):
+        write_encoded(layer, encoded, cache)
     theirs = [cache.clone() for cache in ours]
     last, unchanged = [length - 1 for length in LENGTHS], x.clone()
-    for rows, memory, cached, prefills in ((slice(None), encoded, [0, 0], [0, 1]), ([4, 7], None, last, [])):
+    for rows, cached in ((slice(None), [0, 0]), ([4, 7], last)):
         calls.clear()
-        actual = layers(x[rows], memory, ours, metadata(cached, prefills), given)
+        actual = layers(x[rows], ours, metadata(cached), given)
         assert torch.equal(x, unchanged)
-        assert calls == ([] if prefills else [3] if biases != "one each" else [1, 1, 1])
-        step = metadata(cached, prefills)
-        expected = one_after_the_other(layers, x[rows], memory, theirs, step, given or [None] * 3)
+        assert calls == ([] if cached == [0, 0] else [3] if biases != "one each" else [1, 1, 1])
+        step = metadata(cached)
+        expected = one_after_the_other(layers, x[rows], theirs, step, given or [None] * 3)
         assert torch.equal(actual, expected)
         assert all(map(torch.equal, ours, theirs))
     moved = [cache.clone() for cache in ours]  # the kernel reads those that it is given, not the last ones
     changed = [cache.zero_() for cache in ours]
-    assert torch.equal(layers(x[[4, 7]], None, moved, metadata(last, []), given), actual)
-    assert not torch.equal(layers(x[[4, 7]], None, changed, metadata(last, []), given), actual)
+    assert torch.equal(layers(x[[4, 7]], moved, metadata(last), given), actual)
+    assert not torch.equal(layers(x[[4, 7]], changed, metadata(last), given), actual)
 
 
 def test_an_interruption_between_two_caches_leaves_no_mixture() -> None:
@@ -375,13 +387,13 @@ def test_an_interruption_between_two_caches_leaves_no_mixture() -> None:
     old, x, places = [torch.randn(shape) for _ in layers], torch.randn(2, HIDDEN), set()
     for num_lines in range(1, 60):
         new = [torch.randn(shape) for _ in layers]
-        layers(x, None, old, metadata(last, []))
+        layers(x, old, metadata(last))
         with suppress(KeyboardInterrupt), interrupted_after(num_lines, ["decoder_layer"]) as struck:
-            layers(x, None, new, metadata(last, []))
+            layers(x, new, metadata(last))
         places.update(struck)
         again = [cache.clone() for cache in new]
-        expected = one_after_the_other(layers, x, None, again, metadata(last, []), [None, None])
-        assert torch.equal(layers(x, None, new, metadata(last, [])), expected), struck
+        expected = one_after_the_other(layers, x, again, metadata(last), [None, None])
+        assert torch.equal(layers(x, new, metadata(last)), expected), struck
         old = new
     assert any("_take" in place for place in places)
 
@@ -390,16 +402,16 @@ def test_a_cache_with_gaps_is_refused() -> None:
     layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
     cache = torch.randn(2, BLOCK_SIZE, 6, HEADS, HIDDEN // HEADS).transpose(1, 2)
     with pytest.raises(RuntimeError, match="view"):
-        layers(torch.randn(2, HIDDEN), None, [cache], metadata([length - 1 for length in LENGTHS], []))
+        layers(torch.randn(2, HIDDEN), [cache], metadata([length - 1 for length in LENGTHS]))
 
 
 def test_biases_of_other_layers_are_refused() -> None:
     layers = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
     caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
-    step = metadata([length - 1 for length in LENGTHS], [])
+    step = metadata([length - 1 for length in LENGTHS])
     for count in (0, 1, 3):
         with pytest.raises(ValueError, match=r"argument 2 is (shorter|longer)"):
-            layers(torch.randn(2, HIDDEN), None, caches, step, [None] * count)
+            layers(torch.randn(2, HIDDEN), caches, step, [None] * count)
 
 
 def _counted(call, calls: list[int]):
@@ -418,21 +430,21 @@ def test_layers_of_several_kinds_are_called_one_by_one() -> None:
     layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT), Doubled(config(True), CONTEXT)])))
     caches = [torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS) for _ in layers]
     x, last = torch.randn(2, HIDDEN), [length - 1 for length in LENGTHS]
-    expected = one_after_the_other(layers, x, None, caches, metadata(last, []), [None, None])
-    assert torch.equal(layers(x, None, caches, metadata(last, [])), expected)
+    expected = one_after_the_other(layers, x, caches, metadata(last), [None, None])
+    assert torch.equal(layers(x, caches, metadata(last)), expected)
     with pytest.raises(ValueError, match="argument 3 is shorter"):
-        layers(x, None, caches[:1], metadata(last, []))
+        layers(x, caches[:1], metadata(last))
     alike = packed(filled(DecoderLayers(DecoderLayer(config(True), CONTEXT) for _ in range(2))))
     with pytest.raises(ValueError, match="shorter"):
-        alike(x, None, caches[:1], metadata(last, []))
+        alike(x, caches[:1], metadata(last))
 
 
 def test_a_norm_of_another_kind_leaves_the_layer_to_its_modules() -> None:
     layer = packed(filled(DecoderLayer(config(True, norm=nn.RMSNorm), CONTEXT)))
     assert layer.kernel is None
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
-    step = metadata([length - 1 for length in LENGTHS], [])
-    assert layer(torch.randn(2, HIDDEN), None, cache, step).isfinite().all()
+    step = metadata([length - 1 for length in LENGTHS])
+    assert layer(torch.randn(2, HIDDEN), cache, step).isfinite().all()
 
 
 @pytest.mark.parametrize("option", [{"softcap": 5.0}, {"window": 4}, {"rotary": 1e4}, {"sandwich_norm": True}], ids=str)
@@ -458,23 +470,23 @@ def test_a_sandwich_norm_is_for_pre_norm() -> None:
     ],
 )
 def test_a_step_that_reaches_beyond_the_cache_is_refused(field: str, value: list, message: str) -> None:
-    layer = packed(filled(DecoderLayer(config(True), CONTEXT)))
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
-    before, step = cache.clone(), metadata([length - 1 for length in LENGTHS], [])
+    before, step = cache.clone(), metadata([length - 1 for length in LENGTHS])
     setattr(step, field, torch.tensor(value) if field == "slot_mapping" else value)
     with pytest.raises(IndexError, match=message):
-        layer(torch.randn(2, HIDDEN), None, cache, step)
+        layers(torch.randn(2, HIDDEN), [cache], step)
     assert torch.equal(cache, before)
 
 
 def test_hidden_states_of_another_width_are_refused() -> None:
-    layer = packed(filled(DecoderLayer(config(True), CONTEXT)))
+    layers = packed(filled(DecoderLayers([DecoderLayer(config(True), CONTEXT)])))
     cache = torch.randn(2, 6, BLOCK_SIZE, HEADS, HIDDEN // HEADS)
-    step = metadata([length - 1 for length in LENGTHS], [])
+    step = metadata([length - 1 for length in LENGTHS])
     with pytest.raises(IndexError, match=f"{HIDDEN - 8} wide instead of {HIDDEN}"):
-        layer(torch.randn(2, HIDDEN - 8), None, cache, step)
+        layers(torch.randn(2, HIDDEN - 8), [cache], step)
     with pytest.raises(IndexError, match=f"rows of {HIDDEN - 8} numbers"):
-        layer.ffn.fc1(torch.randn(2, HIDDEN - 8))
+        layers[0].ffn.fc1(torch.randn(2, HIDDEN - 8))
 
 
 def test_heads_that_no_key_heads_divide_are_refused() -> None:

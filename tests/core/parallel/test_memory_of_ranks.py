@@ -23,7 +23,7 @@ def held_bytes(
 ) -> int:
     """Of weights, packed or not, each once."""
     config = EngineConfig(str(directory), device="cpu", quantization=quantization).on_this_machine()
-    model = _load(
+    model, _ = _load(
         describe_model(directory, "", None), config, torch.device("cpu"), torch.float32, group, stage or PipelineStage()
     )
     tensors = [parameter for parameter in model.parameters() if not parameter.is_meta]
@@ -67,5 +67,5 @@ def test_a_stage_has_a_cache_of_its_own_layers(tiny_en_dir: Path, stage: Pipelin
     worker = Worker(WorkerConfig(tiny_en_dir, config, limits), ParallelGroup(), stage)
     assert worker.num_device_blocks == whole.num_device_blocks
     assert [len(each.cache.layers) for each in (whole, worker)] == [4, 3 if stage.is_first else 1]
-    held = [bool(cache.numel()) for cache in worker.runner.kv_caches]
+    held = [bool(cache.numel()) for cache in worker.runner.decoder.kv_caches]
     assert held == ([True, True, True, False] if stage.is_first else [False, False, False, True])

@@ -124,7 +124,7 @@ def test_what_fails_in_a_stage_fails_alone(engine: Engine, reference: Engine, st
     works = getattr(model, method)
 
     def fails(*given: Any, **options: Any) -> Tensor:
-        lengths = given[2].encoder_start_loc if method == "encode" else given[4].cross_seq_lens
+        lengths = given[2].encoder_start_loc if method == "encode" else given[3].cross_seq_lens
         tokens = given[0].tolist()
         found = len(broken) in lengths if method == "decode" else contains(tokens, broken)
         if found:

@@ -100,7 +100,11 @@ def compute(stage: PipelineStage, step: int, fails_at: int | None) -> Tensor | s
             if piece == 1 and fails_at == stage.index:
                 raise ValueError(f"step {step} fails")
             pieces.append(x + 1 if stage.is_last else stage.hand_over(x + 1))
-        encoded = stage.share_encoded(torch.cat(pieces))
+            if stage.is_last:
+                stage.share_encoded(pieces[-1])
+        if not stage.is_last:
+            pieces = [stage.receive_encoded(x.device) for _ in range(2)]
+        encoded = torch.cat(pieces)
         x = encoded if stage.is_first else stage.take_over(encoded)
         if not stage.is_last:
             stage.hand_over(x + 1)

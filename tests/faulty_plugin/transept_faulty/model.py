@@ -14,6 +14,11 @@ SETTINGS_LOST = dataclasses.replace(
 )
 
 
+def begins(positions):
+    """Whether a request begins in a step."""
+    return bool((positions == 0).any())
+
+
 class LatePositions(Right):
     def decode(self, input_ids, positions, *others):
         return super().decode(input_ids, positions + 1, *others)
@@ -46,19 +51,19 @@ class DoubledLogits(Right):
 class StuckPositions(Right):
     """Counts the decoder's positions from the last prefill's."""
 
-    def decode(self, input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata):
-        if encoder_hidden_states is None:
+    def decode(self, input_ids, positions, kv_caches, attn_metadata):
+        if not begins(positions):
             positions = positions - 1
-        return super().decode(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return super().decode(input_ids, positions, kv_caches, attn_metadata)
 
 
 class ForgetsAfter128(Right):
     """Sees the first 128 tokens of a sequence only, as a faulty sum over pieces of keys would."""
 
-    def decode(self, input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata):
-        if encoder_hidden_states is None:
+    def decode(self, input_ids, positions, kv_caches, attn_metadata):
+        if not begins(positions):
             attn_metadata.seq_lens = [min(length, 128) for length in attn_metadata.seq_lens]
-        return super().decode(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return super().decode(input_ids, positions, kv_caches, attn_metadata)
 
 
 class MixedBatch(Right):
@@ -71,10 +76,10 @@ class MixedBatch(Right):
 class ShortPrefill(Right):
     """Has positions for 16 tokens of a decoder prompt."""
 
-    def decode(self, input_ids, positions, encoder_hidden_states, *others):
-        if encoder_hidden_states is not None and len(input_ids) > 20:
+    def decode(self, input_ids, positions, *others):
+        if begins(positions) and len(input_ids) > 20:
             positions = positions.clamp(max=15)
-        return super().decode(input_ids, positions, encoder_hidden_states, *others)
+        return super().decode(input_ids, positions, *others)
 
 
 class CoarseInHalf(Right):

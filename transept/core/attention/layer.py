@@ -78,10 +78,10 @@ class Attention(nn.Module):
         attn_type: AttentionType,
         bias: AttentionBias | RelativeKeys | None = None,
     ) -> Tensor:
-        """Write new keys and values into the cache, then attend.
+        """Write new keys and values of self-attention into the cache, then attend.
 
         query: [num_tokens, num_heads, head_dim].
-        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
+        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
         bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
             Of an ENCODER also RelativeKeys.
@@ -90,6 +90,11 @@ class Attention(nn.Module):
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
+        if key is not None and attn_type is AttentionType.ENCODER_DECODER:
+            raise PluginError(
+                "cross-attention was given keys, which the engine writes before the decoder runs: pass None, and have "
+                "cross_attentions() of the model return what makes them"
+            )
         if attn_metadata.window is not None and attn_type is AttentionType.DECODER:
             self._check_window(attn_metadata.window, bias)
         if isinstance(bias, RelativeKeys) and (

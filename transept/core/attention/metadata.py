@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor
 
 from transept.core.attention.capture import CrossAttentionCapture
-from transept.core.attention.cross_projections import CrossProjections
 from transept.errors import PluginError
 
 
@@ -76,16 +75,14 @@ class AttentionMetadata:
         block_tables[i]: its blocks of the self-attention cache.
         window: of every layer's self-attention at most, behind which blocks are given back; None: all tokens are kept.
 
-    Encoder side, only this step's prefills:
-        encoder_start_loc: prefill i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
+    A pass of the encoder:
+        encoder_start_loc: input i owns encoder rows ``encoder_start_loc[i] : encoder_start_loc[i + 1]``.
 
     Cross-attention, one entry a request (a request's sequences are adjacent and share one table):
         cross_query_start_loc: request i owns query rows ``cross_query_start_loc[i] : cross_query_start_loc[i + 1]``.
         cross_seq_lens[i]: its encoder length. cross_block_tables[i]: its blocks of the cross-attention cache.
-        prefills: indices of the requests whose encoder ran in this step, in the order of the encoder rows.
         capture: where the attention layer leaves weights that requests ask for; None: nowhere.
         num_rows: in a step that is recorded, rows of queries, or tokens of a pass of the encoder.
-        cross_projections: where layers tell how they make keys and values of the encoder's output; None: nowhere.
     """
 
     block_size: int
@@ -97,16 +94,14 @@ class AttentionMetadata:
     cross_query_start_loc: list[int] = field(default_factory=lambda: [0])
     cross_seq_lens: list[int] = field(default_factory=list)
     cross_block_tables: list[list[int]] = field(default_factory=list)
-    prefills: list[int] = field(default_factory=list)
     capture: CrossAttentionCapture | None = None
-    cross_projections: CrossProjections | None = None
     window: int | None = None
     num_rows: int | None = None
     plan: Any = None  # set by AttentionBackend.plan; private to that backend
 
     @property
     def encoder_lens(self) -> list[int]:
-        """Tokens of each new request, for an encoder that takes one at a time."""
+        """Tokens of each input, for an encoder that takes one at a time."""
         return [end - start for start, end in pairwise(self.encoder_start_loc)]
 
     def num_queries(self, attn_type: AttentionType) -> int:
@@ -130,7 +125,6 @@ class AttentionMetadata:
             cross_query_start_loc=NoList(),
             cross_seq_lens=NoList(),
             cross_block_tables=NoList(),
-            prefills=NoList(),
             window=window,
             num_rows=num_rows,
         )

@@ -28,7 +28,7 @@ from transept.core.model_shape import ModelShape
 from transept.errors import CheckpointError, ParameterError, PluginError, PromptError, shown
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
-from transept.registry.plugin_calls import call_declared, plugin_named
+from transept.registry.plugin_calls import call_declared, plugin_failure, plugin_named
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec, resolve
 
@@ -160,7 +160,25 @@ def build_model(described: ModelDescription, context: LayerContext) -> ForCondit
         raise _undescribed(what, checkpoint, error, read) from error
     if "_modules" not in vars(model):
         raise PluginError(f"{model_class.__name__}.__init__ does not call super().__init__(config, context)")
+    _check_cross_attentions(model, described)
     return model
+
+
+def _check_cross_attentions(model: ForConditionalGeneration, described: ModelDescription) -> None:
+    """Raise PluginError where the engine cannot tell how each decoder layer makes keys and values."""
+    method, num_layers = f"{type(model).__name__}.cross_attentions", described.shape.num_decoder_layers
+    try:
+        found: Any = [*model.cross_attentions()]
+    except Exception as error:
+        raise plugin_failure(described.spec, method, error) from error
+    unfit = [each for each in found if each is not None and not callable(getattr(each, "keys_and_values", None))]
+    if len(found) != num_layers or unfit:
+        returned = f"a {type(unfit[0]).__name__} without keys_and_values" if unfit else f"{len(found)} modules"
+        raise PluginError(
+            f"{method} of {described.spec.known_as} returned {returned}; its shape has {num_layers} decoder layers. "
+            "Give each layer a CrossAttention, as DecoderLayer has, or override cross_attentions to return an object "
+            "with keys_and_values(encoder_hidden) for each layer, None for one without cross-attention"
+        )
 
 
 def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:

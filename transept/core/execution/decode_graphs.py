@@ -3,15 +3,13 @@
 A step of one token a sequence is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here
 the step's numbers are written into one buffer, copied to the device at once, and the kernels recorded for a step of
 that shape are replayed. Steps are filled up to a few shapes; the rows that fill up a step write into the cache's spare
-block, and nobody reads what becomes of them. Used by `transept.core.execution.replayed_steps`.
+block, and nobody reads what becomes of them. Used by `transept.core.execution.decoder_runner`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -19,32 +17,14 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.recorder import Recorder
+from transept.core.execution.rows import DecodeRows, put_pending
 from transept.core.execution.sampler import Drawn
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduling.step import BlockTable
 from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class DecodeRows:
-    """The rows of a step, one for each token of its sequences: the token, its position, how many tokens up to it the
-    sequence's table holds, and where their keys and those of its encoder tokens lie. A sequence that decodes has one,
-    its newest token; a new one has a row for each token of its prompt. Of the tables only self-attention's change.
-
-    pending: the tokens that the last step drew and only the device knows, as sequence ids by row. ends: each sequence's
-    last row.
-    """
-
-    token_ids: list[int]
-    positions: list[int]
-    lengths: list[int]
-    block_tables: list[BlockTable]
-    cross_lengths: list[int]
-    cross_block_tables: list[BlockTable]
-    pending: dict[int, int]
-    ends: list[int]
 
 
 class DecodeGraphs:
@@ -55,18 +35,20 @@ class DecodeGraphs:
     The model's attention backend must be `replayable`.
     """
 
-    def __init__(self, model: ForConditionalGeneration, cache: KVCache, block_size: int) -> None:
+    def __init__(
+        self, model: ForConditionalGeneration, cache: KVCache, block_size: int, recorder: Recorder | None = None
+    ) -> None:
         self.model = model
         self.cache = cache
         self.block_size = block_size
         self.failed_shapes: set[tuple[int, int, int]] = set()  # not tried again
         self._recordings: dict[tuple[int, int, int], _Recording] = {}
-        self.recorder = Recorder(cache.layers[0].device)
+        self.recorder = recorder or Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
 
-        last: of the step before, where tokens are pending.
+        rows: each a span of its own. last: of the step before, where tokens are pending.
         None where a step of this shape cannot be recorded, which the log says once: such steps must be made anew.
         """
         shape = (
@@ -122,10 +104,10 @@ class _Recording:
 
         def step() -> Tensor:
             metadata.slot_mapping = slots.long()
-            hidden = model.decode(token_ids.long(), positions.long(), None, cache.layers, metadata)
+            hidden = model.decode(token_ids.long(), positions.long(), cache.layers, metadata)
             return model.compute_logits(hidden)
 
-        self._write(DecodeRows([], [], [], [], [], [], {}, []))
+        self._write(DecodeRows())
         self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
         self.replay = record(step)
 
@@ -140,72 +122,22 @@ class _Recording:
         used = len(rows.token_ids)
         token_ids, positions, slots, lengths, cross_lengths = self.columns
         token_ids[used:], positions[used:], lengths[used:], cross_lengths[used:] = 0, 0, 1, 1
-        token_ids[:used], positions[:used] = rows.token_ids, rows.positions
-        lengths[:used], cross_lengths[:used] = rows.lengths, rows.cross_lengths
+        slots[used:] = self.spare_block * self.block_size
+        token_ids[:used], positions[:used], slots[:used], lengths[:used] = (
+            *(rows.token_ids, rows.positions),
+            *(rows.slots, rows.lengths),
+        )
         for index, table in enumerate(rows.block_tables):
             self.tables[index, : len(table)] = table
-        for index, table in enumerate(rows.cross_block_tables):
-            if self.written[index] is not table:
-                self.cross_tables[index, : len(table)] = self.written[index] = table
+        requests = zip(pairwise(rows.request_starts), rows.cross_lengths, rows.cross_block_tables, strict=True)
+        for (start, stop), length, table in requests:
+            cross_lengths[start:stop] = length
+            for index in range(start, stop):
+                if self.written[index] is not table:
+                    self.cross_tables[index, : len(table)] = self.written[index] = table
         self.tables[used:] = self.cross_tables[used:] = self.spare_block
         self.written[used:] = [None] * (len(self.written) - used)
-        places = lengths - 1
-        blocks = self.tables[np.arange(len(places)), places // self.block_size]
-        slots[:] = blocks * self.block_size + places % self.block_size
         self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
-
-
-def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) -> None:
-    """Put tokens that only the device knows among these. pending: sequence ids by place, of the step `last`."""
-    if pending:
-        assert last is not None
-        tokens = last.tokens_of([*pending.values()]).to(token_ids.dtype)
-        token_ids.index_copy_(0, upload([*pending], token_ids.device), tokens)
-
-
-class Recorder:
-    """Makes of a step a function that computes it again, from what its tensors hold by then.
-
-    On a GPU it replays what was recorded. Elsewhere it calls the step, with which tests need no GPU.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        if device.type == "cuda":
-            # What one recording computes on the way is overwritten by the next: they are replayed one at a time.
-            # All are made on one stream, since cuBLAS keeps memory for each.
-            self._pool = torch.cuda.graph_pool_handle()
-            self._stream = torch.cuda.Stream(device)
-
-    def __call__(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """See Recorder."""
-        if self.device.type != "cuda":
-            step()
-            return step
-        current, ahead = torch.cuda.current_stream(self.device), self._stream
-        ahead.wait_stream(current)
-        try:
-            with torch.cuda.stream(ahead):  # kernels are compiled and workspaces made before anything is recorded
-                step()
-        finally:
-            current.wait_stream(ahead)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # Other threads, which make features of sound, may use the GPU meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, stream=ahead, capture_error_mode="thread_local"):
-                logits = step()
-        except BaseException:
-            # A recording that breaks off may leave its stream, and its pool open for all that is allocated.
-            torch.cuda.set_stream(current)
-            with suppress(RuntimeError):
-                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), self._pool)
-            raise
-
-        def replay() -> Tensor:
-            graph.replay()
-            return logits
-
-        return replay
 
 
 def num_rows_recorded(count: int) -> int:

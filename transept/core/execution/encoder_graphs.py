@@ -4,23 +4,23 @@ A pass over one window of sound, or one text, is hundreds of kernels that a GPU 
 to launch them. What was recorded is replayed with other numbers in the same tensors: the encoder, and every layer's
 keys and values of its output, which go into the cache. Features are recorded for their shape. Texts of an encoder that
 is marked `replayable` are padded to a few numbers of tokens by one more sequence, which goes into the cache's spare
-block. Used by `transept.core.execution.replayed_steps`.
+block. Used by `transept.core.execution.encoder_runner`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transept.core.attention.cross_projections import Project
 from transept.core.attention.metadata import AttentionMetadata, EncodeTables
-from transept.core.execution.decode_graphs import Recorder
+from transept.core.execution.recorder import Recorder
 from transept.core.kernels.dispatch import QUERIES
+from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 from transept.core.transfer import upload
@@ -33,23 +33,24 @@ MOST_RECORDINGS, MOST_SHAPES_SEEN = 32, 4096
 BEYOND = 1 << 30  # a first query of tiles that have none
 
 Shape = tuple[object, ...]
+Layers = list[tuple[MakesKeysAndValues, Tensor]]  # each with its cache
 
 
 class EncoderGraphs:
     """The passes recorded so far, by shape. A shape is recorded when it comes for the second time.
 
-    projections: each decoder layer's, and its cache. features_of: inputs of one kind -> keyword -> features of each, on
-    the device. The model's attention backend must be `replayable`.
+    layers: each decoder layer's cross-attention, and its cache. features_of: inputs of one kind -> keyword -> features
+    of each, on the device. The model's attention backend must replay encoders.
     """
 
     def __init__(
         self,
         model: ForConditionalGeneration,
-        projections: list[tuple[Project, Tensor]],
+        layers: Layers,
         recorder: Recorder,
-        features_of: Callable[[list[EncoderInputs]], dict[str, list[Tensor]]],
+        features_of: Callable[[Sequence[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
-        self.model, self.projections, self._recorder, self._features_of = model, projections, recorder, features_of
+        self.model, self.layers, self._recorder, self._features_of = model, layers, recorder, features_of
         self._seen: Counter[Shape] = Counter()
         self._recordings: dict[Shape, _Features | _Texts | None] = {}  # None: it cannot be recorded
 
@@ -88,9 +89,9 @@ class EncoderGraphs:
     def _record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
         try:
             if inputs[0].features:
-                return _Features(self.model, self.projections, self._recorder, inputs, self._features_of)
+                return _Features(self.model, self.layers, self._recorder, inputs, self._features_of)
             num_tokens = num_tokens_recorded(sum(given.num_tokens for given in inputs))
-            return _Texts(self.model, self.projections, self._recorder, num_tokens)
+            return _Texts(self.model, self.layers, self._recorder, num_tokens)
         except Exception as error:  # what a plugin's encode, or CUDA about it, raises
             logger.warning(
                 "%s encodes %d tokens without CUDA graphs, kernels launched one by one: %s: %s",
@@ -105,25 +106,23 @@ class _Features:
     def __init__(
         self,
         model: ForConditionalGeneration,
-        projections: list[tuple[Project, Tensor]],
+        layers: Layers,
         record: Recorder,
         inputs: list[EncoderInputs],
-        features_of: Callable[[list[EncoderInputs]], dict[str, list[Tensor]]],
+        features_of: Callable[[Sequence[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
         self.features_of = features_of
         self.features = {name: torch.stack(given) for name, given in features_of(inputs).items()}
         metadata = AttentionMetadata.for_encoder([given.num_tokens for given in inputs])
         model.context.attention_backend.plan(metadata)
-        self.slots = torch.full(
-            (metadata.encoder_start_loc[-1],), _spare_slot(projections), device=_device(projections)
-        )
+        self.slots = torch.full((metadata.encoder_start_loc[-1],), _spare_slot(layers), device=_device(layers))
 
         def encode() -> Tensor:
             return model.encode(
                 None, None, metadata, **{name: [*each.unbind()] for name, each in self.features.items()}
             )
 
-        self.step = _encode_and_write(model, projections, encode, self.slots)  # kept: a graph holds no memory
+        self.step = _encode_and_write(model, layers, encode, self.slots)  # kept: a graph holds no memory
         self.replay = record(self.step)
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
@@ -141,19 +140,19 @@ class _Texts:
     def __init__(
         self,
         model: ForConditionalGeneration,
-        projections: list[tuple[Project, Tensor]],
+        layers: Layers,
         record: Recorder,
         num_tokens: int,
     ) -> None:
         backend, self.num_tokens, self.spare_slot = (
             model.context.attention_backend,
             num_tokens,
-            _spare_slot(projections),
+            _spare_slot(layers),
         )
         num_tiles = num_tokens // QUERIES + MOST_TEXTS + 1  # as many at most, whatever the texts' lengths
         sizes = [num_tokens, num_tokens, num_tokens, MOST_TEXTS + 2, MOST_TEXTS + 1, 2 * num_tiles]
         self.host = np.zeros(sum(sizes), np.int32)
-        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(projections))
+        self.numbers = torch.zeros(sum(sizes), dtype=torch.int32, device=_device(layers))
         self.columns = np.split(self.host, np.cumsum(sizes)[:-1])
         ids, positions, slots, starts, lengths, tiles = self.numbers.split(sizes)
         metadata = AttentionMetadata.recorded(1, num_tokens)
@@ -163,7 +162,7 @@ class _Texts:
         def encode() -> Tensor:
             return model.encode(ids.long(), positions.long(), metadata)
 
-        self.step = _encode_and_write(model, projections, encode, slots)  # kept: a graph holds no memory
+        self.step = _encode_and_write(model, layers, encode, slots)  # kept: a graph holds no memory
         self.replay = record(self.step)
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> None:
@@ -197,30 +196,30 @@ def num_tokens_recorded(count: int) -> int:
 
 def _encode_and_write(
     model: ForConditionalGeneration,
-    projections: list[tuple[Project, Tensor]],
+    layers: Layers,
     encode: Callable[[], Tensor],
     slots: Tensor,
 ) -> Callable[[], Tensor]:
     """What is recorded. slots: where the keys and values of each row of the encoder's output go."""
-    backend, metadata = model.context.attention_backend, AttentionMetadata(block_size=1)
+    backend = model.context.attention_backend
 
     def step() -> Tensor:
         hidden = encode()
         if hidden.dim() != 2 or len(hidden) != len(slots):
             raise ValueError(f"encode returned {[*hidden.shape]} for {len(slots)} tokens")
-        backend.plan_writes(metadata, slots.long())
-        for project, kv_cache in projections:
-            backend.project_cross(hidden, project, kv_cache, metadata)
+        rows = slots.long()
+        for attention, kv_cache in layers:
+            backend.write(*attention.keys_and_values(hidden), kv_cache, rows)
         return hidden
 
     return step
 
 
-def _spare_slot(projections: list[tuple[Project, Tensor]]) -> int:
+def _spare_slot(layers: Layers) -> int:
     """The last slot of the cache, which is in its spare block."""
-    _, num_blocks, block_size, *_ = projections[0][1].shape
+    _, num_blocks, block_size, *_ = layers[0][1].shape
     return num_blocks * block_size - 1
 
 
-def _device(projections: list[tuple[Project, Tensor]]) -> torch.device:
-    return projections[0][1].device
+def _device(layers: Layers) -> torch.device:
+    return layers[0][1].device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,6 @@ from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.model_description import ModelDescription, build_model, describe_model
 from transept.core.config import EngineConfig
-from transept.core.execution.decode_graphs import DecodeGraphs
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache, block_bytes
@@ -25,6 +24,7 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
+from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.staging import keep_stage
 from transept.core.model import ForConditionalGeneration
@@ -66,14 +66,14 @@ class Worker:
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
         with large_blocks_given_back(), plugin_named(described.spec), _memory_for("the weights"):
-            model = _load(described, config, device, self._cache_dtype, group, stage)
+            model, attentions = _load(described, config, device, self._cache_dtype, group, stage)
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
             features = described.model_class.longest_features(described.config)
             beside_text = partial(map_encoder_inputs, described.spec, described.view, {})
             step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
-            runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler)
+            runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler, attentions)
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
@@ -84,7 +84,7 @@ class Worker:
         self.num_host_blocks = config.swap_bytes // bytes_of_all
         with _memory_for("the cache"):
             self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
-        graphs = None
+        self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, attentions)
         if (
             device.type == "cuda"
             and group.size == 1
@@ -92,8 +92,7 @@ class Worker:
             and not config.enforce_eager
             and model.context.attention_backend.replayable
         ):
-            graphs = DecodeGraphs(model, self.cache, config.block_size)
-        self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, graphs)
+            self.runner.record_steps()
 
     def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
         return KVCache(
@@ -157,8 +156,11 @@ def _load(
     cache_dtype: torch.dtype,
     group: ParallelGroup,
     stage: PipelineStage,
-) -> ForConditionalGeneration:
-    """The model on its device, its weights loaded, those of linear layers straight into what kernels read."""
+) -> tuple[ForConditionalGeneration, Sequence[MakesKeysAndValues | None]]:
+    """The model on its device, its weights loaded, those of linear layers straight into what kernels read.
+
+    Returned with the cross-attentions of the stage's decoder layers.
+    """
     dtype: torch.dtype = getattr(torch, config.activation_dtype)
     long_inputs = not described.shape.encoder_takes_text
     backend = select_backend(
@@ -178,12 +180,14 @@ def _load(
     context = LayerContext(attention_backend=backend, group=group, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
     model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
+    layers = stage.decoder_layers(described.shape)
+    attentions = model.cross_attentions()[layers.start : layers.stop]
     elsewhere = keep_stage(model, described.shape, stage)
     if stage.count > 1:
         model.to(device)
     packer = WeightPacker(model, device.type, config.weight_rounding, long_inputs=long_inputs)
     load_weights(model, described.checkpoint, described.weight_map, packer, elsewhere, described.spec.known_as)
-    return model
+    return model, attentions
 
 
 def _build(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor, nn
 
 from transept.core.attention.biases import AttentionBias
@@ -75,8 +77,18 @@ class SelfAttention(nn.Module):
         return self.out_proj(self.attn(query, key, value, kv_cache, metadata, self.attn_type, attention_bias))
 
 
+class MakesKeysAndValues(Protocol):
+    """What the engine asks of a decoder layer's cross-attention."""
+
+    def keys_and_values(self, encoder_hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """encoder_hidden: [encoder_tokens, encoder's hidden]. Returns both, [encoder_tokens, kv_heads, head_dim]."""
+
+
 class CrossAttention(nn.Module):
     """Attention of decoder tokens over the encoder's output: ``qkv_proj``, attention, ``out_proj``.
+
+    Its keys and values are in the cache before the decoder runs: the encoder runner writes `keys_and_values` of each
+    input once (`transept.core.execution.encoder_runner`).
 
     encoder_hidden_size: of an encoder that may have another width than the decoder; then ``q_proj`` and ``kv_proj``,
     with parts ``k`` and ``v``, are in place of qkv_proj, whether the widths differ or not. The others: see
@@ -119,17 +131,8 @@ class CrossAttention(nn.Module):
         self.out_proj = RowParallelLinear(inner, hidden_size, bias=bias, group=context.group)
         self.attn = Attention(self.head_dim, scale=scale, softcap=softcap, context=context)
 
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_cache: Tensor, metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills, if any.
-
-        Returns x's shape.
-        """
-        if encoder_hidden is not None:
-            if metadata.cross_projections is not None:
-                metadata.cross_projections.add(encoder_hidden, self.keys_and_values, kv_cache)
-            self.attn.backend.project_cross(encoder_hidden, self.keys_and_values, kv_cache, metadata)
+    def forward(self, x: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> Tensor:
+        """x: [tokens, hidden]. kv_cache: this layer's. Returns x's shape."""
         query = self._queries(x)
         return self.out_proj(self.attn(query, None, None, kv_cache, metadata, AttentionType.ENCODER_DECODER))
 
@@ -143,6 +146,6 @@ class CrossAttention(nn.Module):
 
     def _queries(self, x: Tensor) -> Tensor:
         if self.qkv_proj is not None:
-            return self.qkv_proj(x)[0]
+            return self.qkv_proj.query(x)
         assert self.q_proj is not None
         return self.q_proj(x).unflatten(-1, (-1, self.head_dim))

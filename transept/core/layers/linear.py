@@ -196,27 +196,20 @@ class QKVParallelLinear(Linear):
 
 
 class EncoderDecoderQKVParallelLinear(QKVParallelLinear):
-    """Projections of cross-attention: Q from the decoder always, K and V from the encoder only when it ran.
+    """Projections of cross-attention: Q of the decoder's tokens, K and V of the encoder's output.
 
-    One stacked matrix as in self-attention, applied in two slices, so that neither prefill nor decode multiplies what
-    nobody reads.
+    One stacked matrix as in self-attention, with the same parts in a checkpoint. `query` multiplies the rows of Q,
+    `keys_and_values` the others.
     """
 
-    def forward(  # type: ignore[override]
-        self, decoder_input: Tensor, encoder_input: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Project the decoder's tokens and, if given, the prefills' encoder tokens.
+    def query(self, x: Tensor) -> Tensor:
+        """x: [tokens, hidden], the decoder's. Returns [tokens, heads, head_dim]."""
+        query = matmul(x, self.packed or self.weight, self.bias, slice(self.q_size))
+        return query.unflatten(-1, (-1, self.head_dim))
 
-        decoder_input: [tokens, hidden]; encoder_input: [encoder_tokens, hidden] or None.
-        Returns query [tokens, heads, head_dim], key and value [encoder_tokens, kv_heads, head_dim] or None.
-        """
-        query = matmul(decoder_input, self.packed or self.weight, self.bias, slice(self.q_size))
-        query = query.unflatten(-1, (-1, self.head_dim))
-        return query, *(self.keys_and_values(encoder_input) if encoder_input is not None else (None, None))
-
-    def keys_and_values(self, encoder_input: Tensor) -> tuple[Tensor, Tensor]:
-        """encoder_input: [encoder_tokens, hidden]. Returns key and value [encoder_tokens, kv_heads, head_dim]."""
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x: [encoder_tokens, hidden], the encoder's output. Returns both, [encoder_tokens, kv_heads, head_dim]."""
         parts = slice(self.q_size, None)
-        projected = matmul(encoder_input, self.packed or self.weight, self.bias, parts, of_encoder=True)
+        projected = matmul(x, self.packed or self.weight, self.bias, parts, of_encoder=True)
         key, value = projected.unflatten(-1, (-1, self.head_dim)).chunk(2, dim=1)
         return key, value

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from numbers import Integral
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from transept.core.kernels.dispatch import (
     DECODER_LAYER,
     DecoderLayerKernel,
     DecoderLayersKernel,
+    DecodeStep,
     Norm,
     Projection,
     runs_on,
@@ -199,30 +201,16 @@ class DecoderLayer(nn.Module):
             activation=self.ffn.activation_name,
         )
 
-    @cached_property
-    def _alone(self) -> DecoderLayersKernel | None:
-        return None if self.kernel is None else DecoderLayersKernel([self.kernel])
-
     def forward(
         self,
         x: Tensor,
-        encoder_hidden: Tensor | None,
         kv_cache: Tensor,
         metadata: AttentionMetadata,
         attention_bias: AttentionBias | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills.
-
-        positions: see SelfAttention. Returns x's shape.
-        """
-        if runs_on(x) and self._alone is not None:
-            step = self.backend.decode_step(metadata, attention_bias)
-            if step is not None:
-                if encoder_hidden is not None:
-                    self.backend.project_cross(encoder_hidden, self.cross_attn.keys_and_values, kv_cache, metadata)
-                return self._alone(x, [kv_cache], step)
-        own, cross = (kv_cache, metadata, attention_bias, positions), (encoder_hidden, kv_cache, metadata)
+        """x: [tokens, hidden]. kv_cache: this layer's. positions: see SelfAttention. Returns x's shape."""
+        own, cross = (kv_cache, metadata, attention_bias, positions), (kv_cache, metadata)
         if self.pre_norm:
             attended = _normed(self.self_attn(norm_of(x, self.self_attn_norm), *own), self.self_attn_post_norm)
             x, normed = add_norm(x, attended, self.cross_attn_norm)
@@ -239,58 +227,75 @@ class DecoderLayer(nn.Module):
 
 
 class DecoderLayers(nn.ModuleList):
-    """Layers of a decoder, one after the other; on a CPU a step that decodes computes all in one call."""
+    """Layers of a decoder, one after the other.
+
+    On a CPU, a step in which every sequence has one token computes neighbouring layers with the same bias in one call,
+    and with the last of them the norm that follows.
+    """
 
     @cached_property
-    def _served(self) -> tuple[list[DecoderLayerKernel], AttentionBackend] | None:
-        """The kernels of all, and their backend; None where one is no DecoderLayer, or no kernel serves it."""
-        layers = [layer for layer in self if type(layer) is DecoderLayer]
-        kernels = [layer.kernel for layer in layers if layer.kernel is not None]
-        return (kernels, layers[0].backend) if kernels and len(kernels) == len(self) else None
+    def _kernels(self) -> list[DecoderLayerKernel | None]:
+        """Each layer as a kernel; None for a layer of another kind, and for one that no kernel serves."""
+        return [layer.kernel if type(layer) is DecoderLayer else None for layer in self]
 
     @cached_property
-    def _kernels(self) -> dict[nn.Module | None, tuple[DecoderLayersKernel, nn.Module | None]]:
-        """What `_kernel` returned, by the norm that follows, as a rule the same at every step."""
+    def _backend(self) -> AttentionBackend | None:
+        """The backend of the layers that have a kernel; None if there are none."""
+        layers = zip(self, self._kernels, strict=True)
+        return next((layer.backend for layer, kernel in layers if isinstance(layer, DecoderLayer) and kernel), None)
+
+    @cached_property
+    def _calls(self) -> dict[tuple[int, int, nn.Module | None], tuple[DecoderLayersKernel, nn.Module | None]]:
+        """What `_call` returned."""
         return {}
 
-    def _kernel(
-        self, kernels: list[DecoderLayerKernel], last_norm: Any
-    ) -> tuple[DecoderLayersKernel, nn.Module | None]:
-        """All layers and the norm; or, where no kernel serves the norm, without it, and the norm."""
-        if last_norm not in self._kernels:
-            served = last_norm is not None and _is_served(last_norm)
-            norm = (_norm(last_norm), last_norm.eps) if served else ()
-            self._kernels[last_norm] = DecoderLayersKernel(kernels, *norm), None if served else last_norm
-        return self._kernels[last_norm]
+    def _call(self, start: int, stop: int, norm: Any) -> tuple[DecoderLayersKernel, nn.Module | None]:
+        """Some layers and the norm after them in one call; the norm itself where no kernel serves it, else None."""
+        key = start, stop, norm
+        if key not in self._calls:
+            kernels = [kernel for kernel in self._kernels[start:stop] if kernel is not None]
+            served = norm is not None and _is_served(norm)
+            last = (_norm(norm), norm.eps) if served else ()
+            self._calls[key] = DecoderLayersKernel(kernels, *last), None if served else norm
+        return self._calls[key]
 
     def forward(
         self,
         x: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
         attention_biases: Sequence[AttentionBias | None] | None = None,
         positions: Tensor | None = None,
         last_norm: nn.Module | None = None,
     ) -> Tensor:
-        """x: [tokens, hidden], encoder_hidden: [encoder_tokens, encoder's hidden] of prefills.
+        """x: [tokens, hidden]. kv_caches, attention_biases: one a layer.
 
-        attention_biases: one a layer. positions: see SelfAttention. last_norm: of what the last layer returns. Returns
-        x's shape.
+        positions: see SelfAttention. last_norm: of what the last layer returns. Returns x's shape.
         """
         biases = [None] * len(self) if attention_biases is None else attention_biases
-        if encoder_hidden is None and runs_on(x) and self._served is not None and self._have_one(biases):
-            kernels, backend = self._served
-            step = backend.decode_step(metadata, biases[0])
-            if step is not None:
-                kernel, norm = self._kernel(kernels, last_norm)
-                return _normed(kernel(x, kv_caches, step), norm)
-        for layer, bias, kv_cache in zip(self, biases, kv_caches, strict=True):
-            x = layer(x, encoder_hidden, kv_cache, metadata, bias, positions)
+        layers = [*zip(self, biases, kv_caches, strict=True)]
+        for start, stop, step in self._parts(x, metadata, biases):
+            if step is None:
+                for layer, bias, kv_cache in layers[start:stop]:
+                    x = layer(x, kv_cache, metadata, bias, positions)
+            else:
+                kernel, norm = self._call(start, stop, last_norm if stop == len(self) else None)
+                x = kernel(x, kv_caches[start:stop], step)
+                last_norm = norm if stop == len(self) else last_norm
         return _normed(x, last_norm)
 
-    def _have_one(self, biases: Sequence[AttentionBias | None]) -> bool:
-        return len(biases) == len(self) and all(bias is biases[0] for bias in biases)
+    def _parts(
+        self, x: Tensor, metadata: AttentionMetadata, biases: Sequence[AttentionBias | None]
+    ) -> Iterator[tuple[int, int, DecodeStep | None]]:
+        """The layers from one to another, and their step where one call computes them."""
+        if not runs_on(x) or self._backend is None:
+            yield 0, len(self), None
+            return
+        alike = groupby(range(len(self)), lambda index: (self._kernels[index] is not None, id(biases[index])))
+        for (is_served, _), group in alike:
+            indices = [*group]
+            step = self._backend.decode_step(metadata, biases[indices[0]]) if is_served else None
+            yield indices[0], indices[-1] + 1, step
 
 
 def _normed(x: Tensor, norm: nn.Module | None) -> Tensor:

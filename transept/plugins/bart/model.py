@@ -126,7 +126,7 @@ class BartEncoder(nn.Module):
 
 
 class BartDecoder(nn.Module):
-    """Tokens and encoder hidden states to hidden states."""
+    """Tokens to hidden states."""
 
     def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
@@ -145,13 +145,12 @@ class BartDecoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x = self.embedding(input_ids, positions)
-        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class BartForConditionalGeneration(ForConditionalGeneration):

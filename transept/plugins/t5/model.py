@@ -100,17 +100,15 @@ class T5Encoder(T5Stack):
 
 
 class T5Decoder(T5Stack):
-    """Embedded tokens and encoder hidden states to hidden states."""
+    """Embedded tokens to hidden states."""
 
     def __init__(self, config: Any, bias_in_every_layer: bool, context: LayerContext) -> None:
         layers = DecoderLayers(DecoderLayer(layer_config(config), context) for _ in range(config.num_decoder_layers))
         super().__init__(config, layers, len(layers) if bias_in_every_layer else 1, bidirectional=False)
 
-    def forward(
-        self, x: Tensor, encoder_hidden: Tensor | None, kv_caches: list[Tensor], metadata: AttentionMetadata
-    ) -> Tensor:
-        """x: [tokens, d_model], encoder_hidden: [encoder_tokens, d_model] of prefills. Returns x's shape."""
-        return self.layers(x, encoder_hidden, kv_caches, metadata, self.biases(), last_norm=self.final_norm)
+    def forward(self, x: Tensor, kv_caches: list[Tensor], metadata: AttentionMetadata) -> Tensor:
+        """x: [tokens, d_model]. Returns x's shape."""
+        return self.layers(x, kv_caches, metadata, self.biases(), last_norm=self.final_norm)
 
 
 class T5ForConditionalGeneration(ForConditionalGeneration):
@@ -166,12 +164,11 @@ class T5ForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
-        return self.decoder(self.shared(input_ids), encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(self.shared(input_ids), kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

@@ -94,7 +94,6 @@ class TrOCRDecoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
@@ -103,7 +102,7 @@ class TrOCRDecoder(nn.Module):
         if self.padding is not None:
             rows = rows.masked_fill(input_ids == self.padding, self.padding)
         x = self.layernorm_embedding(self.embed_tokens(input_ids) * self.scale + self.embed_positions[rows])
-        hidden: Tensor = self.layers(x, encoder_hidden, kv_caches, metadata)
+        hidden: Tensor = self.layers(x, kv_caches, metadata)
         return hidden
 
 

@@ -142,9 +142,8 @@ class Pix2Struct(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """See ForConditionalGeneration.decode."""
-        return self.decoder(self.shared(input_ids), encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(self.shared(input_ids), kv_caches, attn_metadata)

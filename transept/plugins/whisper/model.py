@@ -59,7 +59,7 @@ class WhisperEncoder(nn.Module):
 
 
 class WhisperDecoder(nn.Module):
-    """Tokens and encoder hidden states to hidden states."""
+    """Tokens to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
         super().__init__()
@@ -80,13 +80,12 @@ class WhisperDecoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
         x: Tensor = self.embed_tokens(input_ids, self.embed_positions, positions)
-        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class WhisperForConditionalGeneration(ForConditionalGeneration):
@@ -124,18 +123,6 @@ class WhisperForConditionalGeneration(ForConditionalGeneration):
     ) -> Tensor:
         """input_features: a list of [mels, frames] windows. Returns [frames of all / 2, d_model]."""
         hidden: Tensor = self.encoder(multimodal_kwargs["input_features"], attn_metadata)
-        return hidden
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        encoder_hidden_states: Tensor | None,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        hidden: Tensor = self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

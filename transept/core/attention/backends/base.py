@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -21,7 +20,7 @@ class AttentionBackend(ABC):
     # Of keys and values in the cache, beside the dtype of what is computed.
     cache_dtypes: ClassVar[frozenset[torch.dtype]] = frozenset()
     replayable: ClassVar[bool] = False  # whether a step can read its tables where the last one did, by plan_decode
-    replays_encoders: ClassVar[bool] = False  # whether encoders can, by plan_encode and plan_writes
+    replays_encoders: ClassVar[bool] = False  # whether a pass of the encoder can, by plan_encode
 
     def __init__(self, quantization: str | None = None, *, long_inputs: bool = False) -> None:
         """quantization: what the model's weights are rounded to; attention may then be rounded about as much.
@@ -47,33 +46,16 @@ class AttentionBackend(ABC):
         """Plan an encoder pass, whose rows are whose ``tables`` say at the time; only if `replays_encoders`."""
         raise NotImplementedError
 
-    def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
-        """Plan `write_cross` of tokens into the slots that ``cross_slots``, int64 [encoder_tokens], says at the time.
-
-        Only if `replays_encoders`.
-        """
-        raise NotImplementedError
-
     def decode_step(self, metadata: AttentionMetadata, bias: AttentionBias | None) -> DecodeStep | None:
-        """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention.
-
-        Prefills' keys and values are to be written before, by `write_cross`.
-        """
+        """The step for `kernels/cpu/fused/decoder_layer.py`, if that can compute it; bias: of self-attention."""
         return None
 
     @abstractmethod
-    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
-        """Write prefills' keys and values of cross-attention, [encoder_tokens, num_kv_heads, head_dim] each."""
+    def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+        """Write keys and values of tokens into a layer's cache.
 
-    def project_cross(
-        self,
-        encoder_hidden: Tensor,
-        project: Callable[[Tensor], tuple[Tensor, Tensor]],
-        kv_cache: Tensor,
-        metadata: AttentionMetadata,
-    ) -> None:
-        """Write what `project` makes of prefills' encoder tokens, [encoder_tokens, encoder's hidden]."""
-        self.write_cross(*project(encoder_hidden), kv_cache, metadata)
+        key, value: [tokens, num_kv_heads, head_dim]. kv_cache: as for `forward`. slots: int64 [tokens], where in it.
+        """
 
     @abstractmethod
     def forward(
@@ -90,10 +72,10 @@ class AttentionBackend(ABC):
         softcap: float | None = None,
         window: int | None = None,
     ) -> Tensor:
-        """Write new keys and values into the cache, then attend.
+        """Write new keys and values of self-attention into the cache, then attend.
 
         query: [num_tokens, num_heads, head_dim].
-        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention when no encoder ran.
+        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
         kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
         softcap, window: see `transept.core.attention.layer.Attention`; no window for ENCODER_DECODER.
         Returns [num_tokens, num_heads, head_dim].

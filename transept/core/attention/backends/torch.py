@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transept.core.attention.backends.base import AttentionBackend
-from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan
+from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan, runs_of
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.dispatch import (
@@ -32,7 +32,6 @@ from transept.core.kernels.dispatch import (
 
 EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
 CAPPED_QUERIES = 512  # whose scores are computed at a time where they have a soft cap
-PROJECTED_TOKENS = 1024  # of encoders, at least, whose keys and values are computed before they are written
 
 
 class TorchBackend(AttentionBackend):
@@ -72,26 +71,19 @@ class TorchBackend(AttentionBackend):
             query, rows=len(query), quantization=self.quantization, long_inputs=self.long_inputs
         )
 
-    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
-        """See AttentionBackend.write_cross."""
-        _write_cross(key, value, kv_cache, metadata.plan, metadata.prefills)
-
-    def project_cross(
-        self,
-        encoder_hidden: Tensor,
-        project: Callable[[Tensor], tuple[Tensor, Tensor]],
-        kv_cache: Tensor,
-        metadata: AttentionMetadata,
-    ) -> None:
-        """See AttentionBackend.project_cross. Some requests at a time, whose keys and values are never all there."""
-        row, requests, count = 0, [], 0
-        for request in metadata.prefills:
-            requests.append(request)
-            count += metadata.cross_seq_lens[request]
-            if count >= PROJECTED_TOKENS or request == metadata.prefills[-1]:
-                key, value = project(encoder_hidden[row : row + count])
-                _write_cross(key, value, kv_cache, metadata.plan, requests)
-                row, requests, count = row + count, [], 0
+    def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+        """See AttentionBackend.write."""
+        cache, write = kv_cache.flatten(1, 2), WRITE_SLOTS.serving(key)  # [keys and values, slots, kv_heads, head_dim]
+        if write is None:
+            for part, x in zip(cache, (key, value), strict=True):
+                part.index_copy_(0, slots, _as_in(cache, x))
+            return
+        row = 0
+        for run in runs_of(slots):
+            end = row + run.stop - run.start
+            for part, x in zip(cache, (key, value), strict=True):
+                write(x[row:end], part[run])
+            row = end
 
     def forward(
         self,
@@ -124,23 +116,7 @@ class TorchBackend(AttentionBackend):
             return _attend_decoder(query, key, value, cache, metadata, scale, bias, softcap, window)
         if bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
-        if key is not None and value is not None:
-            self.write_cross(key, value, kv_cache, metadata)
         return _attend_cross(query, cache, metadata, scale, softcap)
-
-
-def _write_cross(key: Tensor, value: Tensor, kv_cache: Tensor, plan: TorchPlan, requests: Sequence[int]) -> None:
-    """Write keys and values of some requests' encoder tokens, one request after the other."""
-    cache, row, write = kv_cache.flatten(1, 2), 0, WRITE_SLOTS.serving(key)
-    for request in requests:
-        for run in plan.cross_runs[request]:
-            end = row + run.stop - run.start
-            for part, x in enumerate((key, value)):
-                if write is None:
-                    cache[part, run] = _as_in(cache, x[row:end])
-                else:
-                    write(x[row:end], cache[part, run])
-            row = end
 
 
 def _as_in(cache: Tensor, x: Tensor) -> Tensor:

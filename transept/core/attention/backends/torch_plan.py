@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
@@ -109,6 +110,13 @@ def _work(
     return PagedWork(
         block_size, [tables[i] for i in few], [lengths[i] for i in few], [(starts[i], starts[i + 1]) for i in few]
     )
+
+
+def runs_of(slots: Tensor) -> list[slice]:
+    """Slots, int64 [tokens] on the CPU, as maximal runs of consecutive ones."""
+    edges = [0, *(torch.nonzero(slots.diff() != 1).flatten() + 1).tolist(), len(slots)]
+    firsts = slots[edges[:-1]].tolist()
+    return [slice(first, first + stop - start) for first, (start, stop) in zip(firsts, pairwise(edges), strict=True)]
 
 
 def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[slice]:

@@ -14,14 +14,13 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables, slots_of
+from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
 from transept.core.kernels.dispatch import (
     GPU_ATTENTION,
     QUERIES,
@@ -61,14 +60,6 @@ class TritonPlan:
         metadata = self.metadata
         starts, tables = metadata.cross_query_start_loc, metadata.cross_block_tables
         return self._work(starts, metadata.cross_seq_lens, tables, most_queries=MOST_QUERIES_IN_PIECES)
-
-    @cached_property
-    def cross_slots(self) -> Tensor:
-        """Where the prefills' encoder tokens go, [encoder_tokens] int64."""
-        metadata = self.metadata
-        tables, lengths = metadata.cross_block_tables, metadata.cross_seq_lens
-        slots = [slots_of(tables[request], lengths[request], metadata.block_size) for request in metadata.prefills]
-        return self.upload(np.concatenate(slots), torch.int64)
 
     def read(self, tables: DecodeTables) -> None:
         """Take rows whose keys lie where ``tables`` say."""
@@ -151,16 +142,9 @@ class TritonBackend(AttentionBackend):
         metadata.plan = TritonPlan(metadata)
         metadata.plan.encoder = Work(tables.starts, tables.lengths, None, no_pairs, tables.tiles, most_keys=0)
 
-    def plan_writes(self, metadata: AttentionMetadata, cross_slots: Tensor) -> None:
-        """See AttentionBackend.plan_writes."""
-        metadata.plan = TritonPlan(metadata)
-        metadata.plan.cross_slots = cross_slots
-
-    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
-        """See AttentionBackend.write_cross."""
-        plan: TritonPlan = metadata.plan
-        plan.device = kv_cache.device
-        WRITE_CACHE.only(key, value, kv_cache, plan.cross_slots)
+    def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+        """See AttentionBackend.write."""
+        WRITE_CACHE.only(key, value, kv_cache, slots)
 
     def forward(
         self,
@@ -194,11 +178,9 @@ class TritonBackend(AttentionBackend):
             assert key is not None
             assert value is not None
             assert metadata.slot_mapping is not None
-            WRITE_CACHE.only(key, value, kv_cache, metadata.slot_mapping)
+            self.write(key, value, kv_cache, metadata.slot_mapping)
         elif bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
-        elif key is not None and value is not None:
-            self.write_cross(key, value, kv_cache, metadata)
         work = plan.decoder if causal else plan.cross
         paged = (query, cache[0], cache[1], work, metadata.block_size, scale, table)
         GPU_ATTENTION.only(*paged, causal=causal, softcap=softcap, window=window, out=out)

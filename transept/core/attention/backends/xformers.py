@@ -142,9 +142,9 @@ class XformersBackend(AttentionBackend):
         metadata.plan = XformersPlan(metadata, by_triton=True)
         metadata.plan.read(tables)
 
-    def write_cross(self, key: Tensor, value: Tensor, kv_cache: Tensor, metadata: AttentionMetadata) -> None:
-        """See AttentionBackend.write_cross."""
-        self.triton.write_cross(key, value, kv_cache, metadata)
+    def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
+        """See AttentionBackend.write."""
+        WRITE_CACHE.only(key, value, kv_cache, slots)
 
     def forward(
         self,
@@ -172,13 +172,11 @@ class XformersBackend(AttentionBackend):
             return _flash(query, key, value, plan.encoder_mask, scale)
         assert kv_cache is not None
         if not causal:
-            if key is not None and value is not None:
-                self.write_cross(key, value, kv_cache, metadata)
             return _split_keys(query, kv_cache, plan.cross_mask, scale)
         assert key is not None
         assert value is not None
         assert metadata.slot_mapping is not None
-        WRITE_CACHE.only(key, value, kv_cache, metadata.slot_mapping)
+        self.write(key, value, kv_cache, metadata.slot_mapping)
         calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if calls.decode is not None:
             out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)

@@ -73,14 +73,13 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens], kv_caches: one a layer. Returns [tokens, d_model]."""
         x = self.embed_tokens(input_ids) * self.scale + self.embed_positions(positions + POSITION_OFFSET)
         x = self.layernorm_embedding(x)
-        return self.layers(x, encoder_hidden, kv_caches, metadata)
+        return self.layers(x, kv_caches, metadata)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):
@@ -129,12 +128,11 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """The decoder over this step's tokens. Ids and positions: [tokens]. Returns [tokens, d_model]."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(input_ids, positions, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

@@ -91,14 +91,13 @@ class Decoder(Stack):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """input_ids, positions: [tokens], kv_caches: one a layer. Returns [tokens, d_model]."""
         rows = torch.where(input_ids == self.padding, self.padding, positions + self.padding + 1)
         x = self.embed_tokens(input_ids) * self.scale + self.positions[rows]
-        return self.layers(x, encoder_hidden, kv_caches, metadata, last_norm=self.layer_norm)
+        return self.layers(x, kv_caches, metadata, last_norm=self.layer_norm)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):
@@ -143,12 +142,11 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """The decoder over this step's tokens. Ids and positions: [tokens]. Returns [tokens, d_model]."""
-        return self.decoder(input_ids, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(input_ids, positions, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

@@ -72,13 +72,12 @@ class Decoder(Stack):
         self,
         x: Tensor,
         positions: Tensor,
-        encoder_hidden: Tensor | None,
         kv_caches: list[Tensor],
         metadata: AttentionMetadata,
     ) -> Tensor:
         """x: [tokens, d_model], positions: [tokens], kv_caches: one a layer. Returns x's shape."""
         x = self.embed(x, positions)
-        return self.layers(x, encoder_hidden, kv_caches, metadata)
+        return self.layers(x, kv_caches, metadata)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):
@@ -121,13 +120,12 @@ class SkeletonForConditionalGeneration(ForConditionalGeneration):
         self,
         input_ids: Tensor,
         positions: Tensor,
-        encoder_hidden_states: Tensor | None,
         kv_caches: list[Tensor],
         attn_metadata: AttentionMetadata,
     ) -> Tensor:
         """The decoder over this step's tokens. Ids and positions: [tokens]. Returns [tokens, d_model]."""
         x = self.shared(input_ids) * self.scale
-        return self.decoder(x, positions, encoder_hidden_states, kv_caches, attn_metadata)
+        return self.decoder(x, positions, kv_caches, attn_metadata)
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

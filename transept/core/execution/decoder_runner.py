@@ -1,0 +1,111 @@
+"""DecoderRunner: computes the logits of a step's requests, whose encoder inputs are in the cache already.
+
+Steps are launched kernel by kernel, or replayed as CUDA graphs: then each token of a short prompt is a row of the
+recorded step, as if it were a sequence's newest, since the keys of all rows are written before any are read. Longer
+prompts are launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from transept.core.execution.checked_model import CheckedModel
+from transept.core.execution.decode_graphs import DecodeGraphs
+from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.prompt_probes import PromptProbes
+from transept.core.execution.recorder import Recorder
+from transept.core.execution.rows import DecodeRows, put_pending
+from transept.core.execution.sampler import Drawn
+from transept.core.scheduling.step import SequenceGroupMetadata
+from transept.core.transfer import upload
+
+MOST_PROMPT_ROWS = 8  # of a new request; with more, tiles of its queries read its keys less often
+ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as sequences, since each has logits
+
+
+class Decoded(NamedTuple):
+    """Requests that were computed together.
+
+    logits: [sequences, vocabulary], of which the next computation may make something else. probes: None where nobody
+    asks.
+    """
+
+    groups: Sequence[SequenceGroupMetadata]
+    logits: Tensor
+    probes: PromptProbes | None
+
+
+class DecoderRunner:
+    """Runs a model's decoder. graphs: steps that a GPU replays; None: every step is launched kernel by kernel."""
+
+    graphs: DecodeGraphs | None = None
+
+    def __init__(self, model: CheckedModel, cache: KVCache, block_size: int) -> None:
+        context, self.shape = model.model.context, model.model.shape(model.model.config)
+        self.backend, self.group, self.stage = context.attention_backend, context.group, context.stage
+        self._model, self._cache, self._block_size = model, cache, block_size
+        self._device = cache.layers[0].device
+        self.kv_caches = self._caches_of_all_layers()
+
+    def record(self, recorder: Recorder) -> None:
+        """Replay steps of a few shapes."""
+        self.graphs = DecodeGraphs(self._model.model, self._cache, self._block_size, recorder)
+
+    def replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
+        """Compute the requests that a recorded step serves; None if there are none, or a step cannot be recorded.
+
+        last: of the step before, where tokens are pending.
+        """
+        if self.graphs is None:
+            return None
+        replayable = self._replayable(step)
+        if not replayable:
+            return None
+        self._cache.wait()
+        rows = DecodeRows.of(replayable, self._block_size, self.shape.window, most_spans=MOST_PROMPT_ROWS)
+        logits = self.graphs(rows, last)
+        return None if logits is None else Decoded(replayable, self._ends(rows, logits), None)
+
+    def launch(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
+        """Compute requests kernel by kernel; None but in a pipeline's last stage. last: as for `replay`."""
+        self._cache.wait()
+        rows = DecodeRows.of(step, self._block_size, self.shape.window)
+        input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
+        put_pending(input_ids, rows.pending, last)
+        metadata = rows.metadata(self._block_size, self.shape.window, slots)
+        self.backend.plan(metadata)
+        probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
+        hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
+        if not self.stage.is_last:
+            probes.hand_over(hidden)
+            return None
+        logits = self._model.compute_logits(self._ends(rows, hidden))
+        probes.read(hidden, self._model.compute_logits)
+        return Decoded(step, logits, probes)
+
+    def _replayable(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
+        """The requests that may be rows of a recorded step."""
+        num_seqs = sum(len(group.seq_data) for group in step)
+        room = max(ROWS_OF_FEW, num_seqs * 3 // 2) - sum(len(group.seq_data) for group in step if not group.is_prefill)
+        chosen: list[SequenceGroupMetadata] = []
+        for group in step:
+            if group.is_prefill:
+                lengths = [data.num_tokens for data in group.seq_data.values()]
+                if sum(lengths) > min(room, MOST_PROMPT_ROWS) or group.sampling_params.prompt_probe is not None:
+                    continue
+                room -= sum(lengths)
+            chosen.append(group)
+        return chosen
+
+    def _ends(self, rows: DecodeRows, of_rows: Tensor) -> Tensor:
+        """Of a tensor of the rows, each sequence's last one."""
+        return of_rows if len(rows.ends) == len(of_rows) else of_rows[upload(rows.ends, self._device)]
+
+    def _caches_of_all_layers(self) -> list[Tensor]:
+        """One a decoder layer, as models take them; empty ones for layers of other stages."""
+        own, layers = self.stage.decoder_layers(self.shape), self._cache.layers
+        elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])
+        return [layers[i - own.start] if i in own else elsewhere for i in range(self.shape.num_decoder_layers)]

@@ -1,0 +1,158 @@
+"""EncoderRunner: encodes inputs, and writes what each decoder layer's cross-attention keeps of them into the cache.
+
+Called by the model runner before the decoder runs, so that every row of a step finds its keys and values written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transept.core.attention.metadata import AttentionMetadata, slots_of
+from transept.core.execution.checked_model import CheckedModel
+from transept.core.execution.encoder_graphs import EncoderGraphs
+from transept.core.execution.freed_memory import large_blocks_given_back
+from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.recorder import Recorder
+from transept.core.layers.attention import MakesKeysAndValues
+from transept.core.request.inputs import EncoderInputs
+from transept.core.scheduling.step import BlockTable
+from transept.core.transfer import to_device, upload
+
+# Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
+# the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
+CPU_ENCODER_CHUNK = 2048
+# In a pipeline, stages work on different chunks of a step: more of them leave stages idle for less time.
+CHUNKS_A_STAGE = 2
+SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
+
+
+class Encode(NamedTuple):
+    """An input of the encoder, and the blocks that hold its keys and values."""
+
+    inputs: EncoderInputs
+    block_table: BlockTable
+
+
+class EncoderRunner:
+    """Encodes some tokens at a time, of which it writes every layer's keys and values before it goes on.
+
+    cross_attentions: of the decoder layers that have a cache here, in their order; None for a layer without one.
+    graphs: passes that a GPU replays; None: every pass is launched kernel by kernel.
+    """
+
+    graphs: EncoderGraphs | None = None
+
+    def __init__(
+        self,
+        model: CheckedModel,
+        cross_attentions: Sequence[MakesKeysAndValues | None],
+        cache: KVCache,
+        block_size: int,
+    ) -> None:
+        context = model.model.context
+        self.backend, self.stage = context.attention_backend, context.stage
+        self._model, self._cache, self._block_size = model, cache, block_size
+        self._device, self._dtype = cache.layers[0].device, model.model.compute_dtype
+        layers = zip(cross_attentions, cache.layers, strict=True)
+        self._layers = [(attention, kv_cache) for attention, kv_cache in layers if attention is not None]
+        self._has_encoded = False
+
+    def record(self, recorder: Recorder) -> None:
+        """Replay passes that come again, where the backend's kernels can be."""
+        if self.backend.replays_encoders:
+            self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
+
+    def __call__(self, encodes: Sequence[Encode]) -> None:
+        """Encode inputs and write their keys and values. Raises what the model raises."""
+        if not encodes:
+            return
+        with nullcontext() if self._has_encoded else large_blocks_given_back():
+            self._has_encoded = True
+            self._cache.wait()
+            if self.graphs is None or not self.graphs([each.inputs for each in encodes], self._slots(encodes)):
+                self._launch(encodes)
+
+    def _launch(self, encodes: Sequence[Encode]) -> None:
+        """The same, kernel by kernel.
+
+        In a pipeline the last stage has the encoder's output. It gives the others each chunk as soon as that is
+        encoded; they take it once they have computed their layers for all chunks.
+        """
+        chunks = _chunks(encodes, self._chunk_size(encodes))
+        for chunk in chunks:
+            hidden = self.encode([each.inputs for each in chunk])
+            if self.stage.is_last:
+                self.stage.share_encoded(hidden)
+                self._write(hidden, chunk)
+        if not self.stage.is_last:
+            for chunk in chunks:
+                self._write(self.stage.receive_encoded(self._device), chunk)
+
+    def encode(self, batch: Sequence[EncoderInputs]) -> Tensor:
+        """The encoder's output of inputs of one kind, [encoder tokens, hidden]; nothing is written."""
+        metadata = AttentionMetadata.for_encoder([inputs.num_tokens for inputs in batch])
+        self.backend.plan(metadata)
+        input_ids = positions = None
+        if batch[0].token_ids:
+            input_ids = upload([token for inputs in batch for token in inputs.token_ids], self._device)
+            places = [position for inputs in batch for position in range(len(inputs.token_ids))]
+            positions = upload(places, self._device)
+        return self._model.encode(batch, input_ids, positions, metadata, self._features_of(batch))
+
+    def _write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
+        """Write each layer's keys and values of a chunk's encoder output."""
+        slots = upload(np.concatenate(self._slots(chunk)), self._device)
+        for attention, kv_cache in self._layers:
+            self.backend.write(*self._model.keys_and_values(attention, hidden, kv_cache), kv_cache, slots)
+
+    def _slots(self, encodes: Sequence[Encode]) -> list[np.ndarray]:
+        """Where the keys and values of each input go, int64 [its tokens]."""
+        return [slots_of(table, inputs.num_tokens, self._block_size) for inputs, table in encodes]
+
+    def _features_of(self, batch: Sequence[EncoderInputs]) -> dict[str, list[Tensor]]:
+        """Of inputs of one kind."""
+        return {name: self._on_device([inputs.features[name] for inputs in batch]) for name in batch[0].features}
+
+    def _on_device(self, features: list[Tensor]) -> list[Tensor]:
+        """Features on the device; numbers of any floating dtype in the model's, all at once where they are alike."""
+        features, dtype = [to_device(each, self._device) for each in features], self._dtype
+        if all(each.dtype is dtype or not each.is_floating_point() for each in features):
+            return features
+        if len({(each.shape, each.dtype) for each in features}) == 1:
+            return [*torch.stack(features).to(dtype).unbind()]
+        return [each.to(dtype) if each.is_floating_point() else each for each in features]
+
+    def _chunk_size(self, encodes: Sequence[Encode]) -> int | None:
+        """Tokens of a chunk at most, but for those of a longer input; None for any number."""
+        limit = CPU_ENCODER_CHUNK if self._device.type == "cpu" else None
+        if self.stage.count == 1:
+            return limit
+        total = sum(each.inputs.num_tokens for each in encodes)
+        share = max(-(-total // (CHUNKS_A_STAGE * self.stage.count)), SMALLEST_CHUNK)
+        return share if limit is None else min(limit, share)
+
+
+def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
+    """Neighbours that the encoder takes together: of one kind (the same features, text or none) and `limit` tokens."""
+    chunks: list[list[Encode]] = []
+    size = 0
+    for encode in encodes:
+        alike = chunks and _kind(chunks[-1][0].inputs) == _kind(encode.inputs)
+        if alike and (limit is None or size + encode.inputs.num_tokens <= limit):
+            chunks[-1].append(encode)
+            size += encode.inputs.num_tokens
+        else:
+            chunks.append([encode])
+            size = encode.inputs.num_tokens
+    return chunks
+
+
+def _kind(inputs: EncoderInputs) -> tuple[set[str], bool]:
+    """What `encode` is given of it: keywords, and whether token ids."""
+    return {*inputs.features}, bool(inputs.token_ids)

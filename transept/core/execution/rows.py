@@ -1,0 +1,108 @@
+"""DecodeRows: the tokens that the decoder computes in a step, whose they are, and where their keys lie.
+
+One description for steps that are launched, for CUDA graphs, and for the CPU's kernel of whole layers. Made by
+`transept.core.execution.decoder_runner` from a step's requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from transept.core.attention.metadata import AttentionMetadata, slots_of
+from transept.core.execution.sampler import Drawn
+from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
+from transept.core.transfer import upload
+
+
+@dataclass(frozen=True)
+class DecodeRows:
+    """One row a token, sequence after sequence, request after request. Of the tables only self-attention's change.
+
+    token_ids, positions, slots: [rows]. slots: where in the cache each row's key and value go.
+    starts, lengths, block_tables: rows that attend to the same blocks are a span; span i has the rows ``starts[i] :
+        starts[i + 1]``, the last of ``lengths[i]`` tokens, which its blocks hold. A sequence that decodes is a span of
+        one row. A prompt is a span, or has a span for each of its tokens.
+    request_starts, cross_lengths, cross_block_tables: the same of requests and their encoder tokens, all of which each
+        row attends to.
+    pending: the tokens that the last step drew and only the device knows, as sequence ids by row.
+    ends: each sequence's last row.
+    """
+
+    token_ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [0])
+    lengths: list[int] = field(default_factory=list)
+    block_tables: list[BlockTable] = field(default_factory=list)
+    request_starts: list[int] = field(default_factory=lambda: [0])
+    cross_lengths: list[int] = field(default_factory=list)
+    cross_block_tables: list[BlockTable] = field(default_factory=list)
+    pending: dict[int, int] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, step: Sequence[SequenceGroupMetadata], block_size: int, window: int | None, most_spans: int = 0
+    ) -> DecodeRows:
+        """The rows of some requests.
+
+        window: see ModelShape. most_spans: prompts of so many tokens at most have a span for each.
+        """
+        rows = cls()
+        for group in step:
+            for seq_id, data in group.seq_data.items():
+                table, length = group.block_tables[seq_id], data.num_tokens
+                if group.is_prefill:
+                    rows._add_prompt(data.token_ids, table, block_size, most_spans)
+                else:
+                    # The table begins after the blocks that have been given back.
+                    kept = length - num_blocks_behind(length, window, block_size) * block_size
+                    block, place = divmod(kept - 1, block_size)
+                    if data.last_token_id == PENDING:
+                        rows.pending[len(rows.token_ids)] = seq_id
+                    rows.token_ids.append(data.last_token_id)
+                    rows.positions.append(length - 1)
+                    rows.slots.append(table[block] * block_size + place)
+                    rows.starts.append(len(rows.token_ids))
+                    rows.lengths.append(kept)
+                    rows.block_tables.append(table)
+                rows.ends.append(len(rows.token_ids) - 1)
+            rows.request_starts.append(len(rows.token_ids))
+            rows.cross_lengths.append(group.num_encoder_tokens)
+            rows.cross_block_tables.append(group.cross_block_table)
+        return rows
+
+    def _add_prompt(self, token_ids: list[int], table: BlockTable, block_size: int, most_spans: int) -> None:
+        first, count = len(self.token_ids), len(token_ids)
+        self.token_ids.extend(token_ids)
+        self.positions.extend(range(count))
+        self.slots.extend(slots_of(table, count, block_size).tolist())
+        lengths = range(1, count + 1) if count <= most_spans else [count]
+        self.starts.extend(first + length for length in lengths)
+        self.lengths.extend(lengths)
+        self.block_tables.extend([table] * len(lengths))
+
+    def metadata(self, block_size: int, window: int | None, slots: Tensor) -> AttentionMetadata:
+        """How attention layers see the rows of a step that is launched. slots: these on the device."""
+        return AttentionMetadata(
+            block_size=block_size,
+            query_start_loc=self.starts,
+            seq_lens=self.lengths,
+            slot_mapping=slots,
+            block_tables=self.block_tables,
+            cross_query_start_loc=self.request_starts,
+            cross_seq_lens=self.cross_lengths,
+            cross_block_tables=self.cross_block_tables,
+            window=window,
+        )
+
+
+def put_pending(token_ids: Tensor, pending: dict[int, int], last: Drawn | None) -> None:
+    """Put tokens that only the device knows among these. pending: sequence ids by place, of the step `last`."""
+    if pending:
+        assert last is not None
+        tokens = last.tokens_of([*pending.values()]).to(token_ids.dtype)
+        token_ids.index_copy_(0, upload([*pending], token_ids.device), tokens)
