@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu import finish, rates
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
@@ -118,7 +118,9 @@ def ways(case: Case, dtype: torch.dtype, device: torch.device) -> Iterator[tuple
             block = tables.gather(1, (last // BLOCK_SIZE)[:, None])[:, 0].long()
             metadata.slot_mapping = block * BLOCK_SIZE + last % BLOCK_SIZE
         new = (key, value) if case.kind is not AttentionType.ENCODER_DECODER else (None, None)
-        return lambda: backend.forward(query, *new, None if encoder else cache, metadata, case.kind, scale, bias)
+        return lambda: backend.forward(
+            AttentionCall(query, *new, None if encoder else cache, metadata, case.kind, scale, bias)
+        )
 
     for name in ("triton", "torch") if case.bias else ("xformers", "triton", "torch"):  # which hands a bias to triton
         try:

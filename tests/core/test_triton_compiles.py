@@ -21,6 +21,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from transept.core.attention.backends.base import AttentionCall
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
@@ -94,7 +95,9 @@ def run(
     backend = TritonBackend()
     backend.plan(metadata)
     key, value, cache, bias = rest
-    backend.forward(query, key, value, cache, metadata, attn_type, query.shape[-1] ** -0.5, bias, **limits)
+    backend.forward(
+        AttentionCall(query, key, value, cache, metadata, attn_type, query.shape[-1] ** -0.5, bias, **limits)
+    )
 
 
 VARIANTS: dict[str, Callable[[], None]] = {

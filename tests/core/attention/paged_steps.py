@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
@@ -208,7 +208,9 @@ def run_decoder_step(
 
     metadata = decoder_metadata(backend, paged, step)
     key, value = newest(paged.keys), newest(paged.values)
-    return backend.forward(query, key, value, paged.cache, metadata, AttentionType.DECODER, scale, bias, **limits)
+    return backend.forward(
+        AttentionCall(query, key, value, paged.cache, metadata, AttentionType.DECODER, scale, bias, **limits)
+    )
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def run_cross_step(
         backend.write(key, value, paged.cache, slots)
     metadata = cross_metadata(backend, paged, step)
     given = (query, None, None, paged.cache, metadata, AttentionType.ENCODER_DECODER, scale, None)
-    return backend.forward(*given, softcap=softcap)
+    return backend.forward(AttentionCall(*given, softcap=softcap))
 
 
 def assert_cross_attention(

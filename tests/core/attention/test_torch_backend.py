@@ -34,6 +34,7 @@ from paged_steps import (
     slots_of,
 )
 
+from transept.core.attention.backends.base import AttentionCall
 from transept.core.attention.backends.torch import CAPPED_QUERIES, TorchBackend
 from transept.core.attention.backends.torch_plan import slot_runs
 from transept.core.attention.biases import RelativePositionBias
@@ -63,7 +64,7 @@ def test_encoder_tokens_attend_within_their_sequence(
     query = torch.randn(sum(lengths), heads, HEAD_DIM)
     key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM).unbind()
     metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    out = BACKEND.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias))
     assert out.shape == query.shape
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
@@ -75,7 +76,7 @@ def test_encoder_takes_slices_of_a_stacked_projection() -> None:
     qkv = torch.randn(9, 3 * 4 * HEAD_DIM)
     query, key, value = (part.unflatten(-1, (4, HEAD_DIM)) for part in qkv.chunk(3, dim=-1))
     metadata = plan(BACKEND, AttentionMetadata.for_encoder([4, 5]))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, 1.0, None)
+    out = BACKEND.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, 1.0, None))
     for rows in (slice(0, 4), slice(4, 9)):
         expected = attend_naively(query[rows], key[rows], value[rows], 1.0, causal=False)
         torch.testing.assert_close(out[rows].double(), expected, rtol=1e-5, atol=1e-5)
@@ -87,7 +88,9 @@ def test_sequences_of_a_model_in_int8_are_rounded() -> None:
     outputs = []
     for backend in (BACKEND, TorchBackend("int8")):
         metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
-        outputs.append(backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
+        outputs.append(
+            backend.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, None))
+        )
     rounded, attend = torch.empty_like(query), ENCODER_ATTENTION.find(quantization="int8")
     assert attend is not None
     for rows in (slice(0, 70), slice(70, None)):
@@ -173,7 +176,7 @@ def test_layers_of_one_step_may_have_different_biases(attn_type: AttentionType) 
     causal = attn_type is AttentionType.DECODER
     for kind in [*BIASES, *BIASES]:  # each kind twice, the second time with other numbers
         bias, dense = make_bias(kind, 4, bidirectional=not causal)
-        out = BACKEND.forward(query, *newest, paged.cache, metadata, attn_type, SCALE, bias)
+        out = BACKEND.forward(AttentionCall(query, *newest, paged.cache, metadata, attn_type, SCALE, bias))
         rows = query.split([queries for _, queries in step])
         expected = torch.cat(
             [
@@ -254,7 +257,7 @@ def test_decode_makes_no_copy_of_the_cross_cache(heads: int, kv_heads: int, layo
     metadata = cross_metadata(BACKEND, paged, step)
     arguments = (query, None, None, paged.cache, metadata, AttentionType.ENCODER_DECODER, SCALE, None)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        BACKEND.forward(*arguments)
+        BACKEND.forward(AttentionCall(*arguments))
     allocations = [event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     allocations = [size for size in allocations if size > 0]
     scores = heads * 1500 * query.itemsize
@@ -333,7 +336,9 @@ def test_encoders_have_soft_caps_and_windows(
     query = torch.randn(sum(lengths), heads, HEAD_DIM)
     key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM).unbind()
     metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    out = BACKEND.forward(
+        AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    )
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
         expected = attend_naively(query[rows], key[rows], value[rows], SCALE, False, dense, **limits)
@@ -389,7 +394,7 @@ def test_layers_of_one_step_may_have_different_windows() -> None:
     parts = query.split([queries for _, queries in step])
     for window in (5, None, 3, 5):
         given = (query, *newest, paged.cache, metadata, AttentionType.DECODER, SCALE, None)
-        out = BACKEND.forward(*given, window=window)
+        out = BACKEND.forward(AttentionCall(*given, window=window))
         expected = [
             attend_naively(part, keys, values, SCALE, True, window=window)
             for part, keys, values in zip(parts, paged.keys, paged.values, strict=True)

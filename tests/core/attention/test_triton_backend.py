@@ -28,6 +28,7 @@ from paged_steps import (
 )
 from torch import Tensor
 
+from transept.core.attention.backends.base import AttentionCall
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.backends.xformers import XformersBackend
@@ -87,7 +88,7 @@ def test_encoder_tokens_attend_within_their_sequence(
     stacked = torch.randn(sum(lengths), sum(sizes), dtype=dtype).split(sizes, dim=1)
     query, key, value = (part.unflatten(-1, (-1, HEAD_DIM)) for part in stacked)  # slices, as models make them
     metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    out = BACKEND.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias))
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
         expected = attend_naively(query[rows], key[rows], value[rows], SCALE, causal=False, bias=dense)
@@ -198,7 +199,9 @@ def test_encoders_have_soft_caps_and_windows(
     query = torch.randn(sum(lengths), heads, HEAD_DIM, dtype=dtype)
     key, value = torch.randn(2, sum(lengths), kv_heads, HEAD_DIM, dtype=dtype).unbind()
     metadata = plan(BACKEND, AttentionMetadata.for_encoder(lengths))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    out = BACKEND.forward(
+        AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias, **limits)
+    )
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
         expected = attend_naively(query[rows], key[rows], value[rows], SCALE, False, dense, **limits)
@@ -328,7 +331,7 @@ def test_a_sequence_does_not_depend_on_its_neighbours(limits: dict[str, int | fl
 def test_every_head_size_is_served(head_dim: int) -> None:
     query, key, value = torch.randn(3, 70, 2, head_dim)
     metadata = plan(BACKEND, AttentionMetadata.for_encoder([70]))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, 0.1, None)
+    out = BACKEND.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, 0.1, None))
     assert_near(out, attend_naively(query, key, value, 0.1, causal=False), torch.float32)
 
 
@@ -350,5 +353,5 @@ def test_an_encoders_bias_that_hides_whole_tiles(kind: str) -> None:
     bias, dense = hiding_bias(kind, 150, num_heads=3)
     query, key, value = torch.randn(3, 150, 3, HEAD_DIM)
     metadata = plan(BACKEND, AttentionMetadata.for_encoder([150]))
-    out = BACKEND.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    out = BACKEND.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias))
     assert_near(out, attend_naively(query, key, value, SCALE, causal=False, bias=dense), torch.float32)

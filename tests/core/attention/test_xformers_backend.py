@@ -24,7 +24,7 @@ from paged_steps import (
     run_decoder_step,
 )
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.backends.xformers import XformersBackend
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 
@@ -63,7 +63,7 @@ def test_encoder_tokens_attend_within_their_sequence(
     bias, dense = make_bias(bias_kind, 2, bidirectional=True, dtype=dtype)
     query, key, value = torch.randn(sum(lengths), 3, 2, HEAD_DIM, dtype=dtype).unbind(1)
     metadata = plan(backend, AttentionMetadata.for_encoder(lengths))
-    out = backend.forward(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias)
+    out = backend.forward(AttentionCall(query, key, value, None, metadata, AttentionType.ENCODER, SCALE, bias))
     for start, end in pairwise([0, *accumulate(lengths)]):
         rows = slice(start, end)
         expected = attend_naively(query[rows], key[rows], value[rows], SCALE, causal=False, bias=dense)

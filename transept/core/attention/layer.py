@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys, attend_relative_keys
@@ -113,8 +113,8 @@ class Attention(nn.Module):
             return attend_relative_keys(query, key, value, starts, self.scale, bias).flatten(1)
         if bias is not None and self._group.size > 1:
             bias = self._of_own_heads(bias, query.shape[1])
-        given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias)
-        out = self.backend.forward(*given, softcap=self.softcap, window=self.window)
+        given = (query, key, value, kv_cache, attn_metadata, attn_type, self.scale, bias, self.softcap, self.window)
+        out = self.backend.forward(AttentionCall(*given))
         if attn_metadata.capture is not None and attn_type is AttentionType.ENCODER_DECODER:
             assert kv_cache is not None
             attn_metadata.capture.record(query, kv_cache, self.scale, self.softcap)

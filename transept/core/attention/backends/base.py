@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,6 +12,28 @@ from torch import Tensor
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
 from transept.core.kernels.dispatch import DecodeStep
+
+
+@dataclass(slots=True)
+class AttentionCall:
+    """What a layer asks of a backend.
+
+    query: [num_tokens, num_heads, head_dim].
+    key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
+    kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
+    softcap, window: see `transept.core.attention.layer.Attention`; no window for ENCODER_DECODER.
+    """
+
+    query: Tensor
+    key: Tensor | None
+    value: Tensor | None
+    kv_cache: Tensor | None
+    metadata: AttentionMetadata
+    attn_type: AttentionType
+    scale: float
+    bias: AttentionBias | None = None
+    softcap: float | None = None
+    window: int | None = None
 
 
 class AttentionBackend(ABC):
@@ -54,29 +77,12 @@ class AttentionBackend(ABC):
     def write(self, key: Tensor, value: Tensor, kv_cache: Tensor, slots: Tensor) -> None:
         """Write keys and values of tokens into a layer's cache.
 
-        key, value: [tokens, num_kv_heads, head_dim]. kv_cache: as for `forward`. slots: int64 [tokens], where in it.
+        key, value: [tokens, num_kv_heads, head_dim]. kv_cache: as in AttentionCall. slots: int64 [tokens], where in it.
         """
 
     @abstractmethod
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        kv_cache: Tensor | None,
-        metadata: AttentionMetadata,
-        attn_type: AttentionType,
-        scale: float,
-        bias: AttentionBias | None,
-        *,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> Tensor:
+    def forward(self, call: AttentionCall) -> Tensor:
         """Write new keys and values of self-attention into the cache, then attend.
 
-        query: [num_tokens, num_heads, head_dim].
-        key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
-        kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
-        softcap, window: see `transept.core.attention.layer.Attention`; no window for ENCODER_DECODER.
         Returns [num_tokens, num_heads, head_dim].
         """

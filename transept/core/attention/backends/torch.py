@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan, runs_of
 from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
@@ -85,38 +85,23 @@ class TorchBackend(AttentionBackend):
                 write(x[row:end], part[run])
             row = end
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        kv_cache: Tensor | None,
-        metadata: AttentionMetadata,
-        attn_type: AttentionType,
-        scale: float,
-        bias: AttentionBias | None,
-        *,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> Tensor:
+    def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
-        if attn_type is AttentionType.ENCODER:
-            assert key is not None
-            assert value is not None
-            return _attend_encoder(query, key, value, metadata, scale, bias, softcap, window, self._encoder_kernel)
-        assert kv_cache is not None
-        cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
-        if attn_type is AttentionType.DECODER:
-            assert key is not None
-            assert value is not None
-            assert metadata.slot_mapping is not None
-            key, value = _as_in(cache, key), _as_in(cache, value)
-            cache[0].index_copy_(0, metadata.slot_mapping, key)
-            cache[1].index_copy_(0, metadata.slot_mapping, value)
-            return _attend_decoder(query, key, value, cache, metadata, scale, bias, softcap, window)
-        if bias is not None:
-            raise NotImplementedError("a bias on cross-attention: no known family has one")
-        return _attend_cross(query, cache, metadata, scale, softcap)
+        if call.attn_type is AttentionType.ENCODER:
+            return _attend_encoder(call, self._encoder_kernel)
+        assert call.kv_cache is not None
+        cache = call.kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
+        if call.attn_type is AttentionType.ENCODER_DECODER:
+            if call.bias is not None:
+                raise NotImplementedError("a bias on cross-attention: no known family has one")
+            return _attend_cross(call, cache)
+        assert call.key is not None
+        assert call.value is not None
+        assert call.metadata.slot_mapping is not None
+        key, value = _as_in(cache, call.key), _as_in(cache, call.value)
+        cache[0].index_copy_(0, call.metadata.slot_mapping, key)
+        cache[1].index_copy_(0, call.metadata.slot_mapping, value)
+        return _attend_decoder(call, key, value, cache)
 
 
 def _as_in(cache: Tensor, x: Tensor) -> Tensor:
@@ -127,17 +112,11 @@ def _as_in(cache: Tensor, x: Tensor) -> Tensor:
     return x.clamp(-limit, limit).to(cache.dtype)
 
 
-def _attend_encoder(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    metadata: AttentionMetadata,
-    scale: float,
-    bias: AttentionBias | None,
-    softcap: float | None,
-    window: int | None,
-    find_kernel: Callable[[Tensor], EncoderAttention | None],
-) -> Tensor:
+def _attend_encoder(call: AttentionCall, find_kernel: Callable[[Tensor], EncoderAttention | None]) -> Tensor:
+    query, key, value, metadata = call.query, call.key, call.value, call.metadata
+    bias, softcap, window, scale = call.bias, call.softcap, call.window, call.scale
+    assert key is not None
+    assert value is not None
     out = torch.empty_like(query)
     plan, lengths = metadata.plan, [end - start for start, end in pairwise(metadata.encoder_start_loc)]
     for i, (start, end) in enumerate(pairwise(metadata.encoder_start_loc)):
@@ -171,17 +150,9 @@ def _by_distance(
     return None if values is None else values[:, longest - length : longest + length - 1]
 
 
-def _attend_decoder(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cache: Tensor,
-    metadata: AttentionMetadata,
-    scale: float,
-    bias: AttentionBias | None,
-    softcap: float | None,
-    window: int | None,
-) -> Tensor:
+def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tensor) -> Tensor:
+    query, metadata, scale = call.query, call.metadata, call.scale
+    bias, softcap, window = call.bias, call.softcap, call.window
     #  one sequence's keys    0 ............ num_computed ....... seq_len
     #                         |--- in the cache ---|--- this step's queries and keys ---|
     plan, out = metadata.plan, torch.empty_like(query)
@@ -206,9 +177,8 @@ def _attend_decoder(
     return out
 
 
-def _attend_cross(
-    query: Tensor, cache: Tensor, metadata: AttentionMetadata, scale: float, softcap: float | None
-) -> Tensor:
+def _attend_cross(call: AttentionCall, cache: Tensor) -> Tensor:
+    query, metadata, scale, softcap = call.query, call.metadata, call.scale, call.softcap
     plan, out = metadata.plan, torch.empty_like(query)
     attend = PAGED_ATTENTION.serving(query) if softcap is None else None
     if attend is not None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables, EncodeTables
 from transept.core.kernels.dispatch import (
@@ -146,44 +146,32 @@ class TritonBackend(AttentionBackend):
         """See AttentionBackend.write."""
         WRITE_CACHE.only(key, value, kv_cache, slots)
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        kv_cache: Tensor | None,
-        metadata: AttentionMetadata,
-        attn_type: AttentionType,
-        scale: float,
-        bias: AttentionBias | None,
-        *,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> Tensor:
+    def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
-        plan: TritonPlan = metadata.plan
+        plan: TritonPlan = call.metadata.plan
+        query, key, value, scale = call.query, call.key, call.value, call.scale
         plan.device = query.device
         out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        table = None if bias is None else self._bias_table(bias)
-        if attn_type is AttentionType.ENCODER:
+        table = None if call.bias is None else self._bias_table(call.bias)
+        if call.attn_type is AttentionType.ENCODER:
             assert key is not None
             assert value is not None
             rows = (query, key, value, plan.encoder, 1, scale, table)
-            GPU_ATTENTION.only(*rows, causal=False, softcap=softcap, window=window, out=out)
+            GPU_ATTENTION.only(*rows, causal=False, softcap=call.softcap, window=call.window, out=out)
             return out
-        assert kv_cache is not None
-        cache = kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
-        causal = attn_type is AttentionType.DECODER
+        assert call.kv_cache is not None
+        cache = call.kv_cache.flatten(1, 2)  # [keys and values, slots, kv_heads, head_dim]
+        causal = call.attn_type is AttentionType.DECODER
         if causal:
             assert key is not None
             assert value is not None
-            assert metadata.slot_mapping is not None
-            self.write(key, value, kv_cache, metadata.slot_mapping)
-        elif bias is not None:
+            assert call.metadata.slot_mapping is not None
+            self.write(key, value, call.kv_cache, call.metadata.slot_mapping)
+        elif call.bias is not None:
             raise NotImplementedError("a bias on cross-attention: no known family has one")
         work = plan.decoder if causal else plan.cross
-        paged = (query, cache[0], cache[1], work, metadata.block_size, scale, table)
-        GPU_ATTENTION.only(*paged, causal=causal, softcap=softcap, window=window, out=out)
+        paged = (query, cache[0], cache[1], work, call.metadata.block_size, scale, table)
+        GPU_ATTENTION.only(*paged, causal=causal, softcap=call.softcap, window=call.window, out=out)
         return out
 
     def _bias_table(self, bias: AttentionBias) -> Tensor:

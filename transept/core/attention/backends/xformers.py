@@ -21,9 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.attention.backends.base import AttentionBackend
+from transept.core.attention.backends.base import AttentionBackend, AttentionCall
 from transept.core.attention.backends.triton import TritonBackend, TritonPlan
-from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType, DecodeTables
 from transept.core.kernels.dispatch import WRITE_CACHE
 
@@ -146,37 +145,24 @@ class XformersBackend(AttentionBackend):
         """See AttentionBackend.write."""
         WRITE_CACHE.only(key, value, kv_cache, slots)
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        kv_cache: Tensor | None,
-        metadata: AttentionMetadata,
-        attn_type: AttentionType,
-        scale: float,
-        bias: AttentionBias | None,
-        *,
-        softcap: float | None = None,
-        window: int | None = None,
-    ) -> Tensor:
+    def forward(self, call: AttentionCall) -> Tensor:
         """See AttentionBackend.forward."""
-        plan: XformersPlan = metadata.plan
+        plan: XformersPlan = call.metadata.plan
+        query, key, value, kv_cache, scale = call.query, call.key, call.value, call.kv_cache, call.scale
         plan.device = query.device
-        encoder, causal = attn_type is AttentionType.ENCODER, attn_type is AttentionType.DECODER
-        limited = softcap is not None or window is not None
-        if bias is not None or limited or plan.by_triton or (causal and plan.self_calls.continues):
-            given = (query, key, value, kv_cache, metadata, attn_type, scale, bias)
-            return self.triton.forward(*given, softcap=softcap, window=window)
-        if encoder:
+        causal = call.attn_type is AttentionType.DECODER
+        limited = call.bias is not None or call.softcap is not None or call.window is not None
+        if limited or plan.by_triton or (causal and plan.self_calls.continues):
+            return self.triton.forward(call)
+        if call.attn_type is AttentionType.ENCODER:
             return _flash(query, key, value, plan.encoder_mask, scale)
         assert kv_cache is not None
         if not causal:
             return _split_keys(query, kv_cache, plan.cross_mask, scale)
         assert key is not None
         assert value is not None
-        assert metadata.slot_mapping is not None
-        self.write(key, value, kv_cache, metadata.slot_mapping)
+        assert call.metadata.slot_mapping is not None
+        self.write(key, value, kv_cache, call.metadata.slot_mapping)
         calls, out = plan.self_calls, torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if calls.decode is not None:
             out[calls.decode_rows] = _split_keys(query[calls.decode_rows], kv_cache, calls.decode, scale)
