@@ -49,6 +49,6 @@ class CommandFormatter(PrintableFormatter):
     """A printable message, after the prefix that all problems on the command's stderr have."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """As logging's. Other libraries' messages have no prefix."""
+        """Format a record. Messages of other libraries get no prefix."""
         is_ours = record.name.split(".")[0] == "transept"
         return f"transept: {super().format(record)}" if is_ours else super().format(record)

@@ -51,7 +51,7 @@ class Transcribe:
         ``quantization="int8"``. num_threads defaults to the number of CPUs that Ray gave the actor.
 
     text: the transcript. segments: as Segment.to_dict gives them. language: code. duration: seconds. warnings, reason:
-    as in a Transcript. error: None, or the error; then the others are None and there are no segments.
+    as in a Transcript. error: None, or the message of the error; then segments is empty and the others are None.
     Raises ParameterError at once for a bad option, and what Engine raises for a model that cannot be loaded.
     """
 

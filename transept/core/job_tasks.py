@@ -164,15 +164,8 @@ class JobTasks:
             parent.waiting_children = None
             self._join(parent)
             return
-        child = Task(
-            job,
-            parent.channel,
-            parent.index,
-            parent,
-            parent.depth + 1,
-            long_running=parent.long_running,
-            number=len(parent.children),
-        )
+        child = Task(job, parent.channel, parent.index, parent, parent.depth + 1, long_running=parent.long_running)
+        child.number = len(parent.children)
         parent.children.append(child)
         parent.unreleased.append(child)
         parent.num_at_work += 1

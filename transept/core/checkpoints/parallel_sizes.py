@@ -11,7 +11,7 @@ from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.layers.staging import check_stages
 from transept.core.parallel_group import ParallelGroup
-from transept.errors import ParameterError, PluginError
+from transept.errors import CheckpointError, ParameterError, PluginError
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,6 @@ def _reason_against(described: ModelDescription, size: int, num_stages: int) -> 
         check_stages(model, described.shape, num_stages)
     except (ParameterError, PluginError) as error:
         return error
-    except (NotImplementedError, RuntimeError):  # PyTorch's, of a model that reads numbers while it is built
+    except (CheckpointError, RuntimeError):  # a model that reads numbers while it is built, or a wrong checkpoint
         logger.debug("the model cannot be built without memory; its workers check the sizes", exc_info=True)
     return None

@@ -48,7 +48,7 @@ class CheckedModel:
         return hidden
 
     def keys_and_values(self, attention: MakesKeysAndValues, hidden: Tensor, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-        """What a decoder layer's cross-attention makes of the encoder's output, as the layer's cache takes it."""
+        """Keys and values that a decoder layer's cross-attention makes of the encoder's output, checked."""
         method = f"{type(attention).__name__}.keys_and_values"
         key, value = self._guarded(method, attention.keys_and_values, hidden)
         expected = [len(hidden), *kv_cache.shape[3:]]
@@ -115,7 +115,7 @@ def _unlike_declared(encode: str, batch: Sequence[EncoderInputs], rows: int) -> 
 
 
 def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> None:
-    """Raise PluginError for what is no tensor [rows, width]. width: None for any."""
+    """Raise PluginError unless a result is a tensor [rows, width]. width: None for any."""
     if not isinstance(returned, Tensor):
         raise PluginError(f"{method} returned {type(returned).__name__}; it must return a tensor")
     if returned.dim() != 2 or len(returned) != rows or width not in (None, returned.shape[1]):

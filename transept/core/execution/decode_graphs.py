@@ -3,7 +3,7 @@
 A step of one token a sequence is hundreds of short kernels, which a GPU runs faster than Python can launch them. Here
 the step's numbers are written into one buffer, copied to the device at once, and the kernels recorded for a step of
 that shape are replayed. Steps are filled up to a few shapes; the rows that fill up a step write into the cache's spare
-block, and nobody reads what becomes of them. Used by `transept.core.execution.decoder_runner`.
+block, and their results are not read. Used by `transept.core.execution.decoder_runner`.
 """
 
 from __future__ import annotations

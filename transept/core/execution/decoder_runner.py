@@ -29,8 +29,7 @@ ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as se
 class Decoded(NamedTuple):
     """Requests that were computed together.
 
-    logits: [sequences, vocabulary], of which the next computation may make something else. probes: None where nobody
-    asks.
+    logits: [sequences, vocabulary], which the next computation may overwrite. probes: None if no request has one.
     """
 
     groups: Sequence[SequenceGroupMetadata]
@@ -55,7 +54,7 @@ class DecoderRunner:
         self.graphs = DecodeGraphs(self._model.model, self._cache, self._block_size, recorder)
 
     def replay(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
-        """Compute the requests that a recorded step serves; None if there are none, or a step cannot be recorded.
+        """Compute the requests that a recorded step serves; return None without such requests or recordings.
 
         last: of the step before, where tokens are pending.
         """
@@ -101,7 +100,7 @@ class DecoderRunner:
         return chosen
 
     def _ends(self, rows: DecodeRows, of_rows: Tensor) -> Tensor:
-        """Of a tensor of the rows, each sequence's last one."""
+        """Select each sequence's last row of a tensor [rows, ...]."""
         return of_rows if len(rows.ends) == len(of_rows) else of_rows[upload(rows.ends, self._device)]
 
     def _caches_of_all_layers(self) -> list[Tensor]:

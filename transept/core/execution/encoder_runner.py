@@ -1,6 +1,6 @@
-"""EncoderRunner: encodes inputs, and writes what each decoder layer's cross-attention keeps of them into the cache.
+"""EncoderRunner: encodes inputs, and writes the keys and values of each layer's cross-attention into the cache.
 
-Called by the model runner before the decoder runs, so that every row of a step finds its keys and values written.
+The model runner calls it before the decoder, whose rows all read keys and values that are already written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Encode(NamedTuple):
 
 
 class EncoderRunner:
-    """Encodes some tokens at a time, of which it writes every layer's keys and values before it goes on.
+    """Encodes inputs in chunks, and writes every layer's keys and values of a chunk before it encodes the next.
 
     cross_attentions: of the decoder layers that have a cache here, in their order; None for a layer without one.
     graphs: passes that a GPU replays; None: every pass is launched kernel by kernel.
@@ -79,7 +79,7 @@ class EncoderRunner:
                 self._launch(encodes)
 
     def _launch(self, encodes: Sequence[Encode]) -> None:
-        """The same, kernel by kernel.
+        """Encode and write without CUDA graphs.
 
         In a pipeline the last stage has the encoder's output. It gives the others each chunk as soon as that is
         encoded; they take it once they have computed their layers for all chunks.
@@ -154,5 +154,5 @@ def _chunks(encodes: Sequence[Encode], limit: int | None) -> list[list[Encode]]:
 
 
 def _kind(inputs: EncoderInputs) -> tuple[set[str], bool]:
-    """What `encode` is given of it: keywords, and whether token ids."""
+    """The names of its features, and True if it has token ids: inputs that agree in both are encoded together."""
     return {*inputs.features}, bool(inputs.token_ids)

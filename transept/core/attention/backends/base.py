@@ -16,7 +16,7 @@ from transept.core.kernels.dispatch import DecodeStep
 
 @dataclass(slots=True)
 class AttentionCall:
-    """What a layer asks of a backend.
+    """The arguments of one attention layer's call to a backend.
 
     query: [num_tokens, num_heads, head_dim].
     key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
