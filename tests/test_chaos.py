@@ -26,7 +26,7 @@ from text.small_checkpoints import TEXTS, save_bart
 
 from transept import Engine, RequestOutput, SamplingParams, TextGenerator, Transcriber
 from transept.core.input_processor import Request
-from transept.core.jobs import Submit, Wait
+from transept.core.jobs.job import Submit, Wait
 from transept.errors import MediaError, PromptError, RequestFailedError, TranseptError
 
 THREADS = 8

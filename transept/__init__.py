@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transept.core.config import EngineConfig
     from transept.core.engine import Engine
     from transept.core.input_processor import Request
-    from transept.core.jobs import Gather, Job, Offload, Submit, Wait
+    from transept.core.jobs.job import Gather, Job, Offload, Submit, Wait
     from transept.core.outputs import CompletionOutput, RequestOutput
     from transept.core.request.limits import Limits
     from transept.core.request.prompt_probe import PromptProbe
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 _LAZY_IMPORTS = {
     "Engine": "transept.core.engine",
     "EngineConfig": "transept.core.config",
-    "Gather": "transept.core.jobs",
-    "Job": "transept.core.jobs",
-    "Offload": "transept.core.jobs",
+    "Gather": "transept.core.jobs.job",
+    "Job": "transept.core.jobs.job",
+    "Offload": "transept.core.jobs.job",
     "PromptProbe": "transept.core.request.prompt_probe",
     "Request": "transept.core.input_processor",
     "SamplingParams": "transept.core.request.sampling_params",
-    "Submit": "transept.core.jobs",
-    "Wait": "transept.core.jobs",
+    "Submit": "transept.core.jobs.job",
+    "Wait": "transept.core.jobs.job",
     "CompletionOutput": "transept.core.outputs",
     "RequestOutput": "transept.core.outputs",
     "ExplicitEncoderDecoderPrompt": "transept.core.request.prompts",

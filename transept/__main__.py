@@ -30,7 +30,7 @@ def run() -> NoReturn:
     except KeyboardInterrupt:  # before the command began
         os._exit(128 + signal.SIGINT)
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
-    offload = sys.modules.get("transept.core.offload")
+    offload = sys.modules.get("transept.core.jobs.offload")
     if code == INTERRUPTED and offload is not None and offload.has_threads():
         _end(code)
     if "torch" in sys.modules and sys.getprofile() is sys.gettrace() is None and not _has_threads_to_wait_for():

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration, replayable
     from transept.core.model_shape import ModelShape
-    from transept.core.parallel_group import ParallelGroup
+    from transept.core.parallel.group import ParallelGroup
 
 _LAZY_IMPORTS = {
     "Attention": "transept.core.attention.layer",
@@ -84,7 +84,7 @@ _LAZY_IMPORTS = {
     "LayerConfig": "transept.core.layers.transformer",
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model_shape",
-    "ParallelGroup": "transept.core.parallel_group",
+    "ParallelGroup": "transept.core.parallel.group",
     "PlainConfig": "transept.core.checkpoints.plain_config",
     "PlainFiles": "transept.core.checkpoints.plain_files",
     "PlainTokenizer": "transept.core.checkpoints.plain_tokenizer",

@@ -14,7 +14,7 @@ import pytest
 
 from transept.cli import _parser, main
 from transept.cli.parser import Parser, in_flags
-from transept.core.offload import OffloadPool
+from transept.core.jobs.offload import OffloadPool
 
 
 def test_console_script_is_installed() -> None:

@@ -14,7 +14,7 @@ from random_whisper import save_random_whisper
 
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.execution.decode_graphs import DecodeGraphs
-from transept.core.transfer import Download, upload
+from transept.core.kernels.transfer import Download, upload
 from transept.multimodal.log_mel import mel_filters, recording_log_mel
 
 WORDS = ["grapheme", "ox", "transept", "a", "engine", "nave"]

@@ -23,7 +23,7 @@ from transept.core.checkpoints.load_weights import load_weights
 from transept.core.config import EngineConfig
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.worker import Worker
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken

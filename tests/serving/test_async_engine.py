@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transept import Engine, SamplingParams, Transcriber, TranscriptionInfo
-from transept.core.jobs import Offload
+from transept.core.jobs.job import Offload
 from transept.errors import CapacityError, EngineClosedError, MediaError, ParameterError, QueueFullError, TranseptError
 from transept.serving.async_engine import AsyncEngine, Queued
 from transept.serving.async_tasks import AsyncTranscriber, last

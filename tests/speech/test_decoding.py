@@ -12,7 +12,7 @@ from whisper.tokenizer import get_tokenizer
 from whisper.utils import compression_ratio as openai_compression_ratio
 
 from transept import Transcriber, TranscriptionOptions
-from transept.core.jobs import Submit
+from transept.core.jobs.job import Submit
 from transept.speech.algorithms.decoding import DecodedWindow, compression_ratio, decode_window
 
 TOKENIZER = get_tokenizer(multilingual=False)

@@ -23,7 +23,7 @@ from whisper.tokenizer import get_tokenizer
 from whisper.utils import compression_ratio
 
 from transept import Engine, TranscriptionInfo, TranscriptionOptions, Word
-from transept.core.jobs import Offload, Submit
+from transept.core.jobs.job import Offload, Submit
 from transept.core.request.limits import DEFAULT_LIMITS
 from transept.speech import recording
 from transept.speech.algorithms import window_walk

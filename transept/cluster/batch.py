@@ -24,8 +24,9 @@ from transept.cluster.parts import Format, OutputFolder
 from transept.cluster.rank_actors import RankActors
 from transept.cluster.replica import FAILURE, OF_FILES, TASKS, Replica, failure_of
 from transept.cluster.runtime import LOCAL, ClusterError, ClusterSize, cluster, num_ranks
-from transept.core.config import EngineConfig, usable_cores
+from transept.core.config import EngineConfig
 from transept.core.engine import describe
+from transept.core.parallel.launcher import usable_cores
 from transept.errors import ParameterError, shown
 
 Task = Literal["transcribe", "summarize", "translate", "read"]

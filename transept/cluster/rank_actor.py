@@ -35,8 +35,8 @@ class RankActor:
         """
         ray: Any = require_ray()
 
-        from transept.core.execution.connection import Connection, pack
         from transept.core.execution.worker_main import WorkerProcess
+        from transept.core.parallel.connection import Connection, pack
 
         host = ray.util.get_node_ip_address()
         if (interface := interface_of(host)) is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from transept.cluster.rank_actor import RankActor
 from transept.cluster.runtime import ClusterError, require_ray
-from transept.core.launcher import Launched, Launcher, RankProcess
+from transept.core.parallel.launcher import Launched, Launcher, RankProcess
 from transept.errors import ParameterError, shown
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _connected(
 
 def _greeting(connected: socket.socket, token: bytes) -> tuple[int, str, int] | None:
     """Rank, host and process id, of whoever knows the token. Nothing else is read of others."""
-    from transept.core.execution.connection import Connection
+    from transept.core.parallel.connection import Connection
 
     connected.settimeout(GREETING_SECONDS)
     try:

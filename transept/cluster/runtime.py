@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from transept.core.config import usable_cores
+from transept.core.parallel.launcher import usable_cores
 from transept.errors import TranseptError, require_packages
 
 LOCAL = "local"  # in place of a cluster's address: Ray is started on this machine, and ended with the command

@@ -15,8 +15,9 @@ from typing import Any
 
 from transept.cluster.runtime import LOCAL, ClusterError, cluster, num_ranks, rank_threads
 from transept.cluster.serve_app import NAME, build_app, parse_autoscale
-from transept.core.config import EngineConfig, usable_cores
+from transept.core.config import EngineConfig
 from transept.core.engine import describe
+from transept.core.parallel.launcher import usable_cores
 from transept.serving.settings import ServerSettings
 
 DONE, FORCED = 0, 130  # exit codes

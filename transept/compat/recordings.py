@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transept.core.jobs import Job
+from transept.core.jobs.job import Job
 from transept.speech import conversation
 from transept.speech.options import TranscriptionOptions
 from transept.speech.recording import AudioInput

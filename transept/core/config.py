@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from transept.core.launcher import Launcher
+from transept.core.parallel.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.errors import ParameterError, suggest
 from transept.option_names import made_of, refuses_unknown
@@ -67,11 +67,6 @@ class SchedulerConfig:
                 f"max_decoder_tokens={self.max_decoder_tokens} is under max_num_seqs={self.max_num_seqs}: "
                 f"a step in which every sequence decodes needs one token each. Raise the first or lower the second."
             )
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @refuses_unknown("Engine has no option")

@@ -22,8 +22,8 @@ from transept.core.engine_core import EngineCore
 from transept.core.execution.executor import Executor, WorkerConfig
 from transept.core.execution.in_process import InProcessExecutor
 from transept.core.input_processor import NOT_PARAMS, InputProcessor, Request
-from transept.core.job_runner import JobRunner
-from transept.core.jobs import Job, Submit
+from transept.core.jobs.job import Job, Submit
+from transept.core.jobs.runner import JobRunner
 from transept.core.model_shape import ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.request.ignored_settings import IgnoredSettings

@@ -23,9 +23,9 @@ from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.core.scheduling.statistics import StepStatistics
 from transept.core.scheduling.step import SequenceGroupMetadata, StepInput, StepOutput
 from transept.core.scheduling.stopping import StopChecker
-from transept.core.statistics import StepStatistics
 from transept.errors import RequestFailedError, TranseptError
 
 NO_NUMBERS = (

@@ -19,7 +19,7 @@ from typing import Any
 
 from transept.core.engine import Engine
 from transept.core.input_processor import InputProcessor, Request
-from transept.core.jobs import Channel, Job, Offload, Submit, Wait, check_job
+from transept.core.jobs.job import Channel, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt
 from transept.core.request.sampling_params import SamplingParams

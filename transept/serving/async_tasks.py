@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transept.core.jobs import Job
+from transept.core.jobs.job import Job
 from transept.errors import ParameterError
 from transept.option_names import shows_options
 from transept.serving.async_engine import AsyncEngine

@@ -13,7 +13,7 @@ from collections import deque
 
 from transept.errors import QueueFullError
 
-MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # if so, `transept.core.offload` runs another thread meanwhile
+MAY_WAIT = hasattr(time, "pthread_getcpuclockid")  # if so, `transept.core.jobs.offload` runs another thread meanwhile
 TAKEN = "other recordings hold the memory for decoded audio: try again later"
 
 

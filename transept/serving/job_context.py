@@ -10,7 +10,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
-from transept.core.jobs import Gather, Job, Offload, check_job
+from transept.core.jobs.job import Gather, Job, Offload, check_job
 from transept.errors import ParameterError
 
 

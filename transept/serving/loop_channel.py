@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from transept.core.jobs import Channel, Crash, Job
+from transept.core.jobs.job import Channel, Crash, Job
 from transept.errors import RequestFailedError, TranseptError
 
 

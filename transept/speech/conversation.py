@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transept.core.jobs import Gather, Offload
+from transept.core.jobs.job import Gather, Offload
 from transept.core.request.limits import Limits
 from transept.errors import MediaError
 from transept.multimodal.audio import audio_name

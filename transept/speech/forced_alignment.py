@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from transept.core.jobs import Gather, Offload
+from transept.core.jobs.job import Gather, Offload
 from transept.core.request.limits import Limits
 from transept.errors import MediaError, ParameterError, shown
 from transept.speech import recording

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Generator
 from typing import Any
 
-from transept.core.jobs import Gather, Job
+from transept.core.jobs.job import Gather, Job
 from transept.speech.durations import lasting
 from transept.speech.events import Found
 from transept.speech.transcript import Transcript

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from transept.core.jobs import Offload
+from transept.core.jobs.job import Offload
 from transept.core.request.limits import Limits
 from transept.multimodal.waveforms import NO_SAMPLES, is_array
 from transept.speech.algorithms import batched, sequential

@@ -18,7 +18,7 @@ import numpy as np
 
 from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
-from transept.core.jobs import Job, Offload
+from transept.core.jobs.job import Job, Offload
 from transept.errors import ParameterError, TranseptError
 from transept.multimodal.waveforms import is_array
 from transept.option_names import refuse_misplaced, refuse_unknown, shows_options

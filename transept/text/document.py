@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from transept.core.input_processor import Request
-from transept.core.jobs import Offload, Submit, Wait
+from transept.core.jobs.job import Offload, Submit, Wait
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import Prompt, TokensPrompt
 from transept.text.encoding import EncodedDocument

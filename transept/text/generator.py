@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
-from transept.core.jobs import Job
+from transept.core.jobs.job import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
 from transept.errors import CheckpointError, EngineClosedError, PromptError, TranseptError, UnsupportedModelError

@@ -11,7 +11,7 @@ from typing import Any
 
 from transept.core.engine import Engine
 from transept.core.input_processor import InputProcessor, Request
-from transept.core.jobs import Offload, Submit
+from transept.core.jobs.job import Offload, Submit
 from transept.core.outputs import RequestOutput
 from transept.core.request.prompts import Prompt
 from transept.core.request.sampling_params import SamplingParams

@@ -15,7 +15,7 @@ import numpy as np
 
 from transept.core.config import EngineConfig
 from transept.core.engine import ClosesEngine, Engine
-from transept.core.jobs import Job
+from transept.core.jobs.job import Job
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import WITHOUT_RESULT
 from transept.errors import (

@@ -13,7 +13,7 @@ from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import PluginError
 
 HIDDEN, HEADS, HEAD_DIM = 48, 6, 8

@@ -15,7 +15,7 @@ from transept.core.kernels.dispatch import PACK
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.linear import Linear, QKVParallelLinear, StackedParameter
 from transept.core.layers.packing import WeightPacker
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
 GROUP = ParallelGroup()

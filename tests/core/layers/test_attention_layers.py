@@ -17,7 +17,7 @@ from transept.core.attention.capture import CaptureRequest, CrossAttentionCaptur
 from transept.core.attention.layer import Attention, LayerContext, RowsDifferError
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.layers.attention import CrossAttention, SelfAttention
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
 HIDDEN, HEADS = 48, 6

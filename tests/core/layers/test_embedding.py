@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from transept.core.kernels.cpu.gemm.panels import pack_floats
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import PluginError
 
 GROUP = ParallelGroup()

@@ -7,7 +7,7 @@ from torch import nn
 from transept.core.kernels.dispatch import PACK
 from transept.core.layers.feed_forward import CPU_ROWS, CPU_ROWS_OF_A_THREAD, FeedForward
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 
 
 @pytest.mark.parametrize(("name", "activation"), [("gelu", nn.GELU()), ("relu", nn.ReLU()), ("silu", nn.SiLU())])

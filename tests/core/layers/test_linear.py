@@ -16,7 +16,7 @@ from transept.core.layers.linear import (
     RowParallelLinear,
     matmul,
 )
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import ParameterError
 
 HIDDEN = 48

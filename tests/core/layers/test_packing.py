@@ -15,7 +15,7 @@ from transept.core.layers.linear import EncoderDecoderQKVParallelLinear, Linear
 from transept.core.layers.packed_weights import PackedWeight
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 
 CONTEXT = LayerContext(attention_backend=TorchBackend(), group=ParallelGroup())
 needs_float16 = pytest.mark.skipif(not reads_float16(), reason="this processor cannot widen float16")

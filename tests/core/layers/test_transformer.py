@@ -30,7 +30,7 @@ from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
 HIDDEN, HEADS, INNER, BLOCK_SIZE = 48, 6, 80, 16

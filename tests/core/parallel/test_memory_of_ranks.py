@@ -12,8 +12,8 @@ from transept.core.execution.worker import Worker, _load
 from transept.core.kernels.cpu.library import reads_float16
 from transept.core.kernels.dispatch import WeightPanels
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.parallel.group import ParallelGroup
+from transept.core.parallel.pipeline_stage import PipelineStage
 
 BART = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 

@@ -17,10 +17,10 @@ from torch import Tensor
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import Capacity, Executor, WorkerConfig
-from transept.core.execution.stage_links import SocketLink
 from transept.core.execution.worker import Worker
-from transept.core.parallel_group import ParallelGroup
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.parallel.group import ParallelGroup
+from transept.core.parallel.pipeline_stage import PipelineStage
+from transept.core.parallel.stage_links import SocketLink
 from transept.core.scheduling.step import StepInput, StepOutput
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from transept import Engine
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
-from transept.core.execution.stage_links import SocketLink
 from transept.core.layers.staging import keep_stage, layer_lists
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.model_shape import ModelShape
-from transept.core.parallel_group import ExchangeError, ParallelGroup
-from transept.core.pipeline_stage import Link, Message, PipelineStage
+from transept.core.parallel.group import ExchangeError, ParallelGroup
+from transept.core.parallel.pipeline_stage import Link, Message, PipelineStage
+from transept.core.parallel.stage_links import SocketLink
 from transept.errors import CheckpointError, ParameterError, PluginError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"

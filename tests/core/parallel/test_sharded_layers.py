@@ -19,7 +19,7 @@ from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallel
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import ColumnParallelLinear, QKVParallelLinear, RowParallelLinear
 from transept.core.layers.packing import WeightPacker
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError
 
 HIDDEN, HEAD_DIM, VOCABULARY = 48, 8, 101

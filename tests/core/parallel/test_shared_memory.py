@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from transept.core.execution import shared_memory
-from transept.core.execution.connection import anonymous_memory
-from transept.core.execution.shared_memory import SLOT_BYTES, SharedMemoryExchange, memory_bytes
-from transept.core.parallel_group import ExchangeError, ParallelGroup
+from transept.core.parallel import shared_memory
+from transept.core.parallel.connection import anonymous_memory
+from transept.core.parallel.group import ExchangeError, ParallelGroup
+from transept.core.parallel.shared_memory import SLOT_BYTES, SharedMemoryExchange, memory_bytes
 
 pytestmark = pytest.mark.skipif(not shared_memory.serves(), reason="gloo is taken on this processor")
 

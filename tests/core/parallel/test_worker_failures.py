@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
-from transept.core.execution.connection import INLINE_BYTES
+from transept.core.parallel.connection import INLINE_BYTES
 from transept.errors import EngineClosedError, ForkedProcessError, ParameterError, TranseptError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from transept.core.parallel_group import Exchange, ParallelGroup
+from transept.core.parallel.group import Exchange, ParallelGroup
 
 
 class ThreadExchange(Exchange):

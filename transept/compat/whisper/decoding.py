@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from transept.core.jobs import Job
+from transept.core.jobs.job import Job
 from transept.errors import MediaError, ParameterError, TranseptError, suggest
 from transept.option_names import refuse_unknown, refuses_unknown
 from transept.speech.algorithms.decoding import compression_ratio, decode_window

@@ -11,8 +11,8 @@ from transept.core.attention.backends.base import AttentionBackend, AttentionCal
 from transept.core.attention.biases import AttentionBias, RelativePositionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys, attend_relative_keys
-from transept.core.parallel_group import ParallelGroup
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.parallel.group import ParallelGroup
+from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.errors import CheckpointError, PluginError
 
 

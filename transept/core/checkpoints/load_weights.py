@@ -19,7 +19,7 @@ from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.checkpoints.wrapped_names import adapter_problem
 from transept.core.layers.linear import WHOLE, StackedParameter
 from transept.core.layers.packing import WeightPacker
-from transept.core.parallel_group import Shard
+from transept.core.parallel.group import Shard
 from transept.errors import CheckpointError, PluginError
 
 MOST_UNEXPECTED = 1000  # weights; then the checkpoint is another model's, and is read no further

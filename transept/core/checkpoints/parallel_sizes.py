@@ -10,7 +10,7 @@ from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.layers.staging import check_stages
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, ParameterError, PluginError
 
 logger = logging.getLogger(__name__)

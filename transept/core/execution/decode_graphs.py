@@ -20,9 +20,9 @@ from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
 from transept.core.execution.sampler import Drawn
+from transept.core.kernels.transfer import upload
 from transept.core.model import ForConditionalGeneration
 from transept.core.scheduling.step import BlockTable
-from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
 from transept.core.execution.sampler import Drawn
+from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import SequenceGroupMetadata
-from transept.core.transfer import upload
 
 MOST_PROMPT_ROWS = 8  # of a new request; with more, tiles of its queries read its keys less often
 ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as sequences, since each has logits

@@ -20,10 +20,10 @@ from torch import Tensor
 from transept.core.attention.metadata import AttentionMetadata, EncodeTables
 from transept.core.execution.recorder import Recorder
 from transept.core.kernels.dispatch import QUERIES
+from transept.core.kernels.transfer import upload
 from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
-from transept.core.transfer import upload
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from transept.core.execution.encoder_graphs import EncoderGraphs
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.recorder import Recorder
+from transept.core.kernels.transfer import to_device, upload
 from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import BlockTable
-from transept.core.transfer import to_device, upload
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.

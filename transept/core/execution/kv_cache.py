@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from transept.core.large_pages import empty_in_large_pages
+from transept.core.kernels.large_pages import empty_in_large_pages
+from transept.core.kernels.transfer import upload
 from transept.core.model_shape import ModelShape
-from transept.core.transfer import upload
 
 SMALLEST_ROW = 512  # bytes of a token, in large pages; with fewer a short sequence would write little of a page
 

@@ -22,7 +22,7 @@ from transept.core.execution.sampler import Choices, Drawn, ProcessorInterrupted
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
-from transept.core.parallel_group import ExchangeError
+from transept.core.parallel.group import ExchangeError
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
 from transept.errors import RequestFailedError, is_interruption
 from transept.registry.spec import ModelSpec

@@ -1,8 +1,8 @@
 """MultiProcessExecutor: a worker in each of several processes, which share the model's layers. Made by the engine.
 
-Every rank is a process of its own, rank 0 as well: whatever a worker does, die or hang, this process can end it and all
-others, and waits for nothing but a condition with a time limit. A launcher (`transept.core.launcher`) starts them, here
-or on other machines.
+Every rank, rank 0 included, is a process of its own. So if a worker dies or hangs, this process can end it and all
+others; it only ever waits on a condition with a time limit. A launcher (`transept.core.parallel.launcher`) starts the
+processes, here or on other machines.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from transept.core.execution.connection import pack
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
-from transept.core.execution.local_processes import LocalProcesses
-from transept.core.execution.remote_worker import RemoteWorker
+from transept.core.parallel.connection import pack
+from transept.core.parallel.local_processes import LocalProcesses
+from transept.core.parallel.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.dispatch import UNIFORM
-from transept.core.transfer import upload
+from transept.core.kernels.transfer import upload
 
 # Of SplitMix64 (Steele, Lea and Flood 2014), as in kernels/cpu/elementwise/uniform.cpp.
 STEP = np.uint64(0x9E3779B97F4A7C15)

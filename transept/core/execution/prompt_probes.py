@@ -9,11 +9,11 @@ from torch import Tensor
 
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
 from transept.core.attention.metadata import AttentionMetadata, slots_of
-from transept.core.parallel_group import ParallelGroup
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.kernels.transfer import Download, upload
+from transept.core.parallel.group import ParallelGroup
+from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.prompt_probe import ProbeResult, PromptProbe
 from transept.core.scheduling.step import SequenceGroupMetadata
-from transept.core.transfer import Download, upload
 
 
 class PromptProbes:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.execution.sampler import Drawn
+from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import PENDING, BlockTable, SequenceGroupMetadata, num_blocks_behind
-from transept.core.transfer import upload
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
+from transept.core.kernels.transfer import Download, upload
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
-from transept.core.transfer import Download, upload
 from transept.errors import RequestFailedError, message_of, shown
 
 

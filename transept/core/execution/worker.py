@@ -29,8 +29,8 @@ from transept.core.layers.packing import WeightPacker
 from transept.core.layers.staging import keep_stage
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
-from transept.core.parallel_group import ParallelGroup
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.parallel.group import ParallelGroup
+from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.scheduling.step import StepInput
 from transept.errors import CapacityError, TranseptError

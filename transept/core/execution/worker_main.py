@@ -1,6 +1,6 @@
 """A worker's process: ``python -m transept.core.execution.worker_main ORDERS PARENT [MEMORY]``.
 
-Started by `transept.core.execution.local_processes`. ORDERS: the descriptor of the socket that its orders come over.
+Started by `transept.core.parallel.local_processes`. ORDERS: the descriptor of the socket that its orders come over.
 PARENT: the process that started it, and with which this one ends. MEMORY: the descriptor of the memory through which
 ranks exchange tensors; without it they use gloo or NCCL.
 
@@ -30,14 +30,14 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from transept.core.attention.layer import Attention
 from transept.core.checkpoints.source import locate
-from transept.core.execution.connection import Connection, pack, portable
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
-from transept.core.execution.shared_memory import SharedMemoryExchange
-from transept.core.execution.stage_links import SocketLink, TorchLink
 from transept.core.execution.worker import Worker
-from transept.core.parallel_group import Exchange, ParallelGroup, TorchExchange
-from transept.core.pipeline_stage import Link, Message, PipelineStage
+from transept.core.parallel.connection import Connection, pack, portable
+from transept.core.parallel.group import Exchange, ParallelGroup, TorchExchange
+from transept.core.parallel.pipeline_stage import Link, Message, PipelineStage
+from transept.core.parallel.shared_memory import SharedMemoryExchange
+from transept.core.parallel.stage_links import SocketLink, TorchLink
 from transept.core.scheduling.step import StepOutput
 from transept.errors import message_of
 

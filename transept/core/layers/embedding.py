@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from transept.core.layers.linear import WHOLE, StackedParameter, matmul
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 from transept.errors import PluginError
 
 

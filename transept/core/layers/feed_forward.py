@@ -18,7 +18,7 @@ from transept.core.kernels.dispatch import (
 )
 from transept.core.layers.activations import get_activation
 from transept.core.layers.linear import ColumnParallelLinear, RowParallelLinear, matmul
-from transept.core.parallel_group import ParallelGroup
+from transept.core.parallel.group import ParallelGroup
 
 # Rows that a CPU takes at a time: half a window of Whisper, whose inner activations are its largest. With more threads,
 # more rows, so that each has work enough.

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from transept.core.kernels.dispatch import Projection, WeightPanels
 from transept.core.layers.packed_weights import PackedWeight
-from transept.core.parallel_group import ParallelGroup, Shard
+from transept.core.parallel.group import ParallelGroup, Shard
 
 ALL = slice(None)
 WHOLE = ""  # the one part of a parameter without parts

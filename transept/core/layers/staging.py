@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transept.core.attention.layer import Attention
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.model_shape import ModelShape
-from transept.core.pipeline_stage import PipelineStage
+from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.errors import ParameterError, PluginError
 
 

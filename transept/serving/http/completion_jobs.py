@@ -8,7 +8,7 @@ from typing import Any
 
 from transept.core.engine import Engine
 from transept.core.input_processor import Request
-from transept.core.jobs import Job, Offload, Submit, Wait
+from transept.core.jobs.job import Job, Offload, Submit, Wait
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.inputs import EncoderDecoderInputs
 from transept.core.request.prompts import Prompt

@@ -6,7 +6,7 @@ import logging
 
 from starlette.types import Scope
 
-from transept.core.tracebacks import drop_traceback
+from transept.core.jobs.tracebacks import drop_traceback
 from transept.serving.errors import ApiError, api_error
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from transept.core.jobs import Gather, Job, Offload, Submit, Wait
+from transept.core.jobs.job import Gather, Job, Offload, Submit, Wait
 from transept.errors import TranseptError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from transept.core.jobs import Gather, Job
+from transept.core.jobs.job import Gather, Job
 from transept.errors import EngineClosedError, TranseptError
 from transept.serving.async_tasks import AsyncTextGenerator
 from transept.serving.errors import ApiError, api_error

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs import Gather
+from transept.core.jobs.job import Gather
 from transept.speech.algorithms.coverage import DECODED_AGAIN, Heard, uncovered
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.language import window_language

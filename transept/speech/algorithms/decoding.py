@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs import Submit
+from transept.core.jobs.job import Submit
 from transept.core.outputs import CompletionOutput, RequestOutput
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_params import LogitsProcessor, SamplingParams

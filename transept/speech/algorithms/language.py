@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs import Submit
+from transept.core.jobs.job import Submit
 from transept.core.request.sampling_params import SamplingParams
 from transept.speech.options import TranscriptionOptions
 from transept.speech.speech_model import SpeechModel

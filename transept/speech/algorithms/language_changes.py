@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from transept.core.jobs import Submit
+from transept.core.jobs.job import Submit
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.language import Language, detected, language_request
 from transept.speech.speech_model import SpeechModel

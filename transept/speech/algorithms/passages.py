@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transept.core.jobs import Gather, Offload
+from transept.core.jobs.job import Gather, Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms import sequential
 from transept.speech.algorithms.coverage import Heard

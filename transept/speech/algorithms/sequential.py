@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs import Offload
+from transept.core.jobs.job import Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.coverage import (
     DECODED_AGAIN,

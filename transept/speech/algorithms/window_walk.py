@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from transept.core.jobs import Offload
+from transept.core.jobs.job import Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.decoding import DecodedWindow, decode_window
 from transept.speech.algorithms.hallucination import last_word_end, skip_hallucinations

@@ -28,7 +28,7 @@ from transept.core.kernels.dispatch import (
     Work,
     in_interpreter,
 )
-from transept.core.transfer import upload
+from transept.core.kernels.transfer import upload
 
 MOST_QUERIES_IN_PIECES = 4  # of a sequence, each of which reads the keys again; with more, tiles are faster
 LARGEST_HEAD = 256

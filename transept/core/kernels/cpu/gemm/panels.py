@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
-from transept.core.large_pages import empty_in_large_pages
+from transept.core.kernels.large_pages import empty_in_large_pages
 
 PANEL: int = bind("transept_panel", returns=Int)()  # outputs
 

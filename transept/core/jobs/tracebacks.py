@@ -1,7 +1,7 @@
 """Release the local variables that an error's traceback holds.
 
 They include a refused recording's samples, and an error lives as long as its caller keeps it. Called by
-`transept.core.offload`, `transept.core.job_tasks` and the server; nothing here raises or logs an error.
+`transept.core.jobs.offload`, `transept.core.jobs.tasks` and the server; nothing here raises or logs an error.
 """
 
 from __future__ import annotations

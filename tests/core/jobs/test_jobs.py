@@ -14,8 +14,8 @@ from interruptions import interrupted_after
 
 from transept import Engine, SamplingParams
 from transept.core.input_processor import Request
-from transept.core.job_tasks import MAX_GATHERED
-from transept.core.jobs import Channel, Gather, Offload, Submit, Wait
+from transept.core.jobs.job import Channel, Gather, Offload, Submit, Wait
+from transept.core.jobs.tasks import MAX_GATHERED
 from transept.errors import (
     CapacityError,
     ParameterError,
@@ -32,7 +32,7 @@ WORDS = ["g2p: engine", "g2p: transept", "g2p: window", "g2p: language"]
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    return Engine(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +219,7 @@ def test_gather_may_be_nested_and_empty(engine: Engine) -> None:
 
 
 def test_jobs_of_gather_start_as_the_engine_has_room(expected: dict[str, str]) -> None:
-    engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p", max_num_seqs=2)
+    engine = Engine(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p", max_num_seqs=2)
     started = []
 
     def children():
@@ -524,7 +524,7 @@ def test_a_job_cannot_wait_by_calling_the_engine(engine: Engine) -> None:
 
 
 def test_a_full_queue_refuses_what_comes_and_serves_what_waits(expected: dict[str, str]) -> None:
-    checkpoint = Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p"
+    checkpoint = Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p"
     engine = Engine(checkpoint, max_num_seqs=1, limits={"max_queue_length": 2, "max_text_characters": 20})
     for name, word in zip("abc", WORDS, strict=False):
         engine.add_request(name, word, GREEDY)
@@ -571,7 +571,7 @@ def test_an_interrupt_in_one_thread_costs_another_one_job_at_most(engine: Engine
     with ThreadPoolExecutor(1) as pool:
         for _ in range(25):
             other = pool.submit(run, WORDS[:2], WORDS[2:])
-            files = ("job_tasks", "jobs", "engine_core", "scheduler", "input_processor")
+            files = ("jobs/tasks", "jobs/job", "engine_core", "scheduler", "input_processor")
             with suppress(KeyboardInterrupt), interrupted_after(rng.randrange(1, 4000), files) as struck:
                 run(WORDS, WORDS[::-1])
             lost = [index for index, result in other.result(120).items() if isinstance(result, RequestFailedError)]
@@ -587,7 +587,7 @@ def test_an_interrupt_in_one_thread_costs_another_one_job_at_most(engine: Engine
 def test_an_interrupt_while_a_request_is_added_leaves_nothing_behind(engine: Engine, expected: dict[str, str]) -> None:
     places = set()
     for num_lines in range(1, 100):
-        with suppress(KeyboardInterrupt), interrupted_after(num_lines, ("job_tasks", "scheduler")) as struck:
+        with suppress(KeyboardInterrupt), interrupted_after(num_lines, ("jobs/tasks", "scheduler")) as struck:
             dict(engine.runner.run([tells(WORDS[0])], max_jobs=1))
             engine.generate(WORDS[0], GREEDY)
         places.update(struck)
@@ -684,7 +684,7 @@ _, status = os.waitpid(child, 0)
 thread.join()
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-    checkpoint = str(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    checkpoint = str(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
     done = subprocess.run([sys.executable, "-c", script, checkpoint], timeout=120, check=False)
     assert done.returncode == 17
 
@@ -705,5 +705,5 @@ def job():
 events = engine.runner.run([job()], max_jobs=1)
 next(events)
 """
-    checkpoint = str(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    checkpoint = str(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
     assert subprocess.run([sys.executable, "-c", script, checkpoint], timeout=120, check=False).returncode == 0

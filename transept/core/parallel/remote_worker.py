@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from transept.core.execution.connection import Connection
-from transept.core.launcher import RankProcess
+from transept.core.parallel.connection import Connection
+from transept.core.parallel.launcher import RankProcess
 
 NOTHING_SECONDS = 0.1  # of processor time, which the thread that tells of itself takes in some minutes
 RUNNING = 1 << 10  # no process's exit code

@@ -12,10 +12,10 @@ import pytest
 
 from transept.core.engine import Engine
 from transept.core.input_processor import Request
-from transept.core.jobs import Job, Offload, Submit
-from transept.core.offload import LONG_SECONDS, NICENESS, OffloadPool
+from transept.core.jobs.job import Job, Offload, Submit
+from transept.core.jobs.offload import LONG_SECONDS, NICENESS, OffloadPool
+from transept.core.jobs.thread_priority import LEAST_PRIORITY
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.thread_priority import LEAST_PRIORITY
 
 MEGABYTE = bytes(1 << 20)
 GREEDY = SamplingParams(temperature=0, max_tokens=8)
@@ -86,7 +86,7 @@ def test_what_waits_for_such_a_thread_is_called() -> None:
 
 
 def test_a_job_that_has_taken_long_beside_steps_keeps_the_lowest_priority() -> None:
-    engine = Engine(Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p")
+    engine = Engine(Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p")
     over = threading.Event()
 
     def long_job() -> Job:

@@ -1,4 +1,4 @@
-"""OffloadPool: a few threads for what jobs do beside the engine. Used by `transept.core.job_runner`."""
+"""OffloadPool: a few threads for what jobs do beside the engine. Used by `transept.core.jobs.runner`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
+from transept.core.jobs.thread_priority import raise_niceness, set_lowest_priority
+from transept.core.jobs.tracebacks import release_frames
 from transept.core.kernels.openmp import end_openmp_threads
-from transept.core.thread_priority import raise_niceness, set_lowest_priority
-from transept.core.tracebacks import release_frames
 
 MOST_THREADS = 64  # those that wait for something, such as a pipe, among them
 STUCK_SECONDS = 1.0  # without any processor time; then a thread waits, and another one may work in its place

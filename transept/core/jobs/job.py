@@ -10,7 +10,7 @@ A `Job` is a generator that
 - returns its result.
 
 So an algorithm reads like a loop over one recording or one document, composes with ``yield from``, and knows nothing of
-the batch that its requests share with those of others. `transept.core.job_runner` runs jobs.
+the batch that its requests share with those of others. `transept.core.jobs.runner` runs jobs.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transept.core.large_pages import LARGE_PAGE, empty_in_large_pages
+from transept.core.kernels.large_pages import LARGE_PAGE, empty_in_large_pages
 
 IN_A_NEW_PROCESS = """\
 import re

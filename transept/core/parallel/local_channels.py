@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from transept.core.execution import shared_memory
-from transept.core.execution.connection import anonymous_memory
+from transept.core.parallel import shared_memory
+from transept.core.parallel.connection import anonymous_memory
 
 
 class LocalChannels:

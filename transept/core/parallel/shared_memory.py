@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from transept.core.config import usable_cores
-from transept.core.parallel_group import Exchange, ExchangeError
+from transept.core.parallel.group import Exchange, ExchangeError
+from transept.core.parallel.launcher import usable_cores
 
 SLOT_BYTES = 1 << 20  # of a tensor that is exchanged in one piece: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one

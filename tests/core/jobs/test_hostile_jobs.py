@@ -14,11 +14,11 @@ import pytest
 
 from transept import Engine, RequestOutput, SamplingParams
 from transept.core.input_processor import Request
-from transept.core.job_tasks import MAX_DEPTH
-from transept.core.jobs import Channel, Gather, Offload, Submit, Wait
+from transept.core.jobs.job import Channel, Gather, Offload, Submit, Wait
+from transept.core.jobs.tasks import MAX_DEPTH
 from transept.errors import ParameterError, RequestFailedError
 
-CHECKPOINT = Path(__file__).parents[1] / "data" / "cmudict" / "t5-g2p"
+CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p"
 WORDS = ["g2p: engine", "g2p: transept", "g2p: window"]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12)
 

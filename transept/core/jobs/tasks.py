@@ -1,6 +1,6 @@
 """The state of all jobs over one engine: what each waits for, and where its events go.
 
-Used by `transept.core.job_runner.JobRunner` alone, in the thread that drives the engine.
+Used by `transept.core.jobs.runner.JobRunner` alone, in the thread that drives the engine.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
 from transept.core.input_processor import InputProcessor
-from transept.core.jobs import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
-from transept.core.offload import Offloaded
+from transept.core.jobs.job import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
+from transept.core.jobs.offload import Offloaded
+from transept.core.jobs.tracebacks import release_frames
 from transept.core.outputs import RequestOutput
 from transept.core.scheduling.scheduler import id_in_use
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.tracebacks import release_frames
 from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
 
 logger = logging.getLogger(__name__)

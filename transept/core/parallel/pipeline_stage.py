@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transept.core.model_shape import ModelShape
-from transept.core.parallel_group import ExchangeError
+from transept.core.parallel.group import ExchangeError
 from transept.errors import ParameterError, PluginError
 
 

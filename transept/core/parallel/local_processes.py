@@ -11,8 +11,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from transept.core.execution.local_channels import LocalChannels
-from transept.core.launcher import Launched, Launcher, RankProcess
+from transept.core.parallel.launcher import Launched, Launcher, RankProcess
+from transept.core.parallel.local_channels import LocalChannels
 
 PROGRAM = "transept.core.execution.worker_main"
 

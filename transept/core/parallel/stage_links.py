@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.execution.connection import portable
-from transept.core.parallel_group import ExchangeError
-from transept.core.pipeline_stage import Link, Message
+from transept.core.parallel.connection import portable
+from transept.core.parallel.group import ExchangeError
+from transept.core.parallel.pipeline_stage import Link, Message
 from transept.errors import message_of
 
 FAILED_ELSEWHERE = "the request failed while another stage computed it"

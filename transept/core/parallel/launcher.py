@@ -1,16 +1,22 @@
 """Launcher: how the processes of an engine with several ranks are started and reached. No torch here.
 
 `transept.core.execution.multi_process` launches ranks by EngineConfig.launcher. Without one they are programs on this
-machine (`transept.core.execution.local_processes`); `transept.cluster.RankActors` starts them as Ray actors.
+machine (`transept.core.parallel.local_processes`); `transept.cluster.RankActors` starts them as Ray actors.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class RankProcess(ABC):

@@ -1,0 +1,1 @@
+"""A model split among processes: groups of ranks, stages of a pipeline, how processes start and what they exchange."""
