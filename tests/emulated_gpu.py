@@ -3,7 +3,8 @@
 Its tensors lie in the host's memory and say that they are on cuda:0. Operations give what they give on a CPU; kernels
 run in Triton's interpreter. What a real one refuses raises: operations over tensors of both sides, kernels given memory
 of the host, waits and copies from the host while a graph is captured. Waits are counted. A copy that does not block
-arrives when its event is waited for; until then its target holds nonsense, and its source must stay as it is.
+arrives when its event is waited for; until then its target holds nonsense, and its source must stay as it is. Once the
+device has a fault, every wait for it raises that.
 
 Streams are taken to run in the order of their calls, and nothing is said of speed.
 """
@@ -49,6 +50,7 @@ class EmulatedGpu(TorchFunctionMode):
         self.arriving: dict[int, tuple[Tensor, Tensor]] = {}  # by number, targets on the host and what they will hold
         self.num_copies = 0
         self.leaving: list[tuple[Tensor, Tensor]] = []  # sources on the host and what they must still hold
+        self.fault: Exception | None = None
         self.recorded: list[Callable[[], None]] | None = None  # calls of the graph that is being captured
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -91,6 +93,8 @@ class EmulatedGpu(TorchFunctionMode):
         if self.recorded is not None:
             raise RuntimeError(f"{reason}: a graph that is being captured waits for nothing")
         self.waits[reason] += 1
+        if self.fault is not None:
+            raise self.fault
         with torch._C.DisableTorchFunction(), torch.inference_mode():
             if not all(torch.equal(source, expected) for source, expected in self.leaving):
                 raise RuntimeError("memory of the host was written while a copy from it was under way")
@@ -238,6 +242,7 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
             "graph": capture,
             "graph_pool_handle": lambda: None,
             "set_stream": lambda stream: None,
+            "synchronize": lambda device=None: gpu.wait("synchronize"),
         }
         for name, stand_in in stand_ins.items():
             patch.setattr(torch.cuda, name, stand_in)

@@ -71,6 +71,13 @@ class EngineClosedError(TranseptError):
     """An engine takes no new work: it ends what it has begun, was closed, or stopped after an error of its own."""
 
 
+class EngineDeadError(EngineClosedError):
+    """An engine has ended for good: its device has failed, or a process of it has died or hung. The message says which.
+
+    All its requests fail with this error, and new ones are refused with it.
+    """
+
+
 class RequestFailedError(TranseptError):
     """Something raised while a request was computed: a plugin's model or mapper, a logits processor, a tokenizer.
 

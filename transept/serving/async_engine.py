@@ -234,6 +234,7 @@ class AsyncEngine:
             raise self._stopped()
         if not self._thread.is_alive():
             raise EngineClosedError("the engine is closed")
+        self.engine.executor.check_open()
         if self._draining and not while_draining:
             raise EngineClosedError("the engine ends what it has begun and takes no new work")
 

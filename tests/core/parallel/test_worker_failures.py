@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
 from transept.core.parallel.connection import INLINE_BYTES
-from transept.errors import EngineClosedError, ForkedProcessError, ParameterError, TranseptError
+from transept.errors import EngineClosedError, EngineDeadError, ForkedProcessError, ParameterError, TranseptError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
 WORDS = ["grapheme", "ox", "transept", "nave", "engine", "crossing", "choir", "apse"]
@@ -285,6 +287,29 @@ def test_a_worker_that_does_not_get_on_ends_every_request(processor: Any, option
         assert time.monotonic() - begin < WORST_SECONDS
     assert isinstance(finished["stuck"].error, EngineClosedError)
     assert_refuses(engine, complaint)
+    engine.close()
+
+
+@dataclass(frozen=True)
+class BreaksTheDevice:
+    """A logits processor after which a GPU computes nothing more, once a row has three tokens."""
+
+    def __call__(self, logits: Any, rows: Any) -> None:
+        if any(len(row.output_token_ids) == 3 for row in rows):
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nand advice")
+
+
+@pytest.mark.parametrize("sizes", [{}, STAGES], ids=named)
+def test_a_device_that_fails_ends_every_request_with_the_reason(sizes: dict[str, int]) -> None:
+    reason = "the device cpu has failed, .*: CUDA error: an illegal memory access was encountered"
+    engine = make(**sizes)
+    for word in WORDS[1:]:
+        engine.add_request(word, word, LONG)
+    engine.add_request(WORDS[0], WORDS[0], replace(LONG, logits_processors=(BreaksTheDevice(),)))
+    for output in run(engine).values():
+        assert isinstance(output.error, EngineDeadError)
+        assert re.search(reason, str(output.error))
+    assert_refuses(engine, reason)
     engine.close()
 
 

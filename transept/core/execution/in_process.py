@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
 from transept.core.scheduling.step import StepInput, StepOutput
-from transept.errors import EngineClosedError
+from transept.errors import EngineClosedError, EngineDeadError
 
 
 class InProcessExecutor(Executor):
     """Runs steps in the thread that issues them, on one device.
 
-    A CPU has computed a step when `issue` returns; a GPU computes on. Raises what Worker raises.
+    A CPU has computed a step when `issue` returns; a GPU computes on. Raises what Worker raises. After an
+    EngineDeadError the worker is gone, and everything raises that error.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
         self._worker: Worker | None = Worker(config)
+        self._ended_by: Exception = EngineClosedError(CLOSED)  # raised once there is no worker
         worker = self.worker
         self.capacity = Capacity(worker.num_device_blocks, worker.num_host_blocks, worker.device.type != "cpu")
         self._number = 0
@@ -24,9 +29,9 @@ class InProcessExecutor(Executor):
 
     @property
     def worker(self) -> Worker:
-        """Raises EngineClosedError once it is closed."""
+        """Raises EngineClosedError once it is closed, EngineDeadError once its device has failed."""
         if self._worker is None:
-            raise EngineClosedError(CLOSED)
+            raise self._ended_by.with_traceback(None)
         return self._worker
 
     def check_open(self) -> None:
@@ -35,19 +40,29 @@ class InProcessExecutor(Executor):
 
     def issue(self, step: StepInput) -> int:
         """See Executor."""
-        issued = self.worker.issue(step, self._issued.get(self._number))
+        with self._ending_with_the_device():
+            issued = self.worker.issue(step, self._issued.get(self._number))
         self._number += 1
         self._issued[self._number] = issued
         return self._number
 
     def collect(self, number: int) -> StepOutput:
         """See Executor."""
-        if self._worker is None:
-            raise EngineClosedError(CLOSED)
-        output = self._issued[number].collect()
+        with self._ending_with_the_device():
+            output = self.worker.collect(self._issued[number])
         for earlier in [each for each in self._issued if each <= number]:
             del self._issued[earlier]
         return output
+
+    @contextmanager
+    def _ending_with_the_device(self) -> Iterator[None]:
+        try:
+            yield
+        except EngineDeadError as error:
+            if self._worker is not None:
+                self._ended_by = error
+                self.close()
+            raise
 
     def close(self) -> None:
         """See Executor."""

@@ -14,6 +14,7 @@ import torch
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import Decoded, DecoderRunner
+from transept.core.execution.device_errors import is_fatal
 from transept.core.execution.encoder_runner import Encode, EncoderRunner
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
@@ -109,7 +110,7 @@ class ModelRunner:
         A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
         computations for each that fails. That is harmless, since a request writes the same into its cache again.
         Stages of a pipeline compute other steps by then: there the step fails as a whole, see StepOutput.
-        Raises ForkedProcessError for all, and ExchangeError.
+        Raises ForkedProcessError for all, and ExchangeError and errors of the device that `is_fatal` tells.
         """
         share_num_threads()
         if self.stage.count > 1:
@@ -126,6 +127,8 @@ class ModelRunner:
             except ExchangeError:
                 raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
+                if is_fatal(error, self.device):
+                    raise
                 interruption = _interruption(error) or interruption  # raised once all others have their tokens
                 if len(batch) == 1:
                     failures[batch[0].request_id] = error
@@ -141,6 +144,8 @@ class ModelRunner:
         except ExchangeError:
             raise
         except Exception as error:
+            if is_fatal(error, self.device):
+                raise
             self.stage.fail(error, encodes=any(group.runs_encoder for group in step))
             failures = {group.request_id: error for group in step}
             return IssuedStep((), failures, _interruption(error), whole_step_failed=len(step) > 1)
@@ -165,6 +170,8 @@ class ModelRunner:
         except ExchangeError:
             raise
         except Exception as raised:
+            if is_fatal(raised, self.device):
+                raise
             error = raised
         failed = self.group.all_agree(int(error is not None))
         if error is not None:

@@ -22,7 +22,7 @@ from transept.core.parallel.connection import pack
 from transept.core.parallel.local_processes import LocalProcesses
 from transept.core.parallel.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
-from transept.errors import EngineClosedError, ForkedProcessError, is_interruption
+from transept.errors import EngineClosedError, EngineDeadError, ForkedProcessError, is_interruption
 
 SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
 GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
@@ -41,7 +41,7 @@ class MultiProcessExecutor(Executor):
     All ranks are given each step. All of the last stage draw its tokens, from the same logits by the same function, so
     that none waits for another's; those of its first rank are the ones that count.
 
-    Raises what Worker raises, and EngineClosedError where a worker dies or hangs as it starts.
+    Raises what Worker raises, and EngineDeadError where a worker dies or hangs as it starts.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -66,7 +66,7 @@ class MultiProcessExecutor(Executor):
         return self._number
 
     def collect(self, number: int) -> StepOutput:
-        """See Executor. Raises EngineClosedError once a worker has died or hung."""
+        """See Executor. Raises EngineDeadError once a worker has died or hung."""
         output = self._workers.output(number)
         if output.interruption is not None and not is_interruption(output.interruption):
             return dataclasses.replace(output, interruption=None)  # not this thread's to raise
@@ -136,7 +136,7 @@ class _Workers:
                 self._fail(self._cause("a worker does not listen any more"))
                 self.check()
             except BaseException:  # some were told, others were not
-                self._fail(EngineClosedError("the workers were interrupted while they were told what to do" + AGAIN))
+                self._fail(EngineDeadError("the workers were interrupted while they were told what to do" + AGAIN))
                 raise
 
     def output(self, number: int) -> StepOutput:
@@ -199,7 +199,7 @@ class _Workers:
             worker_end = self._cause(f"{self._name(worker)} has gone")
             self._fail(worker_end)
         except BaseException as error:  # what it said cannot be read
-            self._fail(EngineClosedError(f"what rank {worker.rank} says cannot be read: {error!r}"))
+            self._fail(EngineDeadError(f"what rank {worker.rank} says cannot be read: {error!r}"))
         finally:
             worker.process.wait()
             worker.connection.close()
@@ -211,7 +211,7 @@ class _Workers:
             for other in self._workers:
                 if other is not worker:
                     self._tell(other, "port", *content)
-        elif kind == "refused":
+        elif kind in ("refused", "dead"):
             self._fail(content[0])
         elif kind == "failed":
             worker.has_complained = True
@@ -236,7 +236,7 @@ class _Workers:
             last = now
             for worker in self._workers:
                 if (complaint := self._complaint(worker, now)) is not None:
-                    self._fail(EngineClosedError(f"{self._name(worker)} {complaint}{AGAIN}"))
+                    self._fail(EngineDeadError(f"{self._name(worker)} {complaint}{AGAIN}"))
 
     def _complaint(self, worker: RemoteWorker, now: float) -> str | None:
         """Why a worker is taken to hang."""
@@ -262,9 +262,9 @@ class _Workers:
             ends = [(worker, worker.process.end()) for worker in self._workers]
             for worker, how in sorted(ends, key=lambda each: (each[0].has_complained, each[0].exit_code)):
                 if how is not None and not self._stopped:
-                    return EngineClosedError(f"{self._name(worker)} {how}{AGAIN}")
+                    return EngineDeadError(f"{self._name(worker)} {how}{AGAIN}")
             time.sleep(0.02)
-        return EngineClosedError(otherwise + AGAIN)
+        return EngineDeadError(otherwise + AGAIN)
 
     def _fail(self, reason: Exception) -> None:
         with self._changed:

@@ -17,6 +17,7 @@ from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.model_description import ModelDescription, build_model, describe_model
 from transept.core.config import EngineConfig
+from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache, block_bytes
@@ -32,7 +33,7 @@ from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.encoder_inputs import map_encoder_inputs
-from transept.core.scheduling.step import StepInput
+from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import CapacityError, TranseptError
 from transept.registry.plugin_calls import plugin_named
 
@@ -101,12 +102,20 @@ class Worker:
 
     @torch.inference_mode()  # the cache's memory may have been made in it, and is written in it only
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Move the step's blocks, then give it to the device. last: see ModelRunner.compute."""
-        with _current(self.device):
+        """Move the step's blocks, then give it to the device. last: see ModelRunner.compute.
+
+        Raises EngineDeadError once the device has failed.
+        """
+        with fatal_errors_end_the_engine(self.device), _current(self.device):
             self.cache.swap_out(step.blocks_to_swap_out)
             self.cache.swap_in(step.blocks_to_swap_in)
             self.cache.copy(step.blocks_to_copy)
             return self.runner.issue(step.metadata, last)
+
+    def collect(self, step: IssuedStep) -> StepOutput:
+        """Wait for a step's output. Raises EngineDeadError once the device has failed."""
+        with fatal_errors_end_the_engine(self.device):
+            return step.collect()
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from transept.core.parallel.pipeline_stage import Link, Message, PipelineStage
 from transept.core.parallel.shared_memory import SharedMemoryExchange
 from transept.core.parallel.stage_links import SocketLink, TorchLink
 from transept.core.scheduling.step import StepOutput
-from transept.errors import message_of
+from transept.errors import EngineDeadError, message_of
 
 BEAT_SECONDS = 0.5
 FAILED = "the request failed while it was computed"
@@ -152,6 +152,10 @@ class WorkerProcess:
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
         try:
             self._work(worker, answers=self._stage.is_last and worker.runner.group.rank == 0)
+        except EngineDeadError as error:
+            self._send("dead", error)
+            while self._next()[0] != "close":  # the engine's process kills this one, and knows why
+                pass
         except Exception as error:
             self._send("failed", f"{type(error).__name__}: {message_of(error)}")
 
@@ -204,7 +208,7 @@ class WorkerProcess:
         while True:
             if issued and (on_cpu or self._orders.empty()):
                 number, step = issued.popleft()
-                output = step.collect() if answers else None
+                output = worker.collect(step) if answers else None
                 self._num_done += 1
                 self._busy = bool(issued)
                 if output is not None:
