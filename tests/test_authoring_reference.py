@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from transept import authoring
-from transept.core.checkpoints.generation_settings import TOKENS
+from transept.core.request.generation_settings import TOKENS
 from transept.core.request.ignored_settings import UNSUPPORTED
 from transept.multimodal import image_patches
 from transept.multimodal.image_settings import NEUTRAL, ImageSettings

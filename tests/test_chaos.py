@@ -25,8 +25,8 @@ from peak_memory import run_python
 from text.small_checkpoints import TEXTS, save_bart
 
 from transept import Engine, RequestOutput, SamplingParams, TextGenerator, Transcriber
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Submit, Wait
+from transept.core.request.prompts import Request
 from transept.errors import MediaError, PromptError, RequestFailedError, TranseptError
 
 THREADS = 8

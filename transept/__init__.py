@@ -17,12 +17,17 @@ if "OMP_WAIT_POLICY" not in os.environ:
 if TYPE_CHECKING:
     from transept.core.config import EngineConfig
     from transept.core.engine import Engine
-    from transept.core.input_processor import Request
     from transept.core.jobs.job import Gather, Job, Offload, Submit, Wait
     from transept.core.outputs import CompletionOutput, RequestOutput
     from transept.core.request.limits import Limits
     from transept.core.request.prompt_probe import PromptProbe
-    from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
+    from transept.core.request.prompts import (
+        ExplicitEncoderDecoderPrompt,
+        MultiModalPrompt,
+        Request,
+        TextPrompt,
+        TokensPrompt,
+    )
     from transept.core.request.sampling_params import SamplingParams
     from transept.errors import (
         CapacityError,
@@ -57,7 +62,7 @@ _LAZY_IMPORTS = {
     "Job": "transept.core.jobs.job",
     "Offload": "transept.core.jobs.job",
     "PromptProbe": "transept.core.request.prompt_probe",
-    "Request": "transept.core.input_processor",
+    "Request": "transept.core.request.prompts",
     "SamplingParams": "transept.core.request.sampling_params",
     "Submit": "transept.core.jobs.job",
     "Wait": "transept.core.jobs.job",

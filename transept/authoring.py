@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.checkpoint import Checkpoint
     from transept.core.checkpoints.hf_configs import huggingface_config
     from transept.core.checkpoints.layer_rules import bart_layer_rules
-    from transept.core.checkpoints.plain_config import PlainConfig
     from transept.core.checkpoints.plain_files import PlainFiles
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer
     from transept.core.checkpoints.plain_tokenizer_files import PlainTokenizerFiles
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from transept.core.model import ForConditionalGeneration, replayable
     from transept.core.model_shape import ModelShape
     from transept.core.parallel.group import ParallelGroup
+    from transept.registry.plain_config import PlainConfig
 
 _LAZY_IMPORTS = {
     "Attention": "transept.core.attention.layer",
@@ -85,7 +85,7 @@ _LAZY_IMPORTS = {
     "LayerContext": "transept.core.attention.layer",
     "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.parallel.group",
-    "PlainConfig": "transept.core.checkpoints.plain_config",
+    "PlainConfig": "transept.registry.plain_config",
     "PlainFiles": "transept.core.checkpoints.plain_files",
     "PlainTokenizer": "transept.core.checkpoints.plain_tokenizer",
     "PlainTokenizerFiles": "transept.core.checkpoints.plain_tokenizer_files",

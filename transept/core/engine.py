@@ -21,14 +21,15 @@ from transept.core.config import EngineConfig
 from transept.core.engine_core import EngineCore
 from transept.core.execution.executor import Executor, WorkerConfig
 from transept.core.execution.in_process import InProcessExecutor
-from transept.core.input_processor import NOT_PARAMS, InputProcessor, Request
 from transept.core.jobs.job import Job, Submit
 from transept.core.jobs.runner import JobRunner
 from transept.core.model_shape import ModelShape
 from transept.core.outputs import RequestOutput
 from transept.core.request.ignored_settings import IgnoredSettings
+from transept.core.request.input_processor import NOT_PARAMS, InputProcessor
+from transept.core.request.inputs import PreparedRequest
 from transept.core.request.preprocess import InputPreprocessor
-from transept.core.request.prompts import Prompt
+from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.block_manager import BlockSpaceManager
 from transept.core.scheduling.scheduler import Scheduler
@@ -37,7 +38,6 @@ from transept.errors import ParameterError, PromptError, RequestFailedError, Tra
 from transept.lifetime import Closable
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import tokenizers_of
-from transept.registry.special_tokens import config_token
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +100,8 @@ class Engine(Closable):
             vocab_size=shape.vocab_size,
             limits=config.limits,
         )
-        eos_token_ids = _eos_token_ids(self.generation_config, self.model_config, shape.vocab_size)
-        self.inputs = InputProcessor(self.preprocess, shape, self.generation_config, eos_token_ids, ignored_settings)
-        self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer), self.inputs.seq_ids)
+        self.inputs = InputProcessor(self.preprocess, shape, ignored_settings)
+        self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # who uses it
         self._owner_lock = threading.Lock()
@@ -136,7 +135,7 @@ class Engine(Closable):
             requests = []
             for index, (prompt, params) in enumerate(zip(prompt_list, params_list, strict=True)):
                 with _naming(index, len(prompt_list)):
-                    requests.append(Request(self.inputs.inputs(prompt), params, generation_config))
+                    requests.append(self.inputs(Request(prompt, params, generation_config)))
             jobs = (_output_of(request) for request in requests)
             with (
                 tqdm(total=len(requests), desc="generate", unit="prompt", disable=disable) as bar,
@@ -171,8 +170,8 @@ class Engine(Closable):
         with self._owned():
             self.executor.check_open()
             self.runner.check_queue()
-            group = self.inputs(request_id, Request(prompt, sampling_params, generation_config))
-            self.runner.call(lambda: self.runner.tasks.add_bare(request_id, group))
+            request = self.inputs(Request(prompt, sampling_params, generation_config))
+            self.runner.call(lambda: self.runner.tasks.add_bare(request_id, request))
 
     def step(self) -> list[RequestOutput]:
         """Compute one step. Returns the requests of `add_request` that took part, as they now stand.
@@ -281,17 +280,9 @@ def _warn_of_small_cache(manager: BlockSpaceManager, shape: ModelShape) -> None:
         )
 
 
-def _output_of(request: Request) -> Job:
+def _output_of(request: PreparedRequest) -> Job:
     (output,) = yield Submit([request])
     return output
-
-
-def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
-    """What ends a sequence by the checkpoint's settings; ids beyond the vocabulary never come."""
-    eos = getattr(generation_config, "eos_token_id", None)
-    eos = config_token(model_config, "eos_token_id") if eos is None else eos
-    eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
-    return tuple(token for token in eos if 0 <= token < vocab_size)
 
 
 def _one_each(params: Any, num_prompts: int) -> list[SamplingParams]:

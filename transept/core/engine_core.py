@@ -1,7 +1,7 @@
 """EngineCore: the step loop. A step is a transaction: whatever raises while one request is worked on ends that request.
 
-Driven by one thread at a time: `transept.core.jobs` calls it for everybody. It knows prompts only as sequence groups,
-and the model only through the executor. No torch here.
+Driven by one thread at a time: `transept.core.jobs` calls it for everybody. It knows the
+model only through the executor. No torch here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
+from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
@@ -75,16 +76,13 @@ class EngineCore:
     """Requests in, tokens and failures out.
 
     executor: computes the steps. scheduler: decides them. stop_checker: ends sequences and keeps their texts.
-    seq_ids: of the sequences that fork here; shared with who makes the others.
     """
 
-    def __init__(
-        self, executor: Executor, scheduler: Scheduler, stop_checker: StopChecker, seq_ids: count[int]
-    ) -> None:
+    def __init__(self, executor: Executor, scheduler: Scheduler, stop_checker: StopChecker) -> None:
         self.executor = executor
         self.scheduler = scheduler
         self.stop_checker = stop_checker
-        self._seq_ids = seq_ids
+        self._seq_ids, self._arrivals = count(), count()
         self.in_flight: deque[StepInFlight] = deque()  # issued and not appended
         self.took_part: deque[SequenceGroup] = deque()  # in steps; whoever drives the core takes them out
         self.statistics = StepStatistics()
@@ -99,9 +97,9 @@ class EngineCore:
         """Requests that wait for room, those that were preempted among them."""
         return len(self.scheduler.queue)
 
-    def add(self, group: SequenceGroup) -> None:
+    def add(self, request_id: str, request: PreparedRequest) -> None:
         """Queue a request. Raises CapacityError when it could never fit, ParameterError when its id is in use."""
-        self.scheduler.add_seq_group(group)
+        self.scheduler.add_seq_group(SequenceGroup.of(request_id, request, self._seq_ids, next(self._arrivals)))
 
     def abort(self, request_id: str) -> None:
         """Drop a request at any moment and free its memory; nothing happens if it is finished or unknown."""

@@ -18,10 +18,10 @@ from functools import partial
 from typing import Any
 
 from transept.core.engine import Engine
-from transept.core.input_processor import InputProcessor, Request
 from transept.core.jobs.job import Channel, Job, Offload, Submit, Wait, check_job
 from transept.core.outputs import RequestOutput
-from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt
+from transept.core.request.input_processor import InputProcessor
+from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import EngineClosedError, ParameterError, QueueFullError, TranseptError, shown
 from transept.serving.job_context import in_context
@@ -356,7 +356,7 @@ class Ticket:
 
 def generation(inputs: InputProcessor, prompt: Prompt, params: SamplingParams | None, stream: bool) -> Job:
     """A job: one prompt, read and tokenized beside the engine. With stream its events are unfinished RequestOutputs."""
-    request = Request((yield Offload(partial(inputs.inputs, prompt))), params)
+    request = yield Offload(partial(inputs, Request(prompt, params)))
     (output,) = yield Submit([request], stream)
     while output is None or not output.finished:
         if output is not None:

@@ -15,9 +15,8 @@ from torch.nn.functional import pad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from transept.core.engine import Engine
-from transept.core.input_processor import Request
 from transept.core.request.preprocess import content_key
-from transept.core.request.prompts import MultiModalPrompt, TokensPrompt
+from transept.core.request.prompts import MultiModalPrompt, Request, TokensPrompt
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import CheckpointError, ParameterError, PluginFailedError, UnsupportedModelError, suggest
 from transept.names_elsewhere import LANGUAGES

@@ -9,10 +9,9 @@ from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Offload, Submit, Wait
 from transept.core.outputs import RequestOutput
-from transept.core.request.prompts import Prompt, TokensPrompt
+from transept.core.request.prompts import Prompt, Request, TokensPrompt
 from transept.text.encoding import EncodedDocument
 from transept.text.generated_text import GeneratedText
 from transept.text.job import TextJob

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from transept.core.checkpoints.generation_settings import check_generation_settings
 from transept.core.engine import Engine
+from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import params_of_single_text
 from transept.errors import (

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from transept.core.engine import Engine
-from transept.core.input_processor import InputProcessor, Request
 from transept.core.jobs.job import Offload, Submit
 from transept.core.outputs import RequestOutput
-from transept.core.request.prompts import Prompt
+from transept.core.request.input_processor import InputProcessor
+from transept.core.request.inputs import PreparedRequest
+from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.request.single_text import params_of_single_text
 from transept.errors import CheckpointError, ParameterError, PluginError, suggest
@@ -29,9 +30,9 @@ OPTIONS = ("task", *(field.name for field in dataclasses.fields(SamplingParams))
 class ReadingJob:
     """How every image of one call is read.
 
-    inputs: the engine's. modality: under which an image is given to it. encoder_prompt: text beside it, or None.
-    decoder_prompt: token ids; None: the family's default. generation_config: what sampling_params leaves open for this
-    task; None: as the checkpoint has it.
+    inputs: the engine's input processor. modality: the image's. encoder_prompt: text beside the image, or None.
+    decoder_prompt: token ids; None: the family's default. generation_config: for what sampling_params leaves open; None:
+    the checkpoint's.
     """
 
     inputs: InputProcessor
@@ -80,13 +81,12 @@ def tasks(engine: Engine, spec: VisionSpec) -> Mapping[str, VisionTask]:
 
 def read_image(image: Any, job: ReadingJob) -> Generator[Any, Any, ImageText]:
     """A job: what the model reads in one image. It is decoded and made ready beside the engine."""
-    inputs = yield Offload(partial(prepare, image, job))
-    outputs: list[RequestOutput] = yield Submit([Request(inputs, job.sampling_params, job.generation_config)])
+    outputs: list[RequestOutput] = yield Submit([(yield Offload(partial(prepare, image, job)))])
     return ImageText.of(outputs[0].outputs[0])
 
 
-def prepare(image: Any, job: ReadingJob) -> Any:
-    """What the engine is given. Raises MediaError for what is no image, CheckpointError for settings that are wrong."""
+def prepare(image: Any, job: ReadingJob) -> PreparedRequest:
+    """The request for an image. Raises MediaError for what is no image, CheckpointError for settings that are wrong."""
     encoder_prompt: Any = {"multi_modal_data": {job.modality: image}}
     if job.encoder_prompt is not None:
         encoder_prompt["prompt"] = job.encoder_prompt
@@ -94,7 +94,7 @@ def prepare(image: Any, job: ReadingJob) -> Any:
         "encoder_prompt": encoder_prompt,
         "decoder_prompt": None if job.decoder_prompt is None else {"prompt_tokens": job.decoder_prompt},
     }
-    return job.inputs.inputs(prompt)
+    return job.inputs(Request(prompt, job.sampling_params, job.generation_config))
 
 
 def _generation_config(engine: Engine, task: str, settings: Mapping[str, Any]) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from transept import Engine, RequestOutput, SamplingParams
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Channel, Gather, Offload, Submit, Wait
 from transept.core.jobs.tasks import MAX_DEPTH
+from transept.core.request.prompts import Request
 from transept.errors import ParameterError, RequestFailedError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "t5-g2p"

@@ -13,9 +13,9 @@ import pytest
 from interruptions import interrupted_after
 
 from transept import Engine, SamplingParams
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Channel, Gather, Offload, Submit, Wait
 from transept.core.jobs.tasks import MAX_GATHERED
+from transept.core.request.prompts import Request
 from transept.errors import (
     CapacityError,
     ParameterError,

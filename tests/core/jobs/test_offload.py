@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from transept.core.engine import Engine
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Job, Offload, Submit
 from transept.core.jobs.offload import LONG_SECONDS, NICENESS, OffloadPool
 from transept.core.jobs.thread_priority import LEAST_PRIORITY
+from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
 
 MEGABYTE = bytes(1 << 20)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
-from transept.core.checkpoints.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
 from transept.core.checkpoints.hub import SMALL_FILES
 from transept.core.checkpoints.lone_vocabulary import lone_vocabulary
-from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.checkpoints.plain_files import PlainFiles, plain_config, plain_generation_config
 from transept.core.checkpoints.weight_map import WeightMap
+from transept.core.request.generation_settings import CONTROL_TOKENS, check_generation_settings, check_token_ids
 from transept.errors import CheckpointError, PluginError, TranseptError
 from transept.json_files import check_file, read_json
+from transept.registry.plain_config import PlainConfig
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PretrainedConfig, PreTrainedTokenizerBase

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 import torch
 
 from transept.core.checkpoints.checkpoint import Checkpoint
-from transept.core.checkpoints.plain_config import PlainConfig
 from transept.registry.checkpoint_view import GENERATION_SETTINGS
+from transept.registry.plain_config import PlainConfig
 
 if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer import PlainTokenizer

@@ -21,7 +21,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from transept.core.input_processor import Request
+from transept.core.request.inputs import PreparedRequest
+from transept.core.request.prompts import Request
 from transept.errors import ParameterError, shown
 
 Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Gather | an event, returns its result
@@ -31,17 +32,19 @@ Job: TypeAlias = Generator[Any, Any, Any]  # yields Submit | Wait | Offload | Ga
 class Submit:
     """Requests whose outputs a job waits for.
 
+    requests: prepared ones, such as by an Offload of the engine's input processor, or Requests, which are prepared
+        between two steps.
     stream: the job is sent the outputs after every step in which one of the requests took part, None for those that
         have not begun; it yields Wait() until all of them are finished.
     """
 
-    requests: Sequence[Request]
+    requests: Sequence[Request | PreparedRequest]
     stream: bool = False
 
     def __post_init__(self) -> None:
         given: Any = self.requests
-        requests = tuple(given) if isinstance(given, Sequence) else (given,)
-        if not all(isinstance(each, Request) for each in requests) or isinstance(given, Request):
+        requests = tuple(given) if isinstance(given, Sequence) else (None,)
+        if not all(isinstance(each, Request | PreparedRequest) for each in requests):
             raise ParameterError(f"Submit takes a list of Requests, not {shown(given)}")
         object.__setattr__(self, "requests", requests)  # a copy: who made the list may change it
 

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from transept.core.engine_core import EngineCore
-from transept.core.input_processor import InputProcessor
 from transept.core.jobs.job import Channel, Crash, Job, check_job
 from transept.core.jobs.offload import Offloaded, OffloadPool
 from transept.core.jobs.tasks import NO_JOB, JobTasks
+from transept.core.request.input_processor import InputProcessor
 from transept.errors import ForkedProcessError, ParameterError, QueueFullError, shown
 
 LONGEST_WAIT = 1.0  # seconds; then a reader looks whether anybody drives, and the driver at its offloaded functions

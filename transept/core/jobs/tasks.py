@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
-from transept.core.input_processor import InputProcessor
 from transept.core.jobs.job import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.jobs.offload import Offloaded
 from transept.core.jobs.tracebacks import release_frames
 from transept.core.outputs import RequestOutput
+from transept.core.request.input_processor import InputProcessor
+from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.scheduler import id_in_use
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import ParameterError, RequestFailedError, TranseptError, is_interruption
@@ -99,13 +100,13 @@ class JobTasks:
         channel.unfinished.clear()
         channel.wake()
 
-    def add_bare(self, request_id: str, request: SequenceGroup) -> None:
+    def add_bare(self, request_id: str, request: PreparedRequest) -> None:
         """Queue a request of the engine's user. Raises what EngineCore.add raises; ids are in use until `take_bare`."""
         if request_id in self.bare:
             raise id_in_use(request_id)
         self.bare[request_id] = None
         try:
-            self.core.add(request)
+            self.core.add(request_id, request)
         except BaseException:
             del self.bare[request_id]
             raise
@@ -251,10 +252,8 @@ class JobTasks:
             request_id = self._new_id()
             task.requests[request_id] = None
             task.channel.num_requests += 1
-            self._owners[request_id] = (
-                task  # before it is added, so that it is aborted wherever an interruption strikes
-            )
-            self.core.add(self.inputs(request_id, request))
+            self._owners[request_id] = task  # first, so that an interruption anywhere aborts the request
+            self.core.add(request_id, request if isinstance(request, PreparedRequest) else self.inputs(request))
         return bool(event.requests)
 
     def _new_id(self) -> str:

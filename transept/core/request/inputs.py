@@ -1,10 +1,15 @@
-"""A preprocessed prompt: what encoder and decoder are given. No torch here: features travel as opaque values."""
+"""The input processor's result: inputs of encoder and decoder, and complete sampling parameters.
+
+No torch here: features travel as opaque values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from transept.core.request.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True)
@@ -40,3 +45,14 @@ class EncoderDecoderInputs:
 
     encoder: EncoderInputs
     decoder: DecoderInputs
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """A request that is ready to be queued: the input processor's result.
+
+    sampling_params: complete, with the checkpoint's settings and a seed if the request samples.
+    """
+
+    inputs: EncoderDecoderInputs
+    sampling_params: SamplingParams

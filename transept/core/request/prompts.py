@@ -1,4 +1,6 @@
-"""The prompt types that a user may pass, all TypedDicts, so plain dicts serve as well (design: prompts).
+"""Requests as users make them: a prompt and its sampling parameters.
+
+The prompt types are TypedDicts, so plain dicts serve as well.
 
 An encoder/decoder model takes two prompts. A lone prompt belongs to the encoder, unless it carries multimodal data:
 the data then goes to the encoder and the text or the tokens to the decoder. Where a family's encoder reads text beside
@@ -8,7 +10,10 @@ the data (`ModelSpec.prompted_modalities`) both go to the encoder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypeAlias, TypedDict
+
+from transept.core.request.sampling_params import SamplingParams
 
 
 class TextPrompt(TypedDict):
@@ -48,3 +53,17 @@ class ExplicitEncoderDecoderPrompt(TypedDict):
 
 
 Prompt: TypeAlias = SingletonPrompt | ExplicitEncoderDecoderPrompt
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt and its parameters, as a user passes them to the engine.
+
+    sampling_params: None takes the checkpoint's settings.
+    generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
+        sampling_params does not set.
+    """
+
+    prompt: Prompt
+    sampling_params: SamplingParams | None = None
+    generation_config: Any | None = None

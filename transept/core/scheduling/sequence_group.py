@@ -1,12 +1,15 @@
 """A request as the scheduler sees it: one static encoder sequence and one or more decoder sequences.
 
-Made by the engine from preprocessed prompts.
+Made by the engine core from prepared requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from transept.core.request.generation_defaults import num_forced_tokens
+from transept.core.request.inputs import PreparedRequest
 from transept.core.request.prompt_probe import ProbeResult
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import BeamSearch
@@ -33,11 +36,22 @@ class SequenceGroup:
         self.encoder_seq = encoder_seq
         self.sampling_params = sampling_params
         self.arrival = arrival  # position in order of arrival; the scheduler serves lower numbers first
-        self.beam_search: BeamSearch | None = None  # set by the engine where the request asks for one
-        self.probe_result: ProbeResult | None = None  # set by the engine where the request asks for one
+        self.beam_search: BeamSearch | None = None  # set by `of` if the request asks for one
+        self.probe_result: ProbeResult | None = None  # set by EngineCore if the request asks for one
         self.error: TranseptError | None = None  # why it ended without a result; set by EngineCore
         self.num_restarts = 0  # the scheduler's: how often it went back to the queue; what is under way then is void
         self.metadata: SequenceGroupMetadata | None = None  # of its last step; the scheduler's, None once blocks move
+
+    @classmethod
+    def of(cls, request_id: str, request: PreparedRequest, seq_ids: Iterator[int], arrival: int) -> SequenceGroup:
+        """A new request's group. seq_ids: gives each sequence its id."""
+        inputs, params = request.inputs, request.sampling_params
+        decoder, encoder = Sequence(next(seq_ids), inputs), Sequence(next(seq_ids), inputs, from_decoder_prompt=False)
+        group = cls(request_id, [decoder], encoder, params, arrival)
+        if params.beam_search:
+            num_forced = num_forced_tokens(inputs.decoder.token_ids, params.forced_bos_token_id)
+            group.beam_search = BeamSearch(params, num_forced)
+        return group
 
     @property
     def unfinished_seqs(self) -> list[Sequence]:

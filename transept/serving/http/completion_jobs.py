@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from transept.core.engine import Engine
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Job, Offload, Submit, Wait
 from transept.core.outputs import CompletionOutput, RequestOutput
-from transept.core.request.inputs import EncoderDecoderInputs
-from transept.core.request.prompts import Prompt
+from transept.core.request.inputs import PreparedRequest
+from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.errors import TranseptError
 from transept.text.document import settled
@@ -41,8 +40,8 @@ def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, 
 
     Of a beam search the text is known at its end: that is one piece.
     """
-    ready: list[EncoderDecoderInputs] = yield Offload(lambda: _preprocessed(engine, prompts))
-    outputs: list[RequestOutput | None] = yield Submit([Request(each, params) for each in ready], stream)
+    requests: list[PreparedRequest] = yield Offload(lambda: _prepared(engine, prompts, params))
+    outputs: list[RequestOutput | None] = yield Submit(requests, stream)
     told: dict[tuple[int, int], tuple[int, int]] = {}  # choice -> characters and tokens that were
     while stream:
         for prompt_index, output in enumerate(outputs):
@@ -62,17 +61,17 @@ def complete(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams, 
     ]
 
 
-def _preprocessed(engine: Engine, prompts: Sequence[Prompt]) -> list[EncoderDecoderInputs]:
-    """The prompts, tokenized. Raises the first one's error, with its number where there are several."""
-    ready = []
+def _prepared(engine: Engine, prompts: Sequence[Prompt], params: SamplingParams) -> list[PreparedRequest]:
+    """Prepare a request for each prompt. Raises the first one's error, with its number if there are several."""
+    requests = []
     for index, prompt in enumerate(prompts):
         try:
-            ready.append(engine.inputs.inputs(prompt))
+            requests.append(engine.inputs(Request(prompt, params)))
         except TranseptError as error:
             if len(prompts) == 1:
                 raise
             raise type(error)(f"prompt[{index}]: {error}") from error
-    return ready
+    return requests
 
 
 def _news(

@@ -19,8 +19,8 @@ from transept.speech.speech_model import SpeechModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transept.core.input_processor import Request
     from transept.core.outputs import RequestOutput
+    from transept.core.request.prompts import Request
 
 
 @dataclass(frozen=True)

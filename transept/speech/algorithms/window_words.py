@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transept.core.input_processor import Request
 from transept.core.jobs.job import Submit
 from transept.core.request.prompt_probe import PromptProbe
+from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.speech.options import TranscriptionOptions
 from transept.speech.segments import Segment

@@ -1,73 +1,42 @@
-"""InputProcessor: from a request as a user makes it to the sequence group that the scheduler runs.
-
-Made by the engine. A prompt may be preprocessed in any thread, beside the engine.
-"""
+"""InputProcessor: prepares requests. Every request passes it once, in any thread, before the scheduler sees it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from transept.core.checkpoints.generation_settings import check_generation_settings
-from transept.core.checkpoints.plain_config import PlainConfig
 from transept.core.model_shape import ModelShape
 from transept.core.request.generation_defaults import complete as complete_params
-from transept.core.request.generation_defaults import num_forced_tokens, tokenize_bad_words
+from transept.core.request.generation_defaults import tokenize_bad_words
+from transept.core.request.generation_settings import check_generation_settings
 from transept.core.request.ignored_settings import IgnoredSettings
-from transept.core.request.inputs import EncoderDecoderInputs
+from transept.core.request.inputs import PreparedRequest
 from transept.core.request.preprocess import InputPreprocessor
-from transept.core.request.prompts import Prompt
+from transept.core.request.prompts import Request
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.scheduling.beam_search import BeamSearch
-from transept.core.scheduling.sequence import Sequence
-from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CheckpointError, ParameterError, RequestFailedError, TranseptError
+from transept.registry.plain_config import PlainConfig
+from transept.registry.special_tokens import config_token
 
 NOT_PARAMS = "sampling_params must be SamplingParams, not {}; of a dict, SamplingParams(**it) makes one"
 NO_GENERATION_CONFIG = "generation_config must be a GenerationConfig of transformers or a PlainConfig, not {}"
 
 
-@dataclass(frozen=True)
-class Request:
-    """A prompt and its parameters, as a user passes them to the engine.
-
-    prompt: in any form, or already preprocessed. sampling_params: None takes the checkpoint's settings.
-    generation_config: a transformers GenerationConfig or a PlainConfig that replaces the checkpoint's, for fields that
-        sampling_params does not set.
-    """
-
-    prompt: Prompt | EncoderDecoderInputs
-    sampling_params: SamplingParams | None = None
-    generation_config: Any | None = None
-
-
 class InputProcessor:
-    """Preprocesses prompts, completes sampling parameters, and numbers what arrives.
+    """Preprocesses prompts and completes sampling parameters.
 
-    generation_config: the checkpoint's. eos_token_ids: end-of-sequence tokens if a generation config has none.
     ignored_settings: warns of unsupported settings in a request's generation config.
     """
 
-    def __init__(
-        self,
-        preprocess: InputPreprocessor,
-        shape: ModelShape,
-        generation_config: Any,
-        eos_token_ids: tuple[int, ...],
-        ignored_settings: IgnoredSettings,
-    ) -> None:
+    def __init__(self, preprocess: InputPreprocessor, shape: ModelShape, ignored_settings: IgnoredSettings) -> None:
         self.preprocess = preprocess
         self.shape = shape
-        self.generation_config = generation_config
-        self.eos_token_ids = eos_token_ids
         self.ignored_settings = ignored_settings
-        self.seq_ids = count()
-        self._arrivals = count()
+        self.generation_config = preprocess.view.generation_config
+        self.eos_token_ids = _eos_token_ids(self.generation_config, preprocess.view.config, shape.vocab_size)
 
-    def __call__(self, request_id: str, request: Request) -> SequenceGroup:
-        """Return a group that is ready to be scheduled.
+    def __call__(self, request: Request) -> PreparedRequest:
+        """Preprocess the prompt and complete the sampling parameters.
 
         Raises PromptError or MediaError for a bad prompt, ParameterError for bad parameters, RequestFailedError for
         any other exception of a mapper or a tokenizer.
@@ -77,35 +46,18 @@ class InputProcessor:
         given = request.generation_config
         if not (given is None or isinstance(given, PlainConfig) or hasattr(given, "eos_token_id")):
             raise ParameterError(NO_GENERATION_CONFIG.format(type(given).__name__))
-        inputs = self.inputs(request.prompt)
-        prompt_token_ids = inputs.decoder.token_ids
-        params = self._params(request, prompt_token_ids)
-        group = SequenceGroup(
-            request_id,
-            [Sequence(next(self.seq_ids), inputs)],
-            Sequence(next(self.seq_ids), inputs, from_decoder_prompt=False),
-            params,
-            next(self._arrivals),
-        )
-        if params.beam_search:
-            group.beam_search = BeamSearch(params, num_forced_tokens(prompt_token_ids, params.forced_bos_token_id))
-        return group
-
-    def inputs(self, prompt: Prompt | EncoderDecoderInputs) -> EncoderDecoderInputs:
-        """A prompt of any form, preprocessed. Raises PromptError, MediaError, RequestFailedError."""
-        if isinstance(prompt, EncoderDecoderInputs):
-            return prompt
         try:
-            return self.preprocess(prompt)
+            inputs = self.preprocess(request.prompt)
         except TranseptError:
             raise
         except Exception as error:  # any kind: a plugin's mapper may raise anything
             raise RequestFailedError.of(error) from error
+        return PreparedRequest(inputs, self._params(request, inputs.decoder.token_ids))
 
     def check(
         self, sampling_params: SamplingParams, generation_config: Any | None, decoder_prompt: list[int] | None
     ) -> None:
-        """Raise what every request of these would raise, whatever its encoder is given: for calls that make many.
+        """Check what many requests have in common, before the first is made.
 
         generation_config: as a Request has it. decoder_prompt: token ids; None: the family's default.
         Raises ParameterError for parameters that contradict each other or the model, PromptError for the prompt.
@@ -114,7 +66,7 @@ class InputProcessor:
         self._params(Request("", sampling_params, generation_config), prompt_token_ids)
 
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
-        """The request's parameters with nothing left open, and possible with this model."""
+        """Complete the request's parameters, and check them against this model."""
         shape, tokenizer = self.shape, self.preprocess.tokenizer
         try:
             params = complete_params(
@@ -137,6 +89,14 @@ class InputProcessor:
             num_heads = shape.num_heads or shape.num_kv_heads
             params.prompt_probe.check(len(prompt_token_ids), shape.vocab_size, shape.num_decoder_layers, num_heads)
         return params
+
+
+def _eos_token_ids(generation_config: Any, model_config: Any, vocab_size: int) -> tuple[int, ...]:
+    """The checkpoint's end-of-sequence tokens that are in the vocabulary, for a generation config without any."""
+    eos = getattr(generation_config, "eos_token_id", None)
+    eos = config_token(model_config, "eos_token_id") if eos is None else eos
+    eos = () if eos is None else (eos,) if isinstance(eos, int) else eos
+    return tuple(token for token in eos if 0 <= token < vocab_size)
 
 
 def _check_generation_config(generation_config: Any | None) -> None:
