@@ -1,12 +1,16 @@
 """No module and no folder depends on itself by way of others; the contracts in pyproject.toml say which way is up.
 
-Imports for type checkers count, and so do those inside functions.
+Imports for type checkers count, and so do those inside functions. The core has limits on its files besides.
 """
 
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import grimp
 import pytest
+
+CORE = Path(__file__).parents[1] / "transept" / "core"
+LANDING = {"config", "engine", "engine_core", "model", "model_shape", "outputs"}  # all else is in a folder
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +57,7 @@ def test_folders_make_no_circle(imports):
 
 def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) is not None
+
+
+def test_the_landing_of_the_core_stays_small():
+    assert {file.stem for file in CORE.glob("*.py")} - {"__init__"} == LANDING

@@ -20,6 +20,7 @@ from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights
+from transept.core.checkpoints.model_description import describe_model
 from transept.core.config import EngineConfig
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.worker import Worker
@@ -263,7 +264,8 @@ class House:
             kv_cache_bytes=16 << 20,
             swap_bytes=8 << 20,
         )
-        self.worker = Worker(WorkerConfig(case.path, config, config.scheduler_config(None, None)))
+        described = describe_model(case.path, str(case.path), None)
+        self.worker = Worker(WorkerConfig(case.path, config, config.scheduler_config(None, None)), described)
         for layer in self.worker.cache.layers + self.worker.cache.host_layers:
             layer.fill_(float("nan"))
         self.block_size = block_size

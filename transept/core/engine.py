@@ -38,6 +38,7 @@ from transept.errors import ParameterError, PromptError, RequestFailedError, Tra
 from transept.lifetime import Closable
 from transept.option_names import shows_options
 from transept.registry.plugin_calls import tokenizers_of
+from transept.registry.plugins import discover
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Engine(Closable):
         ignored_settings = IgnoredSettings(config.model, plain.generation_extras if plain else ())
         ignored_settings.tell(self.generation_config)
         limits = config.scheduler_config(shape.max_source_positions, shape.max_target_positions)
-        self.executor = _executor(WorkerConfig(checkpoint.path, config, limits))
+        self.executor = _executor(WorkerConfig(checkpoint.path, config, limits), described)
         capacity = self.executor.capacity
         self.block_manager = BlockSpaceManager(
             config.block_size,
@@ -246,19 +247,21 @@ def describe(config: EngineConfig) -> ModelDescription:
 
     Raises what Engine raises, but for what shows when weights are loaded.
     """
-    path = locate(config.model, model_dir=config.model_dir, offline=config.offline)
     with _IMPORTING:
-        described = describe_model(path, config.model, config.plugin)
+        plugins = discover()
+    path = locate(config.model, model_dir=config.model_dir, offline=config.offline, plugins=plugins)
+    with _IMPORTING:
+        described = describe_model(path, config.model, config.plugin, plugins)
         check_default_prompt(described)
     if config.num_ranks > 1:
         check_parallel_sizes(described, config.tensor_parallel_size, config.pipeline_parallel_size)
     return described
 
 
-def _executor(config: WorkerConfig) -> Executor:
-    """Of one process or several."""
+def _executor(config: WorkerConfig, described: ModelDescription) -> Executor:
+    """An executor of one process or several."""
     if config.config.num_ranks == 1:
-        return InProcessExecutor(config)
+        return InProcessExecutor(config, described)
     from transept.core.execution.multi_process import MultiProcessExecutor
 
     return MultiProcessExecutor(config)

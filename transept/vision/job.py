@@ -31,8 +31,8 @@ class ReadingJob:
     """How every image of one call is read.
 
     inputs: the engine's input processor. modality: the image's. encoder_prompt: text beside the image, or None.
-    decoder_prompt: token ids; None: the family's default. generation_config: for what sampling_params leaves open; None:
-    the checkpoint's.
+    decoder_prompt: token ids; None: the family's default. generation_config: for what sampling_params leaves open;
+    None: the checkpoint's.
     """
 
     inputs: InputProcessor

@@ -63,8 +63,9 @@ def test_a_stage_holds_its_layers_and_the_vocabulary_if_it_needs_it(tiny_en_dir:
 def test_a_stage_has_a_cache_of_its_own_layers(tiny_en_dir: Path, stage: PipelineStage) -> None:
     config = EngineConfig(str(tiny_en_dir), device="cpu", kv_cache_bytes=1 << 24).on_this_machine()
     limits = config.scheduler_config(1500, 448)
-    whole = Worker(WorkerConfig(tiny_en_dir, config, limits))
-    worker = Worker(WorkerConfig(tiny_en_dir, config, limits), ParallelGroup(), stage)
+    described = describe_model(tiny_en_dir, "", None)
+    whole = Worker(WorkerConfig(tiny_en_dir, config, limits), described)
+    worker = Worker(WorkerConfig(tiny_en_dir, config, limits), described, ParallelGroup(), stage)
     assert worker.num_device_blocks == whole.num_device_blocks
     assert [len(each.cache.layers) for each in (whole, worker)] == [4, 3 if stage.is_first else 1]
     held = [bool(cache.numel()) for cache in worker.runner.decoder.kv_caches]

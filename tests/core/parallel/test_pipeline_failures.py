@@ -15,6 +15,7 @@ import pytest
 from torch import Tensor
 
 from transept import Engine, RequestOutput, SamplingParams
+from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import Capacity, Executor, WorkerConfig
 from transept.core.execution.worker import Worker
@@ -46,7 +47,8 @@ class StageThreads(Executor):
                 joined[index][other], joined[other][index] = ours, theirs
                 self.links += [ours, theirs]
         stages = [PipelineStage(index, count, links) for index, links in enumerate(joined)]
-        self.workers = [Worker(config, ParallelGroup(), stage) for stage in stages]
+        described = describe_model(config.path, str(config.path), None)
+        self.workers = [Worker(config, described, ParallelGroup(), stage) for stage in stages]
         blocks = self.workers[0].num_device_blocks, self.workers[0].num_host_blocks
         self.capacity = Capacity(*blocks, asynchronous=True, num_stages=count)
         self.orders: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in stages]

@@ -1,8 +1,8 @@
 """ModelDescription: what a checkpoint and the plugin that runs it say of a model, before any weight is read.
 
-Made by the engine and, from the same path, by each worker, which then builds the model. A plugin's code may raise
-anything over a config with a wrong value. What it raised is the cause of the CheckpointError here, which names the file
-and the values that were read of it last.
+Made once in each process that needs it: the engine's, whose own worker builds the model from it, and those of other
+workers. A plugin's code may raise anything for a config with a wrong value. That exception becomes the cause of a
+CheckpointError, which names the file and the values that were read last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from transept.errors import CheckpointError, ParameterError, PluginError, Prompt
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
 from transept.registry.plugin_calls import call_declared, plugin_failure, plugin_named
-from transept.registry.plugins import discover
+from transept.registry.plugins import Plugins, discover
 from transept.registry.spec import ModelSpec, resolve
 
 VALUES_SHOWN = 12
@@ -53,14 +53,15 @@ class ModelDescription:
         return self.view.config
 
 
-def describe_model(path: Path, source: str, plugin: str | None) -> ModelDescription:
+def describe_model(path: Path, source: str, plugin: str | None, plugins: Plugins | None = None) -> ModelDescription:
     """Read a checkpoint directory's config and find the plugin that runs it.
 
-    source: what the user called the checkpoint, for messages. plugin: the one to take where several can.
+    source: the user's name for the checkpoint, for messages. plugin: the one to take if several run the model.
+    plugins: those that were discovered before; None: discover them.
     Raises CheckpointError, UnsupportedModelError, PluginError.
     """
     checkpoint = open_checkpoint(path)
-    spec = find_model(discover(), checkpoint.architectures, checkpoint.config_dict, source, plugin)
+    spec = find_model(plugins or discover(), checkpoint.architectures, checkpoint.config_dict, source, plugin)
     with plugin_named(spec):
         return _described(checkpoint, spec)
 

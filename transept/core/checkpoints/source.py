@@ -13,13 +13,13 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from transept.core.checkpoints import hub
 from transept.core.checkpoints.other_formats import about_file
 from transept.errors import CheckpointError, nearest
-from transept.registry.plugins import discover
+from transept.registry.plugins import Plugins, discover
 from transept.registry.published import published_checkpoints, repository_of
 from transept.registry.spec import PublishedCheckpoint
 
@@ -31,15 +31,21 @@ NEAR = 0.8  # of a name to a short one, which is then what was meant: "tinyen"; 
 FOLDERS_LISTED = 20
 LONGEST_NAME = 200  # characters of a name in a message
 
+Published = Mapping[str, Sequence[PublishedCheckpoint]]  # by short name
+
 
 def locate(
-    model: str | os.PathLike[str], *, model_dir: str | os.PathLike[str] | None = None, offline: bool = False
+    model: str | os.PathLike[str],
+    *,
+    model_dir: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    plugins: Plugins | None = None,
 ) -> Path:
     """The local directory of a checkpoint: one that is there, or a hub repository's, from this machine or the hub.
 
     model_dir: folder that models are kept in: a directory of the model's name there, or copies as the hub's cache has
         them; made for the first download. None: the hub's cache. offline: never ask the hub; `HF_HUB_OFFLINE` says the
-        same.
+        same. plugins: those that were discovered before, which give models their short names; None: discover them.
 
     A directory of that name comes first, whatever else is called so. A complete copy of the commit that ``main`` last
     stood for here is used without asking the hub: config.json, all weights and a tokenizer. Otherwise one commit,
@@ -50,7 +56,7 @@ def locate(
     for a short name that is misspelt, and for what cannot be a name.
     """
     try:
-        return _locate(model, None if model_dir is None else Path(model_dir).expanduser(), offline)
+        return _locate(model, None if model_dir is None else Path(model_dir).expanduser(), offline, plugins)
     except (OSError, RuntimeError, ValueError) as error:  # too long, a NUL, surrogates, a user without a home, ...
         shown = repr(model) if len(repr(model)) <= LONGEST_NAME else repr(model)[:LONGEST_NAME] + "..."
         raise CheckpointError(f"no checkpoint in {shown}: {_first_line(error)[:LONGEST_NAME]}") from None
@@ -63,7 +69,7 @@ def kept_directory(name: str, model_dir: Path | None) -> Path | None:
     return model_dir / name
 
 
-def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool) -> Path:
+def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool, plugins: Plugins | None) -> Path:
     if not isinstance(model, str | os.PathLike):
         raise CheckpointError(f"model must be a string or a path, not {type(model).__name__}")
     name = os.fspath(model)
@@ -81,20 +87,22 @@ def _locate(model: str | os.PathLike[str], model_dir: Path | None, offline: bool
         return _in_package(name)
     if not isinstance(model, str) or name.startswith((".", "~")) or not HUB_NAME.fullmatch(name):
         raise CheckpointError(f'no checkpoint in "{name}": no such directory')
-    return _named(name, model_dir, offline)
+    return _named(name, model_dir, offline, plugins)
 
 
-def _named(name: str, model_dir: Path | None, offline: bool) -> Path:
+def _named(name: str, model_dir: Path | None, offline: bool, plugins: Plugins | None) -> Path:
     """The checkpoint of a short name or a hub repository: from this machine, or downloaded."""
     if (directory := kept_directory(name, model_dir)) is not None:
         return directory
-    repository = (None if "/" in name else repository_of(name, discover())) or name
+    plugins = plugins or discover()
+    repository = (None if "/" in name else repository_of(name, plugins)) or name
     copy = hub.cached_copy(repository, model_dir)
     if copy is not None and hub.is_complete(copy):
         logger.info('"%s": the copy of commit %s in %s', name, copy.name, copy.parent)
         return copy
     what = f'no checkpoint "{name}"' + ("" if repository == name else f" ({repository} on the hub)")
-    near = _near(name) if repository == name else ""
+    known = published_checkpoints(plugins)
+    near = _near(name, known) if repository == name else ""
     if near and copy is None:
         raise CheckpointError(f"{what}: no such directory, and no model is called so.{near}")
     offline = offline or hub.is_offline()
@@ -105,7 +113,7 @@ def _named(name: str, model_dir: Path | None, offline: bool) -> Path:
         except hub.UnreachableError as error:
             reason = f"the hub cannot be reached ({error})"
         except CheckpointError as error:
-            raise CheckpointError(f"{what}: {error}{_similar(name)}") from None
+            raise CheckpointError(f"{what}: {error}{_similar(name, known)}") from None
     if copy is not None and hub.has_weights(copy):
         logger.info('"%s": %s; here is the copy of commit %s, without a tokenizer', name, reason, copy.name)
         return copy
@@ -120,16 +128,14 @@ def _named(name: str, model_dir: Path | None, offline: bool) -> Path:
     )
 
 
-def _near(name: str) -> str:
+def _near(name: str, known: Published) -> str:
     """`` Did you mean 'tiny.en'?`` for what is a short name but for a slip; else nothing."""
-    known = published_checkpoints(discover())
     near = [] if "/" in name else difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _similar(name: str) -> str:
+def _similar(name: str, known: Published) -> str:
     """What else a name may mean that the hub does not know, a short name with a family's before it above all."""
-    known = published_checkpoints(discover())
     names = [*known, *(each.repository for meant in known.values() for each in meant)]
     near = sorted((each for each in known if _with_family(name.lower(), each, known[each])), key=len)
     near = near or difflib.get_close_matches(name.lower(), names, n=1, cutoff=NEAR)

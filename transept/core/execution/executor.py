@@ -19,7 +19,7 @@ CLOSED = "the engine is closed; make another one"
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """All that a worker builds its model and its cache from. It pickles: a worker opens the checkpoint by itself.
+    """All that a worker builds its model and its cache from. It pickles, for workers in other processes.
 
     path: the checkpoint's directory. config: as it is on this machine. limits: of a step.
     """

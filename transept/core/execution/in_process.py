@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from transept.core.checkpoints.model_description import ModelDescription
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
@@ -19,8 +20,8 @@ class InProcessExecutor(Executor):
     EngineDeadError the worker is gone, and everything raises that error.
     """
 
-    def __init__(self, config: WorkerConfig) -> None:
-        self._worker: Worker | None = Worker(config)
+    def __init__(self, config: WorkerConfig, described: ModelDescription) -> None:
+        self._worker: Worker | None = Worker(config, described)
         self._ended_by: Exception = EngineClosedError(CLOSED)  # raised once there is no worker
         worker = self.worker
         self.capacity = Capacity(worker.num_device_blocks, worker.num_host_blocks, worker.device.type != "cpu")

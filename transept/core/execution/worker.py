@@ -15,7 +15,7 @@ import torch
 from transept.core.attention.backends.selector import select_backend
 from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.load_weights import load_weights
-from transept.core.checkpoints.model_description import ModelDescription, build_model, describe_model
+from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.config import EngineConfig
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.executor import WorkerConfig
@@ -53,11 +53,14 @@ class Worker:
     """
 
     def __init__(
-        self, worker_config: WorkerConfig, group: ParallelGroup = ALONE, stage: PipelineStage | None = None
+        self,
+        worker_config: WorkerConfig,
+        described: ModelDescription,
+        group: ParallelGroup = ALONE,
+        stage: PipelineStage | None = None,
     ) -> None:
         stage = stage or PipelineStage()
         config = worker_config.config
-        described = describe_model(worker_config.path, config.model, config.plugin)
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         share_num_threads()

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from transept.core.attention.layer import Attention
+from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
@@ -185,7 +186,8 @@ class WorkerProcess:
         counted = {stage: CountedLink(link, self._progress) for stage, link in joined.items()}
         self._stage = PipelineStage(index, count, counted)
         group = ParallelGroup(tensor_rank, size, CountedExchange(exchange, self._progress))
-        return Worker(own, group, self._stage)
+        described = describe_model(own.path, own.config.model, own.config.plugin)
+        return Worker(own, described, group, self._stage)
 
     def _store(self, rank: int) -> Any:
         """Return the store through which ranks find each other. Rank 0 serves it, and the parent sends its address."""
