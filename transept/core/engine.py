@@ -183,7 +183,8 @@ class Engine(Closable):
         with self._owned():
 
             def step() -> list[RequestOutput]:
-                self.runner.tasks.step()
+                self.core.step()
+                self.runner.tasks.hand_on()
                 return self.runner.tasks.take_bare()
 
             return self.runner.call(step)

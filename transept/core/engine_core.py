@@ -108,7 +108,9 @@ class EngineCore:
             self._drop_steps()
 
     def step(self) -> None:
-        """Collect one step's tokens and append them. The groups that took part are added to `took_part`.
+        """Collect one step's tokens and append them, if any request is unfinished.
+
+        The groups that took part are added to `took_part`.
 
         Where the device computes beside the host, the next step is issued before this one is collected (`look_ahead`).
         Where the executor is a pipeline, as many steps are under way as it has stages, of different requests: a request
@@ -121,10 +123,12 @@ class EngineCore:
         An interruption (KeyboardInterrupt, say), wherever it strikes, costs no request but the one whose tokens were
         being appended. All others are computed anew, with the tokens that they have.
         """
+        if not self.scheduler.has_unfinished:
+            return
         begin = time.perf_counter()
         try:
             if not self.in_flight:
-                self._issue()
+                self._issue(self.scheduler.schedule(num_steps=self.executor.capacity.num_stages))
             step = self.in_flight[0]
             if self.executor.capacity.num_stages > 1:
                 self._fill_pipeline()
@@ -161,11 +165,7 @@ class EngineCore:
                     self.scheduler.forget_encoded(each.group, each.metadata.cross_block_table)
         self.in_flight.clear()
 
-    def _issue(self) -> None:
-        """Schedule a step and give it to the executor."""
-        self._give(self.scheduler.schedule(num_steps=self.executor.capacity.num_stages))
-
-    def _give(self, scheduled: SchedulerOutputs) -> None:
+    def _issue(self, scheduled: SchedulerOutputs) -> None:
         """Give the executor a step."""
         step = StepInFlight(scheduled)
         self.in_flight.append(step)
@@ -187,14 +187,14 @@ class EngineCore:
             scheduled = self.scheduler.schedule(under_way, num_stages)
             if scheduled.step.is_empty:
                 return
-            self._give(scheduled)
+            self._issue(scheduled)
 
     def _issue_ahead(self, step: StepInFlight) -> None:
         """Issue the step after one that is under way, if it can be known."""
         groups = step.groups
         if len(self.in_flight) == 1 and can_look_ahead(groups, self.scheduler):
             with pending(groups):
-                self._issue()
+                self._issue(self.scheduler.schedule())
 
     def _collect(self, step: StepInFlight) -> StepOutput:
         """A step's output. Where the executor failed, as it does when a worker dies, everybody in the step did."""

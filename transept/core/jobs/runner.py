@@ -38,6 +38,7 @@ class JobRunner:
     def __init__(
         self, core: EngineCore, inputs: InputProcessor, max_num_seqs: int, max_queue_length: int | None = None
     ) -> None:
+        self._core = core
         self.tasks = JobTasks(core, inputs, max_num_seqs, self._offload)
         self._max_queue_length = max_queue_length
         self._inbox: deque[Callable[[], None]] = deque()
@@ -89,7 +90,7 @@ class JobRunner:
 
     def check_queue(self) -> None:
         """Raise QueueFullError while as many requests wait for others as may."""
-        limit, waiting = self._max_queue_length, self.tasks.core.num_waiting
+        limit, waiting = self._max_queue_length, self._core.num_waiting
         if limit is not None and waiting >= limit:
             raise QueueFullError(
                 f"{waiting} requests wait already, and max_queue_length is {limit}: try later, or raise that limit"
@@ -123,7 +124,9 @@ class JobRunner:
                 self._drive_or_queue(channel)
                 if self._drives():
                     while not channel.events and channel.unfinished:
-                        self._turn(channel)
+                        if self._has_step(channel):
+                            self._core.step()
+                            self.tasks.hand_on()
                 else:
                     channel.wait(LONGEST_WAIT)
             finally:
@@ -213,21 +216,21 @@ class JobRunner:
         if self._pool.runs_this_thread():
             raise RuntimeError("an offloaded function waits for its own engine: let the job yield a Submit for that")
 
-    def _turn(self, channel: Channel) -> None:
-        """Do what waits in the inbox and, unless that was for this channel, step the engine once."""
+    def _has_step(self, channel: Channel) -> bool:
+        """Do what waits in the inbox; return True if the engine has a step to compute. Waits if nothing can be done."""
         self._drain()
         more = self.tasks.start_children()
         if channel.events or not channel.unfinished:
-            return
-        self._pool.relieve(self.tasks.core.has_unfinished)
-        if self.tasks.core.has_unfinished:
-            self.tasks.step()
-        elif more:
-            return
-        elif self._offloaded or channel.idles:
+            return False
+        unfinished = self._core.has_unfinished
+        self._pool.relieve(unfinished)
+        if unfinished or more:
+            return unfinished
+        if self._offloaded or channel.idles:
             self._news.wait(LONGEST_WAIT)
         elif not self._inbox and not channel.events:
             raise RuntimeError("nothing is under way that could end the wait for a job")
+        return False
 
     def _put(self, action: Callable[[], None]) -> None:
         self._inbox.append(action)

@@ -1,4 +1,4 @@
-"""The state of all jobs over one engine: what each waits for, and where its events go.
+"""The state of all jobs over one engine: what each waits for, and what makes it go on.
 
 Used by `transept.core.jobs.runner.JobRunner` alone, in the thread that drives the engine.
 """
@@ -6,15 +6,14 @@ Used by `transept.core.jobs.runner.JobRunner` alone, in the thread that drives t
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from transept.core.engine_core import EngineCore
 from transept.core.jobs.job import Channel, Crash, Gather, Job, Offload, Submit, Wait, check_job
 from transept.core.jobs.offload import Offloaded
+from transept.core.jobs.task import Task
 from transept.core.jobs.tracebacks import release_frames
 from transept.core.outputs import RequestOutput
 from transept.core.request.input_processor import InputProcessor
@@ -32,36 +31,6 @@ STARTED_A_TURN = 64  # jobs of Gathers, so that the engine steps however many th
 NO_JOB: Any = object()  # the end of an iterator, which may yield anything
 
 OffloadCall: TypeAlias = Callable[[Callable[[], Any], Callable[[Offloaded], None], bool], Offloaded]
-
-
-@dataclass(eq=False)
-class Task:
-    """A running job, its pending requests and children, and the channel of its events."""
-
-    job: Job
-    channel: Channel
-    index: int  # of the job in its channel; a child has its parent's
-    parent: Task | None = None
-    depth: int = 0  # parents above it
-    requests: dict[str, RequestOutput | None] = field(default_factory=dict)  # the last Submit's, by request id
-    streams: bool = False  # whether that Submit does
-    offloaded: Offloaded | None = None
-    long_running: bool = False  # whether a function of it, or of its parent, was
-    waiting_children: Iterator[Job] | None = None  # the last Gather's jobs that have not started
-    children: list[Task] = field(default_factory=list)  # the started ones, in order
-    number: int = 0  # of this task among its parent's children
-    num_at_work: int = 0  # children that have not ended
-    unreleased: deque[Task] = field(default_factory=deque)  # children from the first one that has not ended
-    merge: Callable[[int, Any], Iterable[Any]] | None = None  # the last Gather's, of the children's events
-    merge_failure: Exception | None = None  # what that raised
-    held: list[Any] = field(default_factory=list)  # events that came while an older sibling was at work
-    ended: bool = False
-    result: Any = None
-
-    @property
-    def is_answered(self) -> bool:
-        """True if all its requests are finished."""
-        return all(output is not None and output.finished for output in self.requests.values())
 
 
 class JobTasks:
@@ -127,12 +96,10 @@ class JobTasks:
                 self.bare[output.request_id] = None
         return outputs
 
-    def step(self) -> None:
-        """One step of the engine; jobs whose outputs are complete go on."""
-        if self.core.scheduler.has_unfinished:
-            self.core.step()
+    def hand_on(self) -> None:
+        """After a step: give its outputs to whoever waits for them. Jobs with all of their outputs go on."""
         while self.core.took_part:  # taken out last, so that an interruption loses none
-            self._hand_on(self.core.took_part[0])
+            self._give_output(self.core.took_part[0])
             self.core.took_part.popleft()
         while self._answered:
             task = next(iter(self._answered))
@@ -176,7 +143,7 @@ class JobTasks:
         """Return True if another child may start: the engine has room for it in the next step."""
         return parent.num_at_work < MAX_GATHERED and parent.channel.num_requests < self.max_num_seqs
 
-    def _hand_on(self, group: SequenceGroup) -> None:
+    def _give_output(self, group: SequenceGroup) -> None:
         """Record a request's output of a step for the job or the user that waits for it."""
         task = self._owners.get(group.request_id)
         if task is None:
@@ -216,8 +183,7 @@ class JobTasks:
                 return self._fail(task, failure)
             answer = error = None
             if not issubclass(type(event), Wait | Gather | Offload | Submit):  # not isinstance, which asks the object
-                task.held.append(event)
-                self._release(task)
+                task.tell(event)
                 continue
             try:
                 if self._waits_for(task, event):
@@ -281,9 +247,7 @@ class JobTasks:
         except Exception:
             raise
         except BaseException as interruption:
-            root = task
-            while root.parent is not None:
-                root = root.parent
+            root = task.root
             self._drop(root)
             if root.index in root.channel.unfinished:  # its result is not posted yet
                 self._post_last(root, RequestFailedError.of(interruption))
@@ -297,13 +261,7 @@ class JobTasks:
             return
         parent = task.parent
         parent.num_at_work -= 1
-        while parent.unreleased:
-            oldest = parent.unreleased[0]
-            if oldest.held:
-                self._release(oldest)
-            if not oldest.ended:
-                break
-            parent.unreleased.popleft()
+        parent.release_children()
         self._join(parent)
 
     def _fail(self, task: Task, failure: BaseException) -> None:
@@ -334,37 +292,10 @@ class JobTasks:
             parent.children, parent.merge = [], None
             self._advance(parent, results, failure)
 
-    def _release(self, task: Task) -> None:
-        """Pass a task's events on: merged at once, or, without `merge`, when no older sibling is at work."""
-        parent = task.parent
-        if parent is None:
-            for event in task.held:
-                task.channel.post(task.index, event)
-        elif parent.merge is not None:
-            self._merge(parent, task)
-            self._release(parent)
-        elif task is parent.unreleased[0]:
-            parent.held += task.held
-            self._release(parent)
-        else:
-            return
-        task.held = []
-
-    def _merge(self, parent: Task, task: Task) -> None:
-        """Merge a task's events into its parent's, as its Gather asks; after a failed merge, drop them."""
-        assert parent.merge is not None
-        try:
-            for event in task.held if parent.merge_failure is None else ():
-                parent.held += parent.merge(task.number, event)
-        except Exception as failure:
-            parent.merge_failure = failure
-
     def _close_children(self, task: Task) -> None:
         for child in task.children:
             self._drop(child)
-        task.children, task.waiting_children, task.merge, task.merge_failure = [], None, None, None
-        task.unreleased.clear()
-        task.num_at_work = 0
+        task.forget_children()
         if task in self._parents:
             self._parents.remove(task)
 
