@@ -52,7 +52,7 @@ class StageThreads(Executor):
         blocks = self.workers[0].num_device_blocks, self.workers[0].num_host_blocks
         self.capacity = Capacity(*blocks, asynchronous=True, num_stages=count)
         self.orders: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in stages]
-        self.outputs: queue.SimpleQueue[tuple[int, StepOutput]] = queue.SimpleQueue()
+        self.outputs: queue.SimpleQueue[tuple[int, StepOutput | Exception]] = queue.SimpleQueue()
         self.number = 0
         self.threads = [threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(count)]
         for thread in self.threads:
@@ -60,11 +60,14 @@ class StageThreads(Executor):
 
     def _work(self, index: int) -> None:
         worker = self.workers[index]
-        while (order := self.orders[index].get()) is not None:
-            worker.runner.stage.step, step = order
-            output = worker.issue(step).collect()
-            if worker.runner.stage.is_last:
-                self.outputs.put((order[0], output))
+        try:
+            while (order := self.orders[index].get()) is not None:
+                worker.runner.stage.step, step = order
+                output = worker.issue(step).collect()
+                if worker.runner.stage.is_last:
+                    self.outputs.put((order[0], output))
+        except Exception as error:
+            self.outputs.put((0, error))
 
     def check_open(self) -> None: ...
 
@@ -78,6 +81,9 @@ class StageThreads(Executor):
     def collect(self, number: int) -> StepOutput:
         while True:
             collected, output = self.outputs.get(timeout=60)
+            if isinstance(output, Exception):
+                self.outputs.put((0, output))  # for the steps after this one
+                raise output
             if collected == number:
                 return output
 

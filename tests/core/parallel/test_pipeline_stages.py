@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from thread_ranks import on_threads
 from torch import Tensor, nn
 
 from transept import Engine
@@ -121,9 +122,7 @@ def test_a_step_that_fails_in_one_stage_fails_in_the_last_and_no_other_does(ends
     def run(stage: PipelineStage) -> list[Any]:
         return [compute(stage, step, fails_at) for step, fails_at in enumerate(plan)]
 
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(run, stage) for stage in stages(count, ends)]
-        results = [future.result(30) for future in futures]
+    results = on_threads([partial(run, stage) for stage in stages(count, ends)])
     for step, fails_at in enumerate(plan):
         last = results[-1][step]
         if fails_at is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from thread_ranks import on_threads
 
 from transept.core.parallel import shared_memory
 from transept.core.parallel.connection import anonymous_memory
@@ -27,9 +28,7 @@ def on_ranks(request: pytest.FixtureRequest) -> Run:
     os.close(memory)
 
     def run(function: Callable[[SharedMemoryExchange, int], Any]) -> list[Any]:
-        with ThreadPoolExecutor(len(exchanges)) as pool:
-            futures = [pool.submit(function, exchange, rank) for rank, exchange in enumerate(exchanges)]
-            return [future.result(60) for future in futures]
+        return on_threads([partial(function, exchange, rank) for rank, exchange in enumerate(exchanges)])
 
     return run
 
