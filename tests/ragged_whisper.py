@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transept import Engine
-from transept.multimodal.registry import MappedInput
+from transept.multimodal.mapping import MappedInput
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.registry.checkpoint_view import CheckpointView
 

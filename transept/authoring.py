@@ -35,8 +35,8 @@ from transept.registry.spec import (
 )
 
 if TYPE_CHECKING:
+    from transept.core.attention.attention import Attention, LayerContext
     from transept.core.attention.biases import AttentionBias, RelativePositionBias
-    from transept.core.attention.layer import Attention, LayerContext
     from transept.core.attention.metadata import AttentionMetadata, AttentionType
     from transept.core.attention.relative_keys import RelativeKeys
     from transept.core.checkpoints.checkpoint import Checkpoint
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from transept.core.checkpoints.plain_tokenizer_files import PlainTokenizerFiles
     from transept.core.checkpoints.weight_map import WeightMap
     from transept.core.layers.activations import get_activation
-    from transept.core.layers.attention import CrossAttention, SelfAttention
     from transept.core.layers.convolution import GeluConv1d
     from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
     from transept.core.layers.feed_forward import FeedForward
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     )
     from transept.core.layers.norm import RMSNorm
     from transept.core.layers.positions import fairseq_sinusoids
+    from transept.core.layers.projected_attention import CrossAttention, SelfAttention
     from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
     from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration, replayable
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
     from transept.registry.plain_config import PlainConfig
 
 _LAZY_IMPORTS = {
-    "Attention": "transept.core.attention.layer",
+    "Attention": "transept.core.attention.attention",
     "AttentionBias": "transept.core.attention.biases",
     "AttentionMetadata": "transept.core.attention.metadata",
     "AttentionType": "transept.core.attention.metadata",
     "Checkpoint": "transept.core.checkpoints.checkpoint",
     "ColumnParallelLinear": "transept.core.layers.linear",
-    "CrossAttention": "transept.core.layers.attention",
+    "CrossAttention": "transept.core.layers.projected_attention",
     "DecoderLayer": "transept.core.layers.transformer",
     "DecoderLayers": "transept.core.layers.transformer",
     "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
@@ -82,7 +82,7 @@ _LAZY_IMPORTS = {
     "ForConditionalGeneration": "transept.core.model",
     "GeluConv1d": "transept.core.layers.convolution",
     "LayerConfig": "transept.core.layers.transformer",
-    "LayerContext": "transept.core.attention.layer",
+    "LayerContext": "transept.core.attention.attention",
     "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.parallel.group",
     "PlainConfig": "transept.registry.plain_config",
@@ -94,7 +94,7 @@ _LAZY_IMPORTS = {
     "RelativeKeys": "transept.core.attention.relative_keys",
     "RelativePositionBias": "transept.core.attention.biases",
     "RowParallelLinear": "transept.core.layers.linear",
-    "SelfAttention": "transept.core.layers.attention",
+    "SelfAttention": "transept.core.layers.projected_attention",
     "VocabParallelEmbedding": "transept.core.layers.embedding",
     "VocabParallelHead": "transept.core.layers.embedding",
     "WeightMap": "transept.core.checkpoints.weight_map",

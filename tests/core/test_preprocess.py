@@ -15,7 +15,7 @@ from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
 from transept.core.scheduling.sequence import Sequence
 from transept.errors import MediaError, PluginError, PromptError
-from transept.multimodal.registry import MappedInput
+from transept.multimodal.mapping import MappedInput
 from transept.registry.plugins import discover
 from transept.registry.spec import ModelSpec
 

@@ -23,7 +23,7 @@ from transformers.audio_utils import mel_filter_bank
 
 from transept.multimodal.audio import SAMPLE_RATE, load_audio
 from transept.multimodal.log_mel import log_mel_spectrogram, mel_filters
-from transept.multimodal.registry import MediaError
+from transept.multimodal.mapping import MediaError
 
 CLIPS = sorted((SPEECH / "librivox").glob("*.flac")) + sorted((SPEECH / "prompts-en").glob("*.flac"))[::9]
 WINDOW = 480_000  # samples, 30 s

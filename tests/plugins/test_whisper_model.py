@@ -15,8 +15,8 @@ import transformers
 from torch import Tensor
 from transformers import WhisperConfig
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.load_weights import load_weights

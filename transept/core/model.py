@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from transept.core.attention.layer import LayerContext
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.layers.attention import CrossAttention, MakesKeysAndValues
+from transept.core.layers.projected_attention import CrossAttention, MakesKeysAndValues
 from transept.core.model_shape import ModelShape
 from transept.errors import PluginError
 

@@ -5,6 +5,6 @@ does not fit the model. `transept.multimodal.audio` and `image` decode; `log_mel
 """
 
 from transept.errors import MediaError
-from transept.multimodal.registry import EncoderPrompt, InputMapper, MappedInput, map_input
+from transept.multimodal.mapping import EncoderPrompt, InputMapper, MappedInput, map_input
 
 __all__ = ["EncoderPrompt", "InputMapper", "MappedInput", "MediaError", "map_input"]

@@ -9,8 +9,8 @@ from transformers.models.seamless_m4t_v2.modeling_seamless_m4t_v2 import Seamles
 from transformers.models.speecht5.modeling_speecht5 import SpeechT5Attention, SpeechT5RelativePositionalEncoding
 
 from transept.core.attention import relative_keys
+from transept.core.attention.attention import Attention, LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.parallel.group import ParallelGroup

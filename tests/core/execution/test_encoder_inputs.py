@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transept import SamplingParams
 from transept.errors import PluginError
-from transept.multimodal.registry import MappedInput
+from transept.multimodal.mapping import MappedInput
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6)
 SAME_NAME = """

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from transept.core.attention.attention import Attention, LayerContext, RowsDifferError
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
 from transept.core.attention.capture import CaptureRequest, CrossAttentionCapture
-from transept.core.attention.layer import Attention, LayerContext, RowsDifferError
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
-from transept.core.layers.attention import CrossAttention, SelfAttention
+from transept.core.layers.projected_attention import CrossAttention, SelfAttention
 from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
@@ -264,12 +264,12 @@ def test_heads_of_another_width_without_biases_unscaled_and_with_relative_positi
 def test_a_decoder_s_rows_are_those_of_its_tokens(attn_type: AttentionType, rows: int) -> None:
     x, cache = torch.randn(rows, HEADS, HIDDEN // HEADS), empty_cache(HEADS, HIDDEN // HEADS)
     new = (x, x) if attn_type is AttentionType.DECODER else (None, None)
-    with pytest.raises(RowsDifferError, match=f"{rows} tokens, and its metadata tell of 9"):
+    with pytest.raises(RowsDifferError, match=f"{rows} tokens, and its metadata describes 9"):
         Attention(HIDDEN // HEADS, context=CONTEXT)(x, *new, cache, decoder_metadata(), attn_type)
 
 
 @pytest.mark.parametrize("rows", [23, 25])  # of 24
 def test_an_encoder_s_rows_are_those_of_its_tokens(rows: int) -> None:
     x, metadata = torch.randn(rows, HIDDEN), planned(AttentionMetadata.for_encoder(LENGTHS))
-    with pytest.raises(RowsDifferError, match=f"{rows} tokens, and its metadata tell of 24"):
+    with pytest.raises(RowsDifferError, match=f"{rows} tokens, and its metadata describes 24"):
         SelfAttention(HIDDEN, HEADS, AttentionType.ENCODER, context=CONTEXT).requires_grad_(False)(x, None, metadata)

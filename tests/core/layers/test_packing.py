@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata
 from transept.core.kernels.dispatch import HUNDREDS, PACK, reads_float16
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead

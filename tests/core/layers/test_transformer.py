@@ -20,9 +20,9 @@ from transformers.models.t5gemma.modeling_t5gemma import (
     T5GemmaRotaryEmbedding,
 )
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
 from transept.core.attention.biases import RelativePositionBias
-from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, slots_of
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.dispatch import DecoderLayersKernel, DecodeStep

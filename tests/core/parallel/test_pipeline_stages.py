@@ -15,8 +15,8 @@ from thread_ranks import on_threads
 from torch import Tensor, nn
 
 from transept import Engine
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.layer import LayerContext
 from transept.core.layers.staging import keep_stage, layer_lists
 from transept.core.layers.transformer import DecoderLayer, EncoderLayer, LayerConfig
 from transept.core.model_shape import ModelShape

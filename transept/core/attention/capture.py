@@ -46,13 +46,15 @@ class CrossAttentionCapture:
         layer = self.layer_of[kv_cache.data_ptr()]
         keys = kv_cache[0].flatten(0, 1)
         num_heads = query.shape[1]
-        group = num_heads // keys.shape[1]  # query heads to a key head
+        queries_a_key = num_heads // keys.shape[1]  # query heads for each key head
         for request_id, request in self.requests.items():
             for wanted_layer, wanted_head in request.heads:
                 head = wanted_head - self.rank * num_heads
                 if wanted_layer != layer or not 0 <= head < num_heads:
                     continue
-                scores = scale * (query[request.rows, head].float() @ keys[request.slots, head // group].float().T)
+                scores = scale * (
+                    query[request.rows, head].float() @ keys[request.slots, head // queries_a_key].float().T
+                )
                 if softcap is not None:
                     scores = softcap * torch.tanh(scores / softcap)
                 self.weights.setdefault(request_id, {})[layer, wanted_head] = torch.softmax(scores, dim=-1)

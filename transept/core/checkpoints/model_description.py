@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from transept.core.attention.layer import LayerContext
+from transept.core.attention.attention import LayerContext
 from transept.core.checkpoints.checkpoint import Checkpoint, cause_of
 from transept.core.checkpoints.formats import open_checkpoint
 from transept.core.checkpoints.hf_configs import load_config, load_generation_config, load_tokenizer, plain_files

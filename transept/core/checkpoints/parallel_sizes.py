@@ -6,8 +6,8 @@ import logging
 
 import torch
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.torch import TorchBackend
-from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.layers.staging import check_stages
 from transept.core.parallel.group import ParallelGroup

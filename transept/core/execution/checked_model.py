@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.attention.layer import RowsDifferError
+from transept.core.attention.attention import RowsDifferError
 from transept.core.attention.metadata import AttentionMetadata
-from transept.core.layers.attention import MakesKeysAndValues
+from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 from transept.errors import PluginError, TranseptError

@@ -21,7 +21,7 @@ from transept.core.attention.metadata import AttentionMetadata, EncodeTables
 from transept.core.execution.recorder import Recorder
 from transept.core.kernels.dispatch import QUERIES
 from transept.core.kernels.transfer import upload
-from transept.core.layers.attention import MakesKeysAndValues
+from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.request.inputs import EncoderInputs
 

@@ -20,7 +20,7 @@ from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.recorder import Recorder
 from transept.core.kernels.transfer import to_device, upload
-from transept.core.layers.attention import MakesKeysAndValues
+from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.request.inputs import EncoderInputs
 from transept.core.scheduling.step import BlockTable
 

@@ -21,7 +21,7 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
 from transept.core.kernels.dispatch import share_num_threads
-from transept.core.layers.attention import MakesKeysAndValues
+from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel.group import ExchangeError
 from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.selector import select_backend
-from transept.core.attention.layer import LayerContext
 from transept.core.checkpoints.load_weights import load_weights
 from transept.core.checkpoints.model_description import ModelDescription, build_model
 from transept.core.config import EngineConfig
@@ -25,14 +25,14 @@ from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
-from transept.core.layers.attention import MakesKeysAndValues
 from transept.core.layers.packing import WeightPacker
+from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.layers.staging import keep_stage
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
-from transept.core.request.encoder_inputs import map_encoder_inputs
+from transept.core.request.text_features import map_text_features
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import CapacityError, TranseptError
 from transept.registry.plugin_calls import plugin_named
@@ -75,7 +75,7 @@ class Worker:
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
             features = described.model_class.longest_features(described.config)
-            beside_text = partial(map_encoder_inputs, described.spec, described.view, {})
+            beside_text = partial(map_text_features, described.spec, described.view, {})
             step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
             runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler, attentions)
             with _current(device):

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from transept.core.attention.layer import Attention
+from transept.core.attention.attention import Attention
 from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import WorkerConfig

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transept.core.attention.layer import Attention
+from transept.core.attention.attention import Attention
 from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.pipeline_stage import PipelineStage

@@ -12,9 +12,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from transept.core.attention.attention import LayerContext
 from transept.core.attention.backends.base import AttentionBackend
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.layer import LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.kernels.dispatch import (
@@ -26,10 +26,10 @@ from transept.core.kernels.dispatch import (
     Projection,
     runs_on,
 )
-from transept.core.layers.attention import CrossAttention, SelfAttention
 from transept.core.layers.feed_forward import FeedForward
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
+from transept.core.layers.projected_attention import CrossAttention, SelfAttention
 from transept.errors import CheckpointError, PluginError
 
 

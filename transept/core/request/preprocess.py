@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
-from transept.core.request.encoder_inputs import map_encoder_inputs
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
+from transept.core.request.text_features import map_text_features
 from transept.errors import PluginError, PromptError, shown, suggest
-from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
+from transept.multimodal.mapping import EncoderPrompt, MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.plugin_calls import call_declared, tokenizers_of
 from transept.registry.spec import ModelSpec
@@ -140,7 +140,7 @@ class InputPreprocessor:
         if not token_ids:
             raise PromptError("the encoder's prompt is empty")
         self._check_source_length(len(token_ids))
-        features = map_encoder_inputs(self.spec, self.view, single.inputs, token_ids)
+        features = map_text_features(self.spec, self.view, single.inputs, token_ids)
         text, key = _text(single.text, token_ids, self.source_tokenizer), content_key({"": token_ids, **features})
         return EncoderInputs(text, token_ids, len(token_ids), features, content_key=key)
 

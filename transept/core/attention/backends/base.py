@@ -21,7 +21,7 @@ class AttentionCall:
     query: [num_tokens, num_heads, head_dim].
     key, value: [num_new_keys, num_kv_heads, head_dim]; None for cross-attention, whose keys are in the cache.
     kv_cache: [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
-    softcap, window: see `transept.core.attention.layer.Attention`; no window for ENCODER_DECODER.
+    softcap, window: see `transept.core.attention.attention.Attention`; no window for ENCODER_DECODER.
     """
 
     query: Tensor

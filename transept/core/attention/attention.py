@@ -1,4 +1,4 @@
-"""The attention layer that models call; the backend behind it does the work."""
+"""Attention over flattened tokens and the paged cache, which models call; the backend behind it does the work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from transept.errors import CheckpointError, PluginError
 
 
 class RowsDifferError(PluginError):
-    """Attention was given other rows than its metadata tell of tokens. metadata: those; rows: what it was given."""
+    """The queries of an attention call do not fit its metadata. rows: of the queries."""
 
     def __init__(self, metadata: AttentionMetadata, attn_type: AttentionType, rows: int, tokens: int) -> None:
         super().__init__(
-            f"attention of type {attn_type.value} was given queries of {rows} tokens, and its metadata tell of "
+            f"attention of type {attn_type.value} was given queries of {rows} tokens, and its metadata describes "
             f"{tokens}: pass it a row for each token of the step, in their order"
         )
         self.metadata, self.rows = metadata, rows
@@ -85,8 +85,8 @@ class Attention(nn.Module):
         kv_cache: this layer's [2, num_blocks, block_size, num_kv_heads, head_dim]; None for ENCODER.
         bias: by positions within a sequence, see `transept.core.attention.biases`; of this rank's heads or of all.
             Of an ENCODER also RelativeKeys.
-        Returns [num_tokens, num_heads * head_dim]. Raises RowsDifferError where metadata tell of other num_tokens, and
-        PluginError for what no backend computes.
+        Returns [num_tokens, num_heads * head_dim]. Raises RowsDifferError if the metadata describes another number of
+        tokens, and PluginError for what no backend computes.
         """
         if self.window is not None and attn_type is AttentionType.ENCODER_DECODER:
             raise PluginError("attention with a window is of one sequence over itself; cross-attention has none")
@@ -121,7 +121,7 @@ class Attention(nn.Module):
         return out.flatten(1)
 
     def _check_window(self, window: int, bias: AttentionBias | RelativeKeys | None) -> None:
-        """Raise PluginError where a decoder's layer needs what lies behind the model's window."""
+        """Raise PluginError if a decoder's layer needs keys behind the model's window."""
         if self.window is None or self.window > window:
             sees = "all tokens" if self.window is None else f"{self.window} tokens"
             raise PluginError(

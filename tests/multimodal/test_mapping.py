@@ -6,7 +6,7 @@ import pytest
 from views import view_of
 
 from transept.errors import MediaError, PluginError
-from transept.multimodal.registry import EncoderPrompt, MappedInput, map_input
+from transept.multimodal.mapping import EncoderPrompt, MappedInput, map_input
 from transept.registry.spec import ModelSpec
 
 

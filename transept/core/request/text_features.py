@@ -1,6 +1,7 @@
-"""What an encoder that reads text is given beside the tokens, such as which of them attend globally.
+"""Features of text: what an encoder reads beside the tokens, such as which of them attend globally.
 
-Called by the preprocessor; a family declares its own in ModelSpec.encoder_inputs.
+Called by the preprocessor. Families declare their features in ModelSpec.encoder_inputs, and a prompt's "encoder_inputs"
+give values for them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from transept.registry.plugin_calls import call_plugin
 from transept.registry.spec import ModelSpec
 
 
-def map_encoder_inputs(
+def map_text_features(
     spec: ModelSpec, view: CheckpointView, given: Mapping[str, Any], token_ids: Sequence[int]
 ) -> dict[str, Any]:
-    """The encoder's further keyword arguments for one text: a tensor for each that the family declares.
+    """Return a tensor for each of the encoder's further keyword arguments that the family declares.
 
-    given: by name what the prompt says; of the others the family's function is given None. token_ids: of the text.
-    Raises PromptError for a name that the family does not have, and what its functions raise on bad values; PluginError
-    where one returns what is no tensor, or raises what is no TranseptError.
+    given: the prompt's values by name; the family's function gets None without one. token_ids: of the text.
+    Raises PromptError for an unknown name, and the errors of the family's functions on bad values; PluginError if one
+    returns no tensor, or raises an error that is not a TranseptError.
     """
     known = spec.encoder_inputs
     for name in given:

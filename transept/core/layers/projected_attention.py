@@ -6,8 +6,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from transept.core.attention.attention import Attention, LayerContext
 from transept.core.attention.biases import AttentionBias
-from transept.core.attention.layer import Attention, LayerContext
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.attention.relative_keys import RelativeKeys
 from transept.core.layers.linear import (
