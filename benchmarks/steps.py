@@ -102,7 +102,7 @@ def packed_bytes(layer: Any, outputs: int | None = None) -> int:
 def encoder(engine: Engine, runs: int, rate: float) -> None:
     """Print the parts of one input's run through the encoder."""
     add_requests(engine, 1)
-    inputs = engine.scheduler.schedule().step.metadata[0].encoder_inputs
+    inputs = engine.scheduler.schedule().step.encodes[0].inputs
     runner = engine.executor.worker.runner
     layers = [module for module in runner.model.modules() if isinstance(module, EncoderLayer)]
     attention = [(layer.self_attn.attn, "forward", "attention") for layer in layers]

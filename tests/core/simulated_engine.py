@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise
 
 from simulated_cache import SimulatedCache, encoded, fork, make_group
@@ -57,14 +58,11 @@ class Simulation:
         running_before = list(self.scheduler.running)
         outputs = self.scheduler.schedule()
         self.check_step(outputs, running_before)
-        self.cache.swap_out(outputs.step.blocks_to_swap_out)
-        self.cache.swap_in(outputs.step.blocks_to_swap_in)
-        self.cache.copy(outputs.step.blocks_to_copy)
-        self.copied += len(outputs.step.blocks_to_copy)
-        for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
-            if metadata.runs_encoder:
-                for i, value in enumerate(encoded(group)):
-                    self.cache.write(metadata.cross_block_table, i, value)
+        self.cache.swap_out(outputs.step.moves.swap_out)
+        self.cache.swap_in(outputs.step.moves.swap_in)
+        self.cache.copy(outputs.step.moves.copy)
+        self.copied += len(outputs.step.moves.copy)
+        self.encode(outputs)
         drawn = [self.run(index, outputs) for index in range(len(outputs.groups))]
         for group, tokens in zip(outputs.groups, drawn, strict=True):
             self.append(group, tokens)
@@ -72,19 +70,30 @@ class Simulation:
         self.manager.check_integrity()
         return outputs
 
+    def encode(self, outputs: SchedulerOutputs, failing: Collection[str] = ()) -> None:
+        """Write what the encoders of a step write. failing: requests whose encoders fail."""
+        for group, encode in zip(outputs.encoding, outputs.step.encodes, strict=True):
+            if group.request_id not in failing:
+                for i, value in enumerate(encoded(group)):
+                    self.cache.write(encode.cross_block_table, i, value)
+
     def check_step(self, outputs: SchedulerOutputs, running_before: list[SequenceGroup]) -> None:
         running = self.scheduler.running
         assert sum(group.max_num_seqs for group in running) <= self.config.max_num_seqs
-        prefills = [metadata for metadata in outputs.step.metadata if metadata.is_prefill]
-        olds = [metadata for metadata in outputs.step.metadata if not metadata.is_prefill]
+        prefills = [metadata for metadata in outputs.step.decodes if metadata.is_prefill]
+        olds = [metadata for metadata in outputs.step.decodes if not metadata.is_prefill]
         decoder_tokens = sum(data.num_tokens for metadata in prefills for data in metadata.seq_data.values())
         assert decoder_tokens + sum(len(m.seq_data) for m in olds) <= self.config.max_decoder_tokens
-        encoding = [metadata for metadata in prefills if metadata.runs_encoder]
-        assert sum(m.num_encoder_tokens for m in encoding) <= self.config.max_encoder_tokens
-        assert not any(metadata.runs_encoder for metadata in olds)
-        self.encoder_runs += len(encoding)
-        self.encoder_hits += len(prefills) - len(encoding)
-        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.metadata]
+        encodes = outputs.step.encodes
+        assert sum(encode.inputs.num_tokens for encode in encodes) <= self.config.max_encoder_tokens
+        assert all(metadata.encode_id is None for metadata in olds)
+        for group, encode in zip(outputs.encoding, encodes, strict=True):
+            metadata = outputs.step.decodes[outputs.groups.index(group)]
+            assert metadata.is_prefill
+            assert metadata.encode_id == encode.encode_id
+        self.encoder_runs += len(encodes)
+        self.encoder_hits += len(prefills) - len(encodes)
+        assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.decodes]
         assert set(outputs.groups) == set(running)
         assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
         gone, come = set(running_before) - set(running), set(running) - set(running_before)
@@ -94,18 +103,18 @@ class Simulation:
             self.preempted_by_swap += swapped
             self.preempted_by_recompute += not swapped
             assert swapped == (group.request_id in self.manager.cross_block_tables)
-        assert bool(outputs.step.blocks_to_swap_out) <= bool(gone)
+        assert bool(outputs.step.moves.swap_out) <= bool(gone)
         for group in running:
             assert {seq.status for seq in group.unfinished_seqs} == {SequenceStatus.RUNNING}
         for group in self.scheduler.queue:
             assert {seq.status for seq in group.unfinished_seqs} <= {SequenceStatus.WAITING, SequenceStatus.SWAPPED}
-        assert outputs.step.metadata or not self.scheduler.has_unfinished, "no group makes progress"
+        assert outputs.step.decodes or not self.scheduler.has_unfinished, "no group makes progress"
         if running_before and come:  # the watermark
             assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
 
     def run(self, index: int, outputs: SchedulerOutputs) -> dict[int, list[int]]:
         """The model's step for one group: tokens drawn for each of its sequences."""
-        metadata = outputs.step.metadata[index]
+        metadata = outputs.step.decodes[index]
         num_encoder_tokens = metadata.num_encoder_tokens
         drawn = {}
         for seq_id, data in metadata.seq_data.items():

@@ -81,7 +81,7 @@ def assert_nothing_is_held(engine: Engine) -> None:
 def test_the_next_step_is_issued_while_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_with(True)
     issue, rows = engine.executor.issue, []
-    monkeypatch.setattr(engine.executor, "issue", lambda step: rows.append(len(step.metadata)) or issue(step))
+    monkeypatch.setattr(engine.executor, "issue", lambda step: rows.append(len(step.decodes)) or issue(step))
     engine.add_request("word", WORDS[0], SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True))
     for length in range(1, 6):
         (output,) = engine.step()
@@ -96,7 +96,7 @@ def test_stages_of_a_pipeline_share_the_requests(monkeypatch: pytest.MonkeyPatch
     """Once all have begun, each step has as many of them, and no request is in two."""
     engine = engine_with(True, num_stages=3)
     issue, issued = engine.executor.issue, []
-    monkeypatch.setattr(engine.executor, "issue", lambda step: issued.append(step.metadata) or issue(step))
+    monkeypatch.setattr(engine.executor, "issue", lambda step: issued.append(step.decodes) or issue(step))
     for index, word in enumerate(WORDS):
         engine.add_request(word, word, SamplingParams(temperature=0.0, max_tokens=3 + index, ignore_eos=True))
     engine.step()

@@ -41,10 +41,10 @@ def test_the_largest_step_uses_up_its_budgets_and_runs(name: str, whisper: Path)
     runner = engine.executor.worker.runner
     features = type(runner.model).longest_features(engine.model_config)
     step = largest_step(engine.shape, limits, 16, features)
-    encoder = [group.num_encoder_tokens for group in step if group.runs_encoder]
+    encoder = [encode.inputs.num_tokens for encode in step.encodes]
     longest = min(engine.shape.max_source_positions or 100, 100)
     assert encoder == [longest] * min(3, 100 // longest)
-    assert sum(data.num_tokens for group in step for data in group.seq_data.values()) == 30
+    assert sum(data.num_tokens for group in step.decodes for data in group.seq_data.values()) == 30
 
     one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
     output = ModelRunner(runner.spec, runner.model, one_block, 16, runner.sampler).issue(step).collect()
@@ -55,7 +55,7 @@ def test_what_an_encoder_is_given_beside_text_fits_the_largest_step() -> None:
     shape = ModelShape(2, 4, 16, vocab_size=100, max_source_positions=700, max_target_positions=64)
     limits = SchedulerConfig(max_num_seqs=3, max_decoder_tokens=30, max_encoder_tokens=500)
     step = largest_step(shape, limits, 16, {}, lambda token_ids: {"marks": torch.ones(len(token_ids))})
-    (encoder,) = (group.encoder_inputs for group in step if group.runs_encoder)
+    (encoder,) = (encode.inputs for encode in step.encodes)
     assert len(encoder.token_ids) == len(encoder.features["marks"]) == encoder.num_tokens == 500
 
 

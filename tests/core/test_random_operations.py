@@ -8,7 +8,6 @@ import random
 from collections import Counter, deque
 
 import pytest
-from simulated_cache import encoded
 from simulated_engine import Simulation
 
 from transept.core.scheduling.scheduler import SchedulerOutputs
@@ -23,9 +22,9 @@ def begin_step(sim: Simulation) -> SchedulerOutputs:
     running = list(sim.scheduler.running)
     outputs = sim.scheduler.schedule()
     sim.check_step(outputs, running)
-    sim.cache.swap_out(outputs.step.blocks_to_swap_out)
-    sim.cache.swap_in(outputs.step.blocks_to_swap_in)
-    sim.cache.copy(outputs.step.blocks_to_copy)
+    sim.cache.swap_out(outputs.step.moves.swap_out)
+    sim.cache.swap_in(outputs.step.moves.swap_in)
+    sim.cache.copy(outputs.step.moves.copy)
     return outputs
 
 
@@ -34,16 +33,14 @@ def step_in_which_some_fail(sim: Simulation, rng: random.Random) -> None:
     outputs = begin_step(sim)
     failing = {group.request_id for group in outputs.groups if rng.random() < 0.3}
     restarts = {group.request_id: group.num_restarts for group in outputs.groups}
-    for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
-        if metadata.runs_encoder and group.request_id not in failing:
-            for index, value in enumerate(encoded(group)):
-                sim.cache.write(metadata.cross_block_table, index, value)
-    for index, (group, metadata) in enumerate(zip(outputs.groups, outputs.step.metadata, strict=True)):
+    sim.encode(outputs, failing)
+    for group in outputs.encoding:
+        if group.request_id in failing:
+            sim.scheduler.forget_encoded(group, sim.manager.get_cross_block_table(group))
+    for index, group in enumerate(outputs.groups):
         if group.num_restarts != restarts[group.request_id]:
             continue
         if group.request_id in failing:
-            if metadata.runs_encoder:
-                sim.scheduler.forget_encoded(group, sim.manager.get_cross_block_table(group))
             sim.scheduler.abort_seq_group(group.request_id)
         else:
             sim.append(group, sim.run(index, outputs))
@@ -123,13 +120,10 @@ class Pipeline:
             assert {*waiting} <= {*sim.scheduler.running}  # they were not preempted
             if outputs.step.is_empty:
                 break
-            sim.cache.swap_out(outputs.step.blocks_to_swap_out)
-            sim.cache.swap_in(outputs.step.blocks_to_swap_in)
-            sim.cache.copy(outputs.step.blocks_to_copy)
-            for group, metadata in zip(outputs.groups, outputs.step.metadata, strict=True):
-                if metadata.runs_encoder:
-                    for index, value in enumerate(encoded(group)):
-                        sim.cache.write(metadata.cross_block_table, index, value)
+            sim.cache.swap_out(outputs.step.moves.swap_out)
+            sim.cache.swap_in(outputs.step.moves.swap_in)
+            sim.cache.copy(outputs.step.moves.copy)
+            sim.encode(outputs)
             drawn = [sim.run(index, outputs) for index in range(len(outputs.groups))]
             restarts = [group.num_restarts for group in outputs.groups]
             self.under_way.append([*zip(outputs.groups, restarts, drawn, strict=True)])

@@ -119,14 +119,16 @@ def test_what_shares_an_encoder_run_that_failed_starts_anew_and_runs_its_own() -
     other = sim.add(encoder=5)
     failing, sharing = sim.add(encoder=8, content=True), sim.add(encoder=8, content=True)
     outputs = sim.scheduler.schedule()
-    assert [metadata.runs_encoder for metadata in outputs.step.metadata] == [True, True, False]
+    assert outputs.encoding == [other, failing]
+    assert [metadata.encode_id for metadata in outputs.step.decodes] == [0, 1, 1]
     sim.scheduler.forget_encoded(failing, sim.manager.get_cross_block_table(failing))
     sim.scheduler.abort_seq_group(failing.request_id)
     sim.manager.check_integrity()
     assert sim.scheduler.running == [other]
     assert sim.scheduler.queue == [sharing]
-    again = sim.scheduler.schedule().step.metadata[-1]
-    assert (again.request_id, again.is_prefill, again.runs_encoder) == (sharing.request_id, True, True)
+    again = sim.scheduler.schedule()
+    assert again.encoding == again.groups[1:] == [sharing]
+    assert again.step.decodes[-1].is_prefill
 
 
 def test_what_was_swapped_out_can_be_computed_anew_instead() -> None:
@@ -142,8 +144,8 @@ def test_what_was_swapped_out_can_be_computed_anew_instead() -> None:
     sim.manager.check_integrity()
     sim.scheduler.abort_seq_group(old.request_id)
     outputs = sim.scheduler.schedule()
-    assert outputs.step.metadata[0].is_prefill
-    assert outputs.step.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
+    assert outputs.step.decodes[0].is_prefill
+    assert outputs.step.decodes[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
 
 
 def test_simulation_meets_every_kind_of_preemption() -> None:
@@ -161,16 +163,16 @@ def test_prefills_and_running_sequences_share_a_step() -> None:
     sim = Simulation()
     first = sim.add(encoder=8, prompt=3)
     outputs = sim.step()
-    assert [m.is_prefill for m in outputs.step.metadata] == [True]
+    assert [m.is_prefill for m in outputs.step.decodes] == [True]
     second = sim.add(encoder=5, prompt=2, n=2)
     outputs = sim.step()
     assert outputs.groups == [first, second]
-    assert [m.is_prefill for m in outputs.step.metadata] == [False, True]
-    assert [m.num_samples for m in outputs.step.metadata] == [1, 2]
-    prefill = outputs.step.metadata[1]
+    assert [m.is_prefill for m in outputs.step.decodes] == [False, True]
+    assert [m.num_samples for m in outputs.step.decodes] == [1, 2]
+    prefill = outputs.step.decodes[1]
     assert prefill.num_encoder_tokens == 5
     assert prefill.cross_block_table == sim.manager.get_cross_block_table(second)
-    assert [m.num_samples for m in sim.step().step.metadata] == [1, 1]
+    assert [m.num_samples for m in sim.step().step.decodes] == [1, 1]
     assert len(second.seqs) == 2
 
 
@@ -250,7 +252,7 @@ def test_the_youngest_is_preempted_to_the_host_or_recomputed(host: int, kind: Se
     outputs = sim.step()  # both need a block
     assert outputs.groups == [old]
     assert status(young) is kind
-    assert len(outputs.step.blocks_to_swap_out) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert len(outputs.step.moves.swap_out) == (4 if kind is SequenceStatus.SWAPPED else 0)
     assert sim.scheduler.queue == [young, third]  # back at its place; the third, though it would fit, comes after it
     assert len(young.seqs[0].output_token_ids) == 4
     for _ in range(3):
@@ -259,9 +261,9 @@ def test_the_youngest_is_preempted_to_the_host_or_recomputed(host: int, kind: Se
     sim.scheduler.free_finished_seq_groups()
     outputs = sim.scheduler.schedule()
     assert outputs.groups == [young, third]
-    assert outputs.step.metadata[0].is_prefill == (kind is SequenceStatus.WAITING)
-    assert outputs.step.metadata[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
-    assert len(outputs.step.blocks_to_swap_in) == (4 if kind is SequenceStatus.SWAPPED else 0)
+    assert outputs.step.decodes[0].is_prefill == (kind is SequenceStatus.WAITING)
+    assert outputs.step.decodes[0].seq_data[young.seqs[0].seq_id].num_tokens == 9
+    assert len(outputs.step.moves.swap_in) == (4 if kind is SequenceStatus.SWAPPED else 0)
     assert sim.manager.num_free_host_blocks == host
 
 
@@ -294,7 +296,7 @@ def test_a_finished_sample_gives_its_blocks_back_while_its_group_goes_on() -> No
     ended.status = SequenceStatus.STOPPED
     assert sim.scheduler.free_finished_seq_groups() == []
     assert sim.manager.num_free_device_blocks == free + 1  # the prompt's block is still shared
-    (metadata,) = sim.step().step.metadata
+    (metadata,) = sim.step().step.decodes
     assert list(metadata.seq_data) == [group.seqs[1].seq_id]
     assert metadata.num_samples == 1
 

@@ -14,7 +14,7 @@ import torch
 from interruptions import interrupted_after
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
-from transept.core.scheduling.step import StepOutput
+from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import ParameterError, PluginError, RequestFailedError
 
 CHECKPOINTS = Path(__file__).parents[1] / "data" / "cmudict"
@@ -341,12 +341,44 @@ def test_a_step_pickles_and_holds_no_groups(engine: Engine, monkeypatch: pytest.
     monkeypatch.setattr(engine.executor, "issue", through_a_pickle)
     monkeypatch.setattr(engine.executor, "collect", lambda number: pickle.loads(pickle.dumps(collect(number))))
     assert [results(output) for output in engine.generate(WORDS[:5], KINDS)] == expected
-    assert {type(each).__name__ for step in seen for each in step.metadata} == {"SequenceGroupMetadata"}
-    assert any(metadata.runs_encoder for step in seen for metadata in step.metadata)
-    assert all(
-        metadata.encoder_inputs is None for step in seen for metadata in step.metadata if not metadata.is_prefill
-    )
+    assert {type(each).__name__ for step in seen for each in step.decodes} == {"SequenceGroupMetadata"}
+    assert sum(len(step.encodes) for step in seen) == 5
+    assert all(each.encode_id is None for step in seen for each in step.decodes if not each.is_prefill)
     assert isinstance(collect(issue(seen[0])), StepOutput)
+
+
+@pytest.mark.parametrize("engine", [(False, 1)], ids=["in turn"], indirect=True)
+def test_a_step_may_only_encode(engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    issue, collect, encoded = engine.executor.issue, engine.executor.collect, []
+
+    def in_two_steps(step: StepInput) -> int:
+        if step.encodes:
+            encoded.extend(step.encodes)
+            output = collect(issue(StepInput(step.encodes, moves=step.moves)))
+            assert output == StepOutput()
+        return issue(StepInput([], step.decodes, step.moves if not step.encodes else StepInput().moves))
+
+    monkeypatch.setattr(engine.executor, "issue", in_two_steps)
+    for word, params in zip(WORDS, KINDS, strict=False):
+        engine.add_request(word, word, params)
+    finished = run(engine)
+    assert len(encoded) == len(KINDS)
+    for word, params in zip(WORDS, KINDS, strict=False):
+        assert results(finished[word]) == alone(word, params)
+
+
+def test_an_input_is_encoded_once_though_requests_that_read_it_fail(
+    engine: Engine, alone: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = engine.executor.worker.runner.model
+    encode, calls = model.encode, Counter[int]()
+    monkeypatch.setattr(model, "encode", lambda ids, *given: calls.update([len(ids)]) or encode(ids, *given))
+    engine.add_request("bad", WORDS[0], dataclasses.replace(GREEDY, logits_processors=[RaisesAt(0)]))
+    engine.add_request("good", WORDS[0], GREEDY)
+    finished = run(engine)
+    assert calls.total() == 1
+    assert_failed(finished["bad"], "this processor is broken")
+    assert results(finished["good"]) == alone(WORDS[0], GREEDY)
 
 
 def test_a_generation_configs_own_end_of_sequence_ends_a_request(engine: Engine, alone: Callable) -> None:

@@ -28,7 +28,7 @@ from transept.core.parallel.group import ParallelGroup
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
-from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata, StepInput
+from transept.core.scheduling.step import BlockMoves, Encode, SequenceData, SequenceGroupMetadata, StepInput
 from transept.plugins.whisper.model import WhisperForConditionalGeneration
 from transept.plugins.whisper.weights import HUGGINGFACE
 
@@ -235,12 +235,11 @@ class Request:
 
     def metadata(self, index: int, num_outputs: int, is_prefill: bool) -> SequenceGroupMetadata:
         seq_ids = [100 * index + sample for sample in range(len(self.sequences))]
-        encoder = EncoderInputs(None, [], self.features.shape[1] // 2, {"input_features": self.features})
         return SequenceGroupMetadata(
             request_id=f"request {index}",
             is_prefill=is_prefill,
-            encoder_inputs=encoder if is_prefill else None,
-            num_encoder_tokens=encoder.num_tokens,
+            encode_id=index if is_prefill else None,
+            num_encoder_tokens=self.features.shape[1] // 2,
             seq_data={
                 seq_id: SequenceData(self.prompt, output[:num_outputs], sample)
                 for sample, (seq_id, output) in enumerate(zip(seq_ids, self.sequences, strict=True))
@@ -250,6 +249,10 @@ class Request:
             block_tables=dict(zip(seq_ids, self.tables, strict=True)),
             cross_block_table=self.cross_table,
         )
+
+    def encode(self, index: int) -> Encode:
+        inputs = EncoderInputs(None, [], self.features.shape[1] // 2, {"input_features": self.features})
+        return Encode(index, inputs, self.cross_table)
 
 
 class House:
@@ -356,7 +359,8 @@ def test_steps_equal_transformers_whoever_shares_them(
     }
     for step in steps:
         metadata = [requests[index].metadata(index, outputs, prefill) for index, outputs, prefill in step]
-        sampled = house.worker.issue(StepInput(metadata=metadata)).collect().sampled
+        encodes = [requests[index].encode(index) for index, _, prefill in step if prefill]
+        sampled = house.worker.issue(StepInput(encodes, metadata)).collect().sampled
         assert sampled.keys() == {seq_id for group in metadata for seq_id in group.seq_data}
         for index, outputs, _ in step:
             for sample in range(len(requests[index].sequences)):
@@ -372,14 +376,14 @@ def test_forked_samples_share_blocks_until_they_differ(case: Case) -> None:
     request = make_requests(case)[2]
     request.prompt = request.prompt[:6]  # one full block and a half
     parent = house.admit(Request(request.features, request.prompt, request.sequences[:1]))
-    house.worker.issue(StepInput(metadata=[parent.metadata(0, 0, True)]))
+    house.worker.issue(StepInput([parent.encode(0)], [parent.metadata(0, 0, True)]))
     (table,) = parent.tables
     twin = [table[0], *house.take(len(request.prompt) - 4 + len(request.sequences[1]))]
     forked = Request(request.features, request.prompt, request.sequences, parent.cross_table, [table, twin])
     expected = [case.expected_logprobs(request.features, request.prompt + output) for output in request.sequences]
     for outputs in range(1, 6):
         copies = [(table[1], twin[1])] if outputs == 1 else []
-        step = StepInput(metadata=[forked.metadata(0, outputs, False)], blocks_to_copy=copies)
+        step = StepInput([], [forked.metadata(0, outputs, False)], BlockMoves(copy=copies))
         sampled = house.worker.issue(step).collect().sampled
         for sample in (0, 1):
             wanted = expected[sample][len(request.prompt) - 1 + outputs]
@@ -391,18 +395,16 @@ def test_a_request_goes_on_after_it_was_swapped_out_and_in(case: Case) -> None:
     request = house.admit(make_requests(case)[0])
     (table,) = request.tables
     expected = case.expected_logprobs(request.features, request.prompt + request.sequences[0])
-    house.worker.issue(StepInput(metadata=[request.metadata(0, 0, True)]))
+    house.worker.issue(StepInput([request.encode(0)], [request.metadata(0, 0, True)]))
     blocks = request.cross_table + table
     out = [(block, host) for host, block in enumerate(blocks)]
-    house.worker.issue(StepInput(blocks_to_swap_out=out))
+    house.worker.issue(StepInput(moves=BlockMoves(swap_out=out)))
     for layer in house.worker.cache.layers:
         layer[:, blocks] = float("nan")
     elsewhere = [house.free.pop() for _ in blocks]
     request.cross_table, request.tables = elsewhere[: -len(table)], [elsewhere[-len(table) :]]
     back = list(enumerate(elsewhere))
     sampled = (
-        house.worker.issue(StepInput(metadata=[request.metadata(0, 1, False)], blocks_to_swap_in=back))
-        .collect()
-        .sampled
+        house.worker.issue(StepInput([], [request.metadata(0, 1, False)], BlockMoves(swap_in=back))).collect().sampled
     )
     torch.testing.assert_close(logprobs_of(sampled[0]), expected[len(request.prompt)], rtol=TOLERANCE, atol=TOLERANCE)

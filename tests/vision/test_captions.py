@@ -19,6 +19,7 @@ from transept import Engine, SamplingParams, VisionReader
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.memory_profile import largest_step
 from transept.core.execution.model_runner import ModelRunner
+from transept.core.scheduling.step import StepInput
 from transept.errors import CheckpointError, MediaError, ParameterError, PromptError
 from transept.plugins.vision.florence_tasks import QUESTIONS, QUESTIONS_ABOUT
 
@@ -175,9 +176,13 @@ def test_a_gpus_memory_can_be_measured_with_the_longest_input(florence: Florence
     runner = engine.executor.worker.runner
     features = type(runner.model).longest_features(engine.model_config)
     step = largest_step(engine.shape, engine.scheduler.config, 16, features)
-    assert step[0].num_encoder_tokens == engine.shape.max_source_positions
+    assert step.decodes[0].num_encoder_tokens == engine.shape.max_source_positions
     one_block = KVCache(engine.shape, 16, 1, 0, torch.float32, runner.device)
-    output = ModelRunner(runner.spec, runner.model, one_block, 16, runner.sampler).issue(step[:2]).collect()
+    output = (
+        ModelRunner(runner.spec, runner.model, one_block, 16, runner.sampler)
+        .issue(StepInput(step.encodes[:2], step.decodes[:2]))
+        .collect()
+    )
     assert len(output.sampled) == 2
 
 

@@ -14,18 +14,18 @@ from dataclasses import replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from itertools import count
 from types import FrameType
-from typing import NamedTuple
 
 from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
+from transept.core.scheduling.in_flight import StepInFlight
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
 from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.statistics import StepStatistics
-from transept.core.scheduling.step import SequenceGroupMetadata, StepInput, StepOutput
+from transept.core.scheduling.step import StepInput, StepOutput
 from transept.core.scheduling.stopping import StopChecker
 from transept.errors import RequestFailedError, TranseptError
 
@@ -35,41 +35,6 @@ NO_NUMBERS = (
 )
 
 SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-
-
-class Participant(NamedTuple):
-    """A request in a step. num_restarts: the group's when the step was issued."""
-
-    group: SequenceGroup
-    metadata: SequenceGroupMetadata
-    num_restarts: int
-
-    @property
-    def waits(self) -> bool:
-        """Whether the request still waits for the step's tokens: it has not ended or started anew since."""
-        return not self.group.finished and self.group.num_restarts == self.num_restarts
-
-
-class StepInFlight:
-    """A step that the executor was given.
-
-    waiting: requests whose tokens have not been appended. error: why the executor could not take it. output: what came
-    of it, where it was collected before its turn.
-    """
-
-    def __init__(self, scheduled: SchedulerOutputs) -> None:
-        self.waiting = deque(
-            Participant(group, metadata, group.num_restarts)
-            for group, metadata in zip(scheduled.groups, scheduled.step.metadata, strict=True)
-        )
-        self.number = 0
-        self.error: Exception | None = None
-        self.output: StepOutput | None = None
-
-    @property
-    def groups(self) -> list[SequenceGroup]:
-        """The requests that still wait for this step's tokens."""
-        return [each.group for each in self.waiting if each.waits]
 
 
 class EngineCore:
@@ -160,9 +125,8 @@ class EngineCore:
     def _drop_steps(self) -> None:
         """Collect nothing of what is under way, since nobody waits for it, nor trust what its encoders write."""
         for step in self.in_flight:
-            for each in step.waiting:
-                if each.metadata.runs_encoder:
-                    self.scheduler.forget_encoded(each.group, each.metadata.cross_block_table)
+            for group, encode in step.encodes:
+                self.scheduler.forget_encoded(group, encode.cross_block_table)
         self.in_flight.clear()
 
     def _issue(self, scheduled: SchedulerOutputs) -> None:
@@ -171,12 +135,10 @@ class EngineCore:
         self.in_flight.append(step)
         try:
             step.number = self.executor.issue(scheduled.step)
-            self.statistics.num_encoder_tokens += sum(
-                metadata.num_encoder_tokens for metadata in scheduled.step.metadata if metadata.runs_encoder
-            )
+            self.statistics.num_encoder_tokens += sum(each.inputs.num_tokens for each in scheduled.step.encodes)
         except Exception as error:
             step.error = error
-            if scheduled.step.blocks_to_swap_out:
+            if scheduled.step.moves.swap_out:
                 self.scheduler.restart_swapped()
 
     def _fill_pipeline(self) -> None:
@@ -204,7 +166,10 @@ class EngineCore:
             output = step.output or self.executor.collect(step.number)
             return self._computed_in_halves(step) if output.whole_step_failed else output
         except Exception as error:
-            return StepOutput(failures={each.group.request_id: error for each in step.waiting})
+            return StepOutput(
+                failures={each.group.request_id: error for each in step.waiting},
+                failed_encodes={encode.encode_id: error for _, encode in step.encodes},
+            )
 
     def _computed_in_halves(self, step: StepInFlight) -> StepOutput:
         """What comes of a step that failed, when it is computed again in halves until what fails stands alone.
@@ -215,29 +180,42 @@ class EngineCore:
         for other in self.in_flight:
             if other is not step and other.error is None and other.output is None:
                 other.output = self.executor.collect(other.number)
-        for each in step.waiting:
-            if each.metadata.runs_encoder:
-                kept = step.groups if each.waits else ()
-                self.scheduler.forget_encoded(each.group, each.metadata.cross_block_table, kept)
+        waiting, encodes = step.groups, []
+        for group, encode in step.encodes:
+            again = group in waiting  # else its blocks may be another's by now
+            self.scheduler.forget_encoded(group, encode.cross_block_table, waiting if again else ())
+            encodes += [encode] if again else []
         output = StepOutput()
-        batches = _halves([each.metadata for each in step.waiting if each.waits])
+        batches = [StepInput([], [each.metadata for each in step.waiting if each.waits]), StepInput(encodes)]
         while batches:
             batch = batches.pop()
-            part = self.executor.collect(self.executor.issue(StepInput(batch)))
+            decodes = [each for each in batch.decodes if each.encode_id not in output.failed_encodes]
+            batch = StepInput(batch.encodes, decodes)
+            if batch.is_empty:
+                continue
+            part = self.executor.collect(self.executor.issue(batch))
             if part.whole_step_failed:
                 batches += _halves(batch)
                 continue
             output.sampled.update(part.sampled)
             output.probes.update(part.probes)
             output.failures.update(part.failures)
+            output.failed_encodes.update(part.failed_encodes)
             if part.interruption is not None:
                 output = replace(output, interruption=part.interruption)
         return output
 
     def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
-        """Give every group of a step what came of it, or its failure."""
+        """Give every group of a step its tokens, or its failure."""
+        waiting = step.groups
+        for group, encode in step.encodes:
+            if (error := output.failed_encodes.get(encode.encode_id)) is not None:
+                self.scheduler.forget_encoded(group, encode.cross_block_table)
+                if group in waiting:
+                    self.took_part.append(group)
+                    self._fail(group, error)
         while step.waiting:
-            group, metadata, _ = step.waiting[0]
+            group = step.waiting[0].group
             if step.waiting[0].waits:
                 self.took_part.append(group)
                 try:
@@ -245,11 +223,9 @@ class EngineCore:
                         raise output.failures[group.request_id]
                     self._append(group, output)
                 except BaseException as error:
-                    self._fail(group, error, metadata)
+                    self._fail(group, error)
                     if not isinstance(error, Exception):
                         raise
-            elif group.request_id in output.failures and metadata.runs_encoder:
-                self.scheduler.forget_encoded(group, metadata.cross_block_table)
             step.waiting.popleft()
 
     def _append(self, group: SequenceGroup, output: StepOutput) -> None:
@@ -305,10 +281,8 @@ class EngineCore:
             if seq.finished:
                 self.stop_checker.update_text(seq, params)
 
-    def _fail(self, group: SequenceGroup, error: BaseException, metadata: SequenceGroupMetadata | None = None) -> None:
-        """End a group with an error. metadata: of the step that failed; an encoder that ran in it may not be done."""
-        if metadata is not None and metadata.runs_encoder:
-            self.scheduler.forget_encoded(group, metadata.cross_block_table)
+    def _fail(self, group: SequenceGroup, error: BaseException) -> None:
+        """End a group with an error."""
         group.error = error if isinstance(error, TranseptError) else RequestFailedError.of(error)
         _forget_frames(error)
         for seq in group.unfinished_seqs:
@@ -337,7 +311,10 @@ def _clear(frame: FrameType | None) -> None:
         frame = frame.f_back
 
 
-def _halves(batch: list[SequenceGroupMetadata]) -> list[list[SequenceGroupMetadata]]:
-    """The second half and the first one, those that hold anything."""
-    middle = len(batch) // 2
-    return [half for half in (batch[middle:], batch[:middle]) if half]
+def _halves(batch: StepInput) -> list[StepInput]:
+    """The second half and the first one of a step that has only encodes, or only decodes."""
+    first, second = len(batch.encodes) // 2, len(batch.decodes) // 2
+    return [
+        StepInput(batch.encodes[first:], batch.decodes[second:]),
+        StepInput(batch.encodes[:first], batch.decodes[:second]),
+    ]

@@ -73,7 +73,7 @@ class StageThreads(Executor):
 
     def issue(self, step: StepInput) -> int:
         self.number += 1
-        copied = replace(step, metadata=[copy_of(each) for each in step.metadata])  # as a pickle is one
+        copied = replace(step, decodes=[copy_of(each) for each in step.decodes])  # as a pickle is one
         for orders in self.orders:
             orders.put((self.number, copied))
         return self.number

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from transept.core.execution.recorder import Recorder
 from transept.core.kernels.transfer import to_device, upload
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.request.inputs import EncoderInputs
-from transept.core.scheduling.step import BlockTable
+from transept.core.scheduling.step import Encode
 
 # Encoder tokens computed at a time on a CPU: the activations of so many (about 10 MB a layer for Whisper tiny) stay in
 # the last cache level, where a layer runs a third faster than on 12,000 tokens. Longer sequences run alone.
@@ -30,13 +29,6 @@ CPU_ENCODER_CHUNK = 2048
 # In a pipeline, stages work on different chunks of a step: more of them leave stages idle for less time.
 CHUNKS_A_STAGE = 2
 SMALLEST_CHUNK = 256  # tokens; of fewer a layer takes as long
-
-
-class Encode(NamedTuple):
-    """An input of the encoder, and the blocks that hold its keys and values."""
-
-    inputs: EncoderInputs
-    block_table: BlockTable
 
 
 class EncoderRunner:
@@ -113,7 +105,7 @@ class EncoderRunner:
 
     def _slots(self, encodes: Sequence[Encode]) -> list[np.ndarray]:
         """Where the keys and values of each input go, int64 [its tokens]."""
-        return [slots_of(table, inputs.num_tokens, self._block_size) for inputs, table in encodes]
+        return [slots_of(each.cross_block_table, each.inputs.num_tokens, self._block_size) for each in encodes]
 
     def _features_of(self, batch: Sequence[EncoderInputs]) -> dict[str, list[Tensor]]:
         """Of inputs of one kind."""

@@ -15,13 +15,13 @@ from transept.core.execution.model_runner import ModelRunner
 from transept.core.model_shape import ModelShape
 from transept.core.request.inputs import EncoderInputs
 from transept.core.request.sampling_params import SamplingParams
-from transept.core.scheduling.step import SequenceData, SequenceGroupMetadata
+from transept.core.scheduling.step import Encode, SequenceData, SequenceGroupMetadata, StepInput
 from transept.errors import CapacityError
 
 UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the model sets no bound
 
 
-def cache_bytes(runner: ModelRunner, step: list[SequenceGroupMetadata], utilization: float) -> int:
+def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int:
     """Bytes for the cache: the share of the GPU's memory that may be used, less other programs', weights, activations.
 
     runner: with a cache of a block, on a GPU. step: see `largest_step`.
@@ -58,8 +58,8 @@ def largest_step(
     block_size: int,
     features: Mapping[str, Tensor],
     beside_text: Callable[[list[int]], Mapping[str, Tensor]] = lambda token_ids: {},
-) -> list[SequenceGroupMetadata]:
-    """Prefills that use up a step's budgets. They share one cache block, so what they compute means nothing.
+) -> StepInput:
+    """A step that uses up its budgets. All share one cache block, so what they compute means nothing.
 
     features: those of the longest input, for an encoder that takes no text alone; with ``encoder_input_ids`` where it
         reads text beside them. beside_text: token ids -> what an encoder of text is given besides.
@@ -71,27 +71,30 @@ def largest_step(
     if shape.max_target_positions is not None:
         target = min(target, shape.max_target_positions)
     token_ids = [0] * source if not features else [] if ids is None else ids.tolist()
-    encoder = EncoderInputs(None, token_ids, source, features or beside_text(token_ids))
-    return [
+    inputs = EncoderInputs(None, token_ids, source, features or beside_text(token_ids))
+    cross_table = [0] * -(-source // block_size)
+    num_encodes = min(limits.max_num_seqs, limits.max_encoder_tokens // source)
+    decodes = [
         SequenceGroupMetadata(
             request_id=str(index),
             is_prefill=True,
-            encoder_inputs=encoder if (index + 1) * source <= limits.max_encoder_tokens else None,
+            encode_id=None,
             num_encoder_tokens=source,
             seq_data={index: SequenceData([0] * target, [], 0)},
             sampling_params=SamplingParams(temperature=1.0, seed=0),
             num_samples=1,
             block_tables={index: [0] * -(-target // block_size)},
-            cross_block_table=[0] * -(-source // block_size),
+            cross_block_table=cross_table,
         )
         for index in range(limits.max_num_seqs)
     ]
+    return StepInput([Encode(index, inputs, cross_table) for index in range(num_encodes)], decodes)
 
 
-def _described(step: list[SequenceGroupMetadata]) -> str:
-    encoder = sum(group.num_encoder_tokens for group in step if group.runs_encoder)
-    decoder = sum(data.num_tokens for group in step for data in group.seq_data.values())
-    return f"{len(step)} sequences, {encoder} encoder tokens and {decoder} decoder tokens"
+def _described(step: StepInput) -> str:
+    encoder = sum(each.inputs.num_tokens for each in step.encodes)
+    decoder = sum(data.num_tokens for group in step.decodes for data in group.seq_data.values())
+    return f"{len(step.decodes)} sequences, {encoder} encoder tokens and {decoder} decoder tokens"
 
 
 def _gib(num_bytes: int) -> str:

@@ -6,16 +6,17 @@ before the last one is collected, computed in halves where it fails, and by all 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import Decoded, DecoderRunner
 from transept.core.execution.device_errors import is_fatal
-from transept.core.execution.encoder_runner import Encode, EncoderRunner
+from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
@@ -24,35 +25,39 @@ from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel.group import ExchangeError
-from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepOutput
+from transept.core.scheduling.step import PENDING, Encode, SequenceGroupMetadata, StepInput, StepOutput
 from transept.errors import RequestFailedError, is_interruption
 from transept.registry.spec import ModelSpec
+
+Work = TypeVar("Work")  # what can fail alone: an encode, or a request
+Given = TypeVar("Given")
 
 
 class IssuedStep:
     """A step that the device was given, and may still compute.
 
-    failures: by request id, what was raised while that request was computed. interruption, whole_step_failed: see
-        StepOutput.
+    failures, failed_encodes, interruption, whole_step_failed: see StepOutput.
     """
 
     def __init__(
         self,
         parts: Sequence[Part] = (),
         failures: Mapping[str, Exception] | None = None,
+        failed_encodes: Mapping[int, Exception] | None = None,
         interruption: BaseException | None = None,
         whole_step_failed: bool = False,
     ) -> None:
         self.drawn = Drawn([part.choices for part in parts])
         self.probes = [part.probes for part in parts if part.probes is not None]
-        self.failures = dict(failures or {})
+        self.failures, self.failed_encodes = dict(failures or {}), dict(failed_encodes or {})
         self.interruption = interruption
         self.whole_step_failed = whole_step_failed
 
     def collect(self) -> StepOutput:
         """What came of it; waits for the device."""
         probes = {request_id: result for each in self.probes for request_id, result in each.collect().items()}
-        return StepOutput(self.drawn.collect(), probes, self.failures, self.interruption, self.whole_step_failed)
+        failures = self.failures, self.failed_encodes
+        return StepOutput(self.drawn.collect(), probes, *failures, self.interruption, self.whole_step_failed)
 
 
 class Part(NamedTuple):
@@ -104,26 +109,40 @@ class ModelRunner:
             self.encoder.graphs, self.decoder.graphs = graphs
 
     @torch.inference_mode()
-    def issue(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
-        """Give the device one step, as `compute` does; what raises fails the request that it is about, and no other.
+    def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
+        """Give the device one step, as `compute` does; an exception fails only the encode or request that raises it.
 
-        A step that raises is computed again in halves, and so on, until what fails stands alone: twice log2(requests)
-        computations for each that fails. That is harmless, since a request writes the same into its cache again.
+        Inputs are encoded first; a request whose encode failed is not computed. A batch that raises is computed again
+        in halves, until what fails stands alone: twice log2(requests) computations for each that fails. That is
+        harmless, since a request writes the same into its cache again.
         Stages of a pipeline compute other steps by then: there the step fails as a whole, see StepOutput.
         Raises ForkedProcessError for all, and ExchangeError and errors of the device that `is_fatal` tells.
         """
         share_num_threads()
         if self.stage.count > 1:
             return self._issue_at_stage(step)
-        parts: list[Part] = []
-        failures: dict[str, Exception] = {}
-        interruption: BaseException | None = None
+        _, encodes, struck = self._isolate(self._encode, step.encodes)
+        failed_encodes = {encode.encode_id: error for encode, error in encodes}
         drawn = set() if last is None else set(last.drawn.seq_ids)
-        waiting = [[group for group in step if _tokens_are_known(group, drawn)]]
+        decodes = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
+        parts, requests, interruption = self._isolate(
+            partial(self._decode, last=last), decodes
+        )  # a lambda would hold the model in tracebacks
+        failures = {group.request_id: error for group, error in requests}
+        return IssuedStep(parts, failures, failed_encodes, interruption or struck)
+
+    def _isolate(
+        self, compute: Callable[[Sequence[Work]], list[Part]], batch: Sequence[Work]
+    ) -> tuple[list[Part], list[tuple[Work, Exception]], BaseException | None]:
+        """Compute a batch, in halves if it raises. Return what was computed, what failed alone, and an interruption."""
+        parts: list[Part] = []
+        failed: list[tuple[Work, Exception]] = []
+        interruption: BaseException | None = None
+        waiting = [batch] if batch else []
         while waiting:
             batch = waiting.pop()
             try:
-                parts += self._compute_in_step(batch, last)
+                parts += self._agreed(compute, batch)
             except ExchangeError:
                 raise
             except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
@@ -131,27 +150,29 @@ class ModelRunner:
                     raise
                 interruption = _interruption(error) or interruption  # raised once all others have their tokens
                 if len(batch) == 1:
-                    failures[batch[0].request_id] = error
+                    failed.append((batch[0], error))
                 else:
                     middle = len(batch) // 2
                     waiting += [batch[middle:], batch[:middle]]
-        return IssuedStep(parts, failures, interruption)
+        return parts, failed, interruption
 
-    def _issue_at_stage(self, step: Sequence[SequenceGroupMetadata]) -> IssuedStep:
+    def _issue_at_stage(self, step: StepInput) -> IssuedStep:
         """Give the device a stage's part of a step. Stages that wait for this one are told if it raises."""
         try:
-            return IssuedStep(self._compute_in_step(step, None))
+            return IssuedStep(self._agreed(self._compute, step))
         except ExchangeError:
             raise
         except Exception as error:
             if is_fatal(error, self.device):
                 raise
-            self.stage.fail(error, encodes=any(group.runs_encoder for group in step))
-            failures = {group.request_id: error for group in step}
-            return IssuedStep((), failures, _interruption(error), whole_step_failed=len(step) > 1)
+            self.stage.fail(error, encodes=bool(step.encodes))
+            failures = {group.request_id: error for group in step.decodes}
+            failed_encodes = {encode.encode_id: error for encode in step.encodes}
+            several = len(failures) + len(failed_encodes) > 1
+            return IssuedStep((), failures, failed_encodes, _interruption(error), whole_step_failed=several)
 
     @torch.inference_mode()
-    def compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None = None) -> IssuedStep:
+    def compute(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
         """Give the device one step.
 
         last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
@@ -160,13 +181,13 @@ class ModelRunner:
         share_num_threads()
         return IssuedStep(self._compute(step, last))
 
-    def _compute_in_step(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
-        """As `_compute`, but if one of several ranks fails, all do, and go on with the same halves."""
+    def _agreed(self, compute: Callable[[Given], list[Part]], batch: Given) -> list[Part]:
+        """Compute a step or a part of one; if one of several ranks fails, all do, and go on with the same halves."""
         if self.group.size == 1:
-            return self._compute(step, last)
+            return compute(batch)
         error: Exception | None = None
         try:
-            parts = self._compute(step, last)
+            parts = compute(batch)
         except ExchangeError:
             raise
         except Exception as raised:
@@ -180,23 +201,26 @@ class ModelRunner:
             raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.group.rank} computed")
         return parts
 
-    def _compute(self, step: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
+    def _compute(self, step: StepInput, last: IssuedStep | None = None) -> list[Part]:
         """Encode new inputs, decode everyone, draw tokens."""
-        self.encoder(
-            [
-                Encode(group.encoder_inputs, group.cross_block_table)
-                for group in step
-                if group.encoder_inputs is not None
-            ]
-        )
+        self._encode(step.encodes)
+        return self._decode(step.decodes, last)
+
+    def _encode(self, encodes: Sequence[Encode]) -> list[Part]:
+        """Encode inputs and write their keys and values. Nothing is drawn."""
+        self.encoder(encodes)
+        return []
+
+    def _decode(self, groups: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
+        """Decode requests and draw their tokens."""
         parts: list[Part] = []
         drawn = None if last is None else last.drawn
-        replayed = self.decoder.replay(step, drawn)
+        replayed = self.decoder.replay(groups, drawn)
         if replayed is not None:
             parts.append(self._draw(replayed))  # before the next computation changes the logits
             chosen = {group.request_id for group in replayed.groups}
-            step = [group for group in step if group.request_id not in chosen]
-        launched = self.decoder.launch(step, drawn) if step else None
+            groups = [group for group in groups if group.request_id not in chosen]
+        launched = self.decoder.launch(groups, drawn) if groups else None
         if launched is not None:
             parts.append(self._draw(launched))
         return parts
@@ -211,8 +235,8 @@ def _interruption(error: Exception) -> BaseException | None:
     return interruption if interruption is not None and is_interruption(interruption) else None
 
 
-def _tokens_are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:
-    """Whether the device has the tokens that the host awaits. drawn: sequences for which the last step drew one.
+def _are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:
+    """True if the device has the tokens that the host awaits. drawn: sequences for which the last step drew one.
 
     It has none for a request that failed in that step, which the host learns when it collects it.
     """

@@ -110,10 +110,10 @@ class Worker:
         Raises EngineDeadError once the device has failed.
         """
         with fatal_errors_end_the_engine(self.device), _current(self.device):
-            self.cache.swap_out(step.blocks_to_swap_out)
-            self.cache.swap_in(step.blocks_to_swap_in)
-            self.cache.copy(step.blocks_to_copy)
-            return self.runner.issue(step.metadata, last)
+            self.cache.swap_out(step.moves.swap_out)
+            self.cache.swap_in(step.moves.swap_in)
+            self.cache.copy(step.moves.copy)
+            return self.runner.issue(step, last)
 
     def collect(self, step: IssuedStep) -> StepOutput:
         """Wait for a step's output. Raises EngineDeadError once the device has failed."""

@@ -274,7 +274,8 @@ def _here(config: WorkerConfig) -> Path:
 def with_portable_errors(output: StepOutput) -> StepOutput:
     """A step's output that pickles."""
     failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
-    return dataclasses.replace(output, failures=failures)
+    failed_encodes = {encode_id: portable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
+    return dataclasses.replace(output, failures=failures, failed_encodes=failed_encodes)
 
 
 def main() -> None:

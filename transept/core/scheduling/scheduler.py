@@ -10,24 +10,30 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from operator import attrgetter
 
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.oversized import refuse_oversized
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import PENDING, BlockTable, SequenceData, SequenceGroupMetadata, StepInput
-from transept.errors import CapacityError, ParameterError
+from transept.core.scheduling.step import PENDING, BlockTable, Encode, SequenceData, SequenceGroupMetadata, StepInput
+from transept.errors import ParameterError
 
 _ARRIVAL = attrgetter("arrival")
 
 
 @dataclass(frozen=True)
 class SchedulerOutputs:
-    """One step, and whose it is. groups: aligned with step.metadata."""
+    """One step, and the requests in it.
+
+    groups: aligned with step.decodes. encoding: the requests that step.encodes were scheduled for, aligned with these.
+    """
 
     groups: list[SequenceGroup] = field(default_factory=list)
+    encoding: list[SequenceGroup] = field(default_factory=list)
     step: StepInput = field(default_factory=StepInput)
 
 
@@ -57,6 +63,7 @@ class Scheduler:
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
         self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
+        self._encode_ids = count()
         self._steps_since_encoder = 0  # of those that are long enough to wait for each other
 
     @property
@@ -76,7 +83,7 @@ class Scheduler:
         """
         if group.request_id in self._groups:
             raise id_in_use(group.request_id)
-        self._refuse_oversized(group)
+        refuse_oversized(group, self.config, self.block_manager)
         self._groups[group.request_id] = group
         insort(self.queue, group, key=_ARRIVAL)
 
@@ -213,7 +220,7 @@ class Scheduler:
         """
         config = self.config
         num_seqs = sum(group.max_num_seqs for group in self.running)
-        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.step.metadata)
+        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.step.decodes)
         encoder_tokens = 0
         while self.queue:
             group = self.queue[0]
@@ -236,7 +243,7 @@ class Scheduler:
             if swapped:
                 if not self.block_manager.can_swap_in(group, reserve):
                     return
-                outputs.step.blocks_to_swap_in.extend(self.block_manager.swap_in(group))
+                outputs.step.moves.swap_in.extend(self.block_manager.swap_in(group))
             else:
                 if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
                     return
@@ -246,13 +253,15 @@ class Scheduler:
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
-            self._run(group, outputs, is_prefill=not swapped, runs_encoder=runs_encoder)
+            if runs_encoder:
+                self._encode(group, outputs)
+            self._run(group, outputs, is_prefill=not swapped)
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
         """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
         swap = self.block_manager.can_swap_out(group)
         if swap:
-            outputs.step.blocks_to_swap_out.extend(self.block_manager.swap_out(group))
+            outputs.step.moves.swap_out.extend(self.block_manager.swap_out(group))
         else:
             self._free(group)
         self._requeue(group, SequenceStatus.SWAPPED if swap else SequenceStatus.WAITING)
@@ -264,9 +273,13 @@ class Scheduler:
             seq.status = status
         insort(self.queue, group, key=_ARRIVAL)
 
-    def _run(
-        self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False, runs_encoder: bool = False
-    ) -> None:
+    def _encode(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
+        """Put the encode of a group's input into the step."""
+        table = self.block_manager.get_cross_block_table(group)
+        outputs.encoding.append(group)
+        outputs.step.encodes.append(Encode(next(self._encode_ids), group.encoder_seq.inputs.encoder, table))
+
+    def _run(self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False) -> None:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
         seqs = group.unfinished_seqs
@@ -275,15 +288,18 @@ class Scheduler:
         for seq in () if is_prefill else seqs:  # the table of a prefill has the slots of all its tokens
             copied = manager.append_slots(seq)
             if copied is not None:
-                outputs.step.blocks_to_copy.append(copied)
+                outputs.step.moves.copy.append(copied)
         metadata = group.metadata
         if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
             encoder_inputs = group.encoder_seq.inputs.encoder
             read_again = encoder_inputs.token_ids if group.sampling_params.encoder_no_repeat_ngram_size else ()
+            table = manager.get_cross_block_table(group)
             metadata = SequenceGroupMetadata(
                 request_id=group.request_id,
                 is_prefill=is_prefill,
-                encoder_inputs=encoder_inputs if runs_encoder else None,
+                encode_id=next(
+                    (each.encode_id for each in outputs.step.encodes if each.cross_block_table is table), None
+                ),
                 num_encoder_tokens=encoder_inputs.num_tokens,
                 seq_data={
                     seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, read_again)
@@ -292,11 +308,11 @@ class Scheduler:
                 sampling_params=group.sampling_params,
                 num_samples=group.num_samples,
                 block_tables={seq.seq_id: manager.get_block_table(seq) for seq in seqs},
-                cross_block_table=manager.get_cross_block_table(group),
+                cross_block_table=table,
             )
             group.metadata = metadata
         outputs.groups.append(group)
-        outputs.step.metadata.append(metadata)
+        outputs.step.decodes.append(metadata)
 
     def _free(self, group: SequenceGroup) -> None:
         for seq in group.seqs:
@@ -305,45 +321,3 @@ class Scheduler:
 
     def _free_blocks(self) -> str:
         return f"{self.block_manager.num_free_device_blocks} free of {self.block_manager.num_device_blocks} blocks"
-
-    def _refuse_oversized(self, group: SequenceGroup) -> None:
-        """Raise CapacityError unless the group, grown to its full length and preempted, could start again alone.
-
-        Its worst moment is recomputation just before the end: every sample has its own blocks for all its tokens and
-        computes them all in one step. What passes here always makes progress, whatever is preempted.
-        """
-        manager, config, params = self.block_manager, self.config, group.sampling_params
-        if params.max_tokens is None:
-            raise ParameterError(f"request {group.request_id!r} has no max_tokens; complete its SamplingParams first")
-        samples = group.max_num_seqs
-        prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
-        length = prompt_tokens + params.max_tokens
-        encoder_tokens = group.encoder_seq.num_tokens
-        cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), manager.num_blocks_for(length)
-        num_blocks = cross_blocks + samples * self_blocks
-        decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
-        if samples > config.max_num_seqs:
-            problem = f"needs {samples} sequences at a time, but max_num_seqs is {config.max_num_seqs}"
-            remedy = f"Raise max_num_seqs to {samples}, or lower n or num_beams."
-        elif encoder_tokens > config.max_encoder_tokens:
-            problem = f"has {encoder_tokens} encoder tokens, but max_encoder_tokens is {config.max_encoder_tokens}"
-            remedy = f"Raise max_encoder_tokens to {encoder_tokens}, or shorten the encoder prompt."
-        elif samples * length > config.max_decoder_tokens:
-            problem = (
-                f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
-                f"but max_decoder_tokens is {config.max_decoder_tokens}"
-            )
-            remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens, n or num_beams."
-        elif num_blocks > manager.num_device_blocks:
-            problem = (
-                f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
-                f"{encoder_tokens} encoder tokens, {samples * self_blocks} for {decoder_side}), "
-                f"but the cache has {manager.num_device_blocks}"
-            )
-            factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
-            remedy = (
-                f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens, n or num_beams, or shorten the prompts."
-            )
-        else:
-            return
-        raise CapacityError(f"request {group.request_id!r} {problem}. {remedy}")

@@ -54,14 +54,25 @@ class SequenceData:
 
 
 @dataclass(frozen=True, eq=False)
+class Encode:
+    """An input of the encoder, and the blocks of the cache that its keys and values are written to.
+
+    It names no request: any number of them may read these blocks. encode_id: of this encode alone.
+    """
+
+    encode_id: int
+    inputs: EncoderInputs
+    cross_block_table: BlockTable
+
+
+@dataclass(frozen=True, eq=False)
 class SequenceGroupMetadata:
-    """One request's part of a step.
+    """The decoder's part of a step for one request.
 
     The same object says it again in the next step, if nothing but the live lists changed.
 
     is_prefill: every decoder token is computed; else one token a sequence is.
-    encoder_inputs: what its encoder is given in this step; None where the encoder does not run, because the request
-        decodes or its input is in the cross-attention cache already.
+    encode_id: of the encode in the same step that writes the cross table; None if an earlier step wrote it.
     num_encoder_tokens: length of the encoder's output, whenever that was computed.
     num_samples: tokens to draw from each sequence's logits, over 1 only before a request's samples have forked; of each
         beam, how many of the most probable to return.
@@ -69,7 +80,7 @@ class SequenceGroupMetadata:
 
     request_id: str
     is_prefill: bool
-    encoder_inputs: EncoderInputs | None
+    encode_id: int | None
     num_encoder_tokens: int
     seq_data: dict[int, SequenceData]  # by decoder sequence id
     sampling_params: SamplingParams
@@ -77,10 +88,22 @@ class SequenceGroupMetadata:
     block_tables: dict[int, BlockTable]  # by decoder sequence id
     cross_block_table: BlockTable
 
-    @property
-    def runs_encoder(self) -> bool:
-        """Whether the encoder runs for this request in this step."""
-        return self.encoder_inputs is not None
+
+@dataclass(frozen=True)
+class BlockMoves:
+    """Blocks that move before a step computes anything, in this order: out, in, copy.
+
+    A block freed by one move may be the destination of a later one.
+
+    swap_out: (device, host) pairs. swap_in: (host, device) pairs. copy: (source, destination) pairs on the device.
+    """
+
+    swap_out: list[tuple[int, int]] = field(default_factory=list)
+    swap_in: list[tuple[int, int]] = field(default_factory=list)
+    copy: list[tuple[int, int]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.swap_out or self.swap_in or self.copy)
 
 
 @dataclass(frozen=True)
@@ -88,24 +111,17 @@ class StepInput:
     """One step: all that crosses from the scheduling side to the execution side. It pickles.
 
     Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads (or
-    pickles) them when the step is issued. Blocks move before anything is computed, in this order: out, in, copy; a
-    block freed by one move may be the destination of a later one.
-
-    metadata: what each request computes.
-    blocks_to_swap_out: (device, host) pairs. blocks_to_swap_in: (host, device) pairs.
-    blocks_to_copy: (source, destination) pairs on the device.
+    pickles) them when the step is issued. Blocks move, then inputs are encoded, then requests are decoded.
     """
 
-    metadata: list[SequenceGroupMetadata] = field(default_factory=list)
-    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)
-    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)
-    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
+    encodes: list[Encode] = field(default_factory=list)
+    decodes: list[SequenceGroupMetadata] = field(default_factory=list)
+    moves: BlockMoves = field(default_factory=BlockMoves)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is computed and no block moves."""
-        moves = self.blocks_to_swap_in or self.blocks_to_swap_out or self.blocks_to_copy
-        return not (self.metadata or moves)
+        """True if nothing is computed and no block moves."""
+        return not (self.encodes or self.decodes or self.moves)
 
 
 @dataclass(frozen=True)
@@ -113,13 +129,17 @@ class StepOutput:
     """All that crosses back from the execution side.
 
     sampled: the drawn tokens by decoder sequence id. probes: what the prompt probes of prefills read, by request id.
-    failures: by request id, what was raised while that request was computed; none of its tokens are in sampled.
+    failures: by request id, what was raised while that request was decoded; none of its tokens are in sampled.
+    failed_encodes: by encode id, what was raised while that input was encoded. Requests of the step that wait for one
+        are not computed, and not among the failures.
     interruption: what struck meanwhile and is nobody's failure, such as KeyboardInterrupt: to be raised afterwards.
-    whole_step_failed: whether all requests of the step are among the failures, since one failed, not known which.
+    whole_step_failed: whether all encodes and requests of the step are among the failures, since one failed, not known
+        which.
     """
 
     sampled: dict[int, list[SampledToken]] = field(default_factory=dict)
     probes: dict[str, ProbeResult] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
+    failed_encodes: dict[int, Exception] = field(default_factory=dict)
     interruption: BaseException | None = None
     whole_step_failed: bool = False

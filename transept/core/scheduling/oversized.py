@@ -1,0 +1,51 @@
+"""Refuses requests that could never run. Called by the scheduler before it queues one."""
+
+from __future__ import annotations
+
+from transept.core.config import SchedulerConfig
+from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.sequence_group import SequenceGroup
+from transept.errors import CapacityError, ParameterError
+
+
+def refuse_oversized(group: SequenceGroup, config: SchedulerConfig, manager: BlockSpaceManager) -> None:
+    """Raise CapacityError unless the group, grown to its full length and preempted, could start again alone.
+
+    Its worst moment is recomputation just before the end: every sample has its own blocks for all its tokens and
+    computes them all in one step. What passes here always makes progress, whatever is preempted.
+    """
+    params = group.sampling_params
+    if params.max_tokens is None:
+        raise ParameterError(f"request {group.request_id!r} has no max_tokens; complete its SamplingParams first")
+    samples = group.max_num_seqs
+    prompt_tokens = max(len(seq.prompt_token_ids) for seq in group.seqs)
+    length = prompt_tokens + params.max_tokens
+    encoder_tokens = group.encoder_seq.num_tokens
+    cross_blocks, self_blocks = manager.num_blocks_for(encoder_tokens), manager.num_blocks_for(length)
+    num_blocks = cross_blocks + samples * self_blocks
+    decoder_side = f"{samples} sequence(s) of {prompt_tokens} prompt + {params.max_tokens} new tokens"
+    if samples > config.max_num_seqs:
+        problem = f"needs {samples} sequences at a time, but max_num_seqs is {config.max_num_seqs}"
+        remedy = f"Raise max_num_seqs to {samples}, or lower n or num_beams."
+    elif encoder_tokens > config.max_encoder_tokens:
+        problem = f"has {encoder_tokens} encoder tokens, but max_encoder_tokens is {config.max_encoder_tokens}"
+        remedy = f"Raise max_encoder_tokens to {encoder_tokens}, or shorten the encoder prompt."
+    elif samples * length > config.max_decoder_tokens:
+        problem = (
+            f"may need {samples * length} decoder tokens in one step ({decoder_side}, if it is recomputed), "
+            f"but max_decoder_tokens is {config.max_decoder_tokens}"
+        )
+        remedy = f"Raise max_decoder_tokens to {samples * length}, or lower max_tokens, n or num_beams."
+    elif num_blocks > manager.num_device_blocks:
+        problem = (
+            f"may need {num_blocks} cache blocks of {manager.block_size} tokens ({cross_blocks} for "
+            f"{encoder_tokens} encoder tokens, {samples * self_blocks} for {decoder_side}), "
+            f"but the cache has {manager.num_device_blocks}"
+        )
+        factor = f"{num_blocks / manager.num_device_blocks:.2f} times" if manager.num_device_blocks else "above 0"
+        remedy = (
+            f"Raise kv_cache_bytes ({factor} as much), or lower max_tokens, n or num_beams, or shorten the prompts."
+        )
+    else:
+        return
+    raise CapacityError(f"request {group.request_id!r} {problem}. {remedy}")
