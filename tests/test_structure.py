@@ -11,6 +11,7 @@ import pytest
 
 CORE = Path(__file__).parents[1] / "transept" / "core"
 LANDING = {"config", "engine", "engine_core", "model", "model_shape", "outputs"}  # all else is in a folder
+MOST_LINES = 350
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +62,9 @@ def test_a_circle_is_found():
 
 def test_the_landing_of_the_core_stays_small():
     assert {file.stem for file in CORE.glob("*.py")} - {"__init__"} == LANDING
+
+
+def test_files_of_the_core_stay_short():
+    lines = {str(file.relative_to(CORE)): len(file.read_text().splitlines()) for file in CORE.rglob("*.py")}
+    assert len(lines) > 100
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}

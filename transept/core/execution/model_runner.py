@@ -18,9 +18,10 @@ from transept.core.execution.decoder_runner import Decoded, DecoderRunner
 from transept.core.execution.device_errors import is_fatal
 from transept.core.execution.encoder_runner import EncoderRunner
 from transept.core.execution.kv_cache import KVCache
+from transept.core.execution.logits_processors import ProcessorInterruptedError
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
-from transept.core.execution.sampler import Choices, Drawn, ProcessorInterruptedError, Sampler, SamplingRow
+from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration

@@ -10,28 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Sequence as Seq
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from transept.core.execution.logits_processors import call_processors
 from transept.core.execution.noise import gumbel, keys_of
 from transept.core.kernels.dispatch import ARGMAX
 from transept.core.kernels.transfer import Download, upload
-from transept.core.request.sampling_params import LogitsProcessor, SamplingParams
+from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.sequence import SampledToken
 from transept.core.scheduling.step import SequenceData
-from transept.errors import RequestFailedError, message_of, shown
-
-
-class ProcessorInterruptedError(RequestFailedError):
-    """A logits processor raised what is no Exception, of its own or as a signal struck."""
-
-    def __init__(self, message: str, interruption: BaseException | None = None) -> None:
-        super().__init__(message)
-        self.interruption = interruption
-
 
 Kind = tuple[tuple[Hashable, ...], int]  # SamplingParams.sampling_key, samples
 
@@ -168,7 +159,7 @@ class Sampler:
             begin = [i for i, row in enumerate(rows) if len(row.data.output_token_ids) == int(_forces_bos(row))]
             _forbid(logits, begin, self._index(tuple(params.begin_suppress_tokens)))
         if params.logits_processors:
-            _call_processors(logits, params, rows)
+            call_processors(logits, params.logits_processors, [row.data for row in rows])
         if params.forced_bos_token_id is not None:
             first = [i for i, row in enumerate(rows) if _forces_bos(row) and not row.data.output_token_ids]
             self._force(logits, first, (params.forced_bos_token_id,))
@@ -192,49 +183,6 @@ class Sampler:
             index = self._index_cache[token_ids] = upload(token_ids, self.device)
             self._num_cached += size
         return index
-
-
-def _call_processors(logits: Tensor, params: SamplingParams, rows: list[SamplingRow]) -> None:
-    """Let a request's processors change [rows, vocabulary], in place or by returning new logits.
-
-    Processors are user code: everything that they receive, except the logits, is a copy. Raises ValueError for a
-    changed shape or memory and for a return value that cannot be the logits, ProcessorInterruptedError for a
-    BaseException.
-    """
-    num_bytes = logits.untyped_storage().nbytes()
-    data = [
-        SequenceData([*row.data.prompt_token_ids], [*row.data.output_token_ids], row.data.sample_index) for row in rows
-    ]
-    for processor in params.logits_processors:
-        given = logits.view_as(logits)
-        try:
-            returned: Any = processor(given, data)
-        except Exception:
-            raise
-        except BaseException as error:  # sys.exit(), or a signal
-            message = f"a logits processor raised {type(error).__name__}: {message_of(error)}"
-            raise ProcessorInterruptedError(message, error) from error
-        same = given.shape == logits.shape and given.data_ptr() == logits.data_ptr()
-        if not same or logits.untyped_storage().nbytes() != num_bytes:
-            raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
-        if returned is not None and returned is not given:
-            _take(returned, logits, processor)
-
-
-def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
-    """Copy the logits that a processor returned into the input. Raises ValueError for any other return value."""
-    if isinstance(returned, Tensor):
-        kind = f"a {returned.dtype} tensor of shape {[*returned.shape]} on {returned.device}"
-        fits = (returned.shape, returned.dtype, returned.device) == (logits.shape, logits.dtype, logits.device)
-    else:
-        kind, fits = shown(returned), False
-    if not fits:
-        raise ValueError(
-            f"{shown(processor)} returned {kind}; it must return None, or logits like those that it was given: "
-            f"{logits.dtype}, {[*logits.shape]}, on {logits.device}"
-        )
-    shared = returned.untyped_storage().data_ptr() == logits.untyped_storage().data_ptr()
-    logits.copy_(returned.clone() if shared else returned)
 
 
 def _alike(kinds: list[Kind]) -> list[list[int]]:

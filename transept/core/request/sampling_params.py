@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias
+from numbers import Integral
+from typing import Literal
 
-from transept.core.request.limits import LONE_SURROGATE, MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
+from transept.core.request import sampling_values
+from transept.core.request.limits import MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 from transept.core.request.prompt_probe import PromptProbe
+from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
 from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
 
-LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], Any]  # (logits, rows of SequenceData) -> None or logits
-
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
-MAX_TOKEN_IDS = 1 << 20  # in one list; vocabularies have some 256,000
-MAX_STOP_STRINGS, MAX_BAD_WORDS, MAX_BAD_RUNS = 256, 2048, 8192  # all are looked for after every token
-MAX_BIAS = 1e6  # logits are float32: far beyond any of theirs, far below overflow
 
-
+INTEGERS = {  # at least, at most
+    **dict.fromkeys(("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences"), (1, MAX_INTEGER)),
+    **dict.fromkeys(("min_tokens", "top_k", "forced_bos_token_id"), (0, MAX_INTEGER)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0, MAX_INTEGER)),
+    "seed": (0, MAX_SEED),
+}
+NUMBERS = {  # from, to
+    "temperature": (0.0, MAX_TEMPERATURE),
+    **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
+    "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
+    "patience": (0.0, MAX_PATIENCE),
+    "repetition_penalty": (0.0, math.inf),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), (-2.0, 2.0)),
+}
+TOKEN_LISTS = ["allowed_token_ids", "suppress_tokens", "begin_suppress_tokens", "forced_eos_token_id", "eos_token_ids"]
 # What the sampler reads, besides what `sampling_key` itself puts together.
 KEY_OF_BEAMS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram_size"),
@@ -129,24 +138,18 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         freeze = object.__setattr__  # hashable values, so that equal parameters of many requests are handled as one
-        freeze(self, "logit_bias", _bias(self.logit_bias))
-        freeze(self, "stop", _strings("stop", self.stop, MAX_STOP_STRINGS))
-        freeze(self, "bad_words", _strings("bad_words", self.bad_words, MAX_BAD_WORDS))
-        freeze(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
-        freeze(self, "logits_processors", _processors(self.logits_processors))
+        freeze(self, "logit_bias", sampling_values.logit_bias(self.logit_bias))
+        freeze(self, "stop", sampling_values.texts("stop", self.stop))
+        freeze(self, "bad_words", sampling_values.texts("bad_words", self.bad_words))
+        freeze(self, "stop_token_ids", sampling_values.token_ids("stop_token_ids", self.stop_token_ids))
+        freeze(self, "logits_processors", sampling_values.logits_processors(self.logits_processors))
         if isinstance(self.forced_eos_token_id, int):
             freeze(self, "forced_eos_token_id", (self.forced_eos_token_id,))
-        for name in (
-            "allowed_token_ids",
-            "suppress_tokens",
-            "begin_suppress_tokens",
-            "forced_eos_token_id",
-            "eos_token_ids",
-        ):
+        for name in TOKEN_LISTS:
             value = getattr(self, name)
-            freeze(self, name, None if value is None else _token_ids(name, value))
+            freeze(self, name, None if value is None else sampling_values.token_ids(name, value))
         if self.bad_words_ids is not None:
-            freeze(self, "bad_words_ids", _bad_words_ids(self.bad_words_ids))
+            freeze(self, "bad_words_ids", sampling_values.bad_words_ids(self.bad_words_ids))
         self._check_types()
         self._check_ranges()
         self._check_contradictions()
@@ -196,48 +199,26 @@ class SamplingParams:
             raise ParameterError(f"prompt_probe must be a PromptProbe, not {type(self.prompt_probe).__name__}")
 
     def _check_ranges(self) -> None:
-        open_names = [
-            each.name for each in dataclasses.fields(self) if each.default is None
-        ]  # None waits for `complete`
+        open_names = {each.name for each in dataclasses.fields(self) if each.default is None}  # for `complete` to fill
         unset = {name for name in open_names if getattr(self, name) is None}
-        at_least_one = ("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences")
-        ngram_sizes = ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size")
-        from_zero = ("min_tokens", "top_k", "seed", *ngram_sizes, "forced_bos_token_id")
-        for name in (*at_least_one, *from_zero):
-            value = getattr(self, name)
-            low = 1 if name in at_least_one else 0
-            if name in unset:
-                continue
+        for name in [name for name in INTEGERS if name not in unset]:
+            value, (low, high) = getattr(self, name), INTEGERS[name]
             if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {shown(value)}")
-            if int(value) > MAX_INTEGER and name != "seed":
-                raise ParameterError(f"{name} must be at most {MAX_INTEGER}, not {shown(value)}")
-        ranges = {
-            "temperature": (0.0, MAX_TEMPERATURE),
-            "top_p": (0.0, 1.0),
-            "min_p": (0.0, 1.0),
-            "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
-            "patience": (0.0, MAX_PATIENCE),
-            "repetition_penalty": (0.0, math.inf),
-            "presence_penalty": (-2.0, 2.0),
-            "frequency_penalty": (-2.0, 2.0),
-        }
-        for name, (low_value, high) in ranges.items():
-            value = getattr(self, name)
-            if name in unset:
-                continue
-            number = _float(value)
-            if not math.isfinite(number) or not low_value <= number <= high:
-                end = "inf)" if high == math.inf else f"{high:g}]"
-                raise ParameterError(f"{name} must be a number in [{low_value:g}, {end}, not {shown(value)}")
+            if int(value) > high:
+                raise ParameterError(f"{name} must be at most {high}, not {shown(value)}")
+        for name in [name for name in NUMBERS if name not in unset]:
+            value, (lowest, highest) = getattr(self, name), NUMBERS[name]
+            number = sampling_values.number(value)
+            if not math.isfinite(number) or not lowest <= number <= highest:
+                end = "inf)" if highest == math.inf else f"{highest:g}]"
+                raise ParameterError(f"{name} must be a number in [{lowest:g}, {end}, not {shown(value)}")
             object.__setattr__(self, name, number)
         if not isinstance(self.early_stopping, bool | None) and str(self.early_stopping) != "never":
             raise ParameterError(f'early_stopping must be True, False or "never", not {shown(self.early_stopping)}')
         for name in ("top_p", "repetition_penalty", "patience"):
             if getattr(self, name) == 0:
                 raise ParameterError(f"{name} must be above 0")
-        if self.seed is not None and self.seed > MAX_SEED:
-            raise ParameterError(f"seed must be below 2**64, not {self.seed}")
 
     def _check_contradictions(self) -> None:
         if self.max_tokens is not None and (self.min_tokens or 0) > self.max_tokens:
@@ -292,72 +273,3 @@ class SamplingParams:
             raise ParameterError(
                 "allowed_token_ids leaves only tokens that end the output, and min_tokens forbids them"
             )
-
-
-def _float(value: Any) -> float:
-    """A number as a float; NaN for what is none, or too large for one."""
-    try:
-        return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    except OverflowError:
-        return math.nan
-
-
-def _token_ids(name: str, given: Iterable[int]) -> tuple[int, ...]:
-    try:
-        tokens = tuple(operator.index(token) for token in islice(given, MAX_TOKEN_IDS + 1))
-    except Exception:  # of whatever is iterated over
-        raise ParameterError(f"{name} must be a list of token ids, not {shown(given)}") from None
-    if len(tokens) > MAX_TOKEN_IDS:
-        raise ParameterError(f"{name} holds more than {MAX_TOKEN_IDS} token ids")
-    if tokens and min(tokens) < 0:
-        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
-    return tokens
-
-
-def _bias(given: Mapping[Any, float] | Iterable[tuple[Any, float]]) -> tuple[tuple[int, float], ...]:
-    try:
-        bias = {
-            int(token) if isinstance(token, str) else operator.index(token): float(value)  # keys of JSON are strings
-            for token, value in dict(given).items()
-        }
-    except (OverflowError, TypeError, ValueError):
-        raise ParameterError(f"logit_bias must be {{token id: number}}, not {shown(given)}") from None
-    for token, value in bias.items():
-        if token < 0 or not -MAX_BIAS <= value <= MAX_BIAS:
-            raise ParameterError(
-                f"logit_bias must hold token ids from 0 up and numbers in [-{MAX_BIAS:g}, {MAX_BIAS:g}], "
-                f"not {token}: {value}"
-            )
-    return tuple(sorted(bias.items()))
-
-
-def _bad_words_ids(given: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
-    runs = given if isinstance(given, Iterable) else (given,)
-    words = tuple(_token_ids("bad_words_ids", run) for run in islice(runs, MAX_BAD_RUNS + 1))
-    if len(words) > MAX_BAD_RUNS:
-        raise ParameterError(f"bad_words_ids holds more than {MAX_BAD_RUNS} words")
-    if not all(words):
-        raise ParameterError("bad_words_ids holds an empty list; give each word's token ids: [[17], [4, 9]]")
-    return words
-
-
-def _processors(given: Iterable[LogitsProcessor]) -> tuple[LogitsProcessor, ...]:
-    processors = tuple(given) if isinstance(given, Iterable) else (given,)
-    for processor in processors:
-        if not (callable(processor) and isinstance(processor, Hashable)):
-            raise ParameterError(
-                f"logits_processors holds {shown(processor)}; each must be hashable and callable as (logits, rows)"
-            )
-    return processors
-
-
-def _strings(name: str, given: str | Iterable[str], most: int) -> tuple[str, ...]:
-    several = given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    texts = tuple(islice(several, most + 1))
-    if len(texts) > most:
-        raise ParameterError(f"{name} holds more than {most} strings")
-    if any(not isinstance(text, str) or not text for text in texts):
-        raise ParameterError(f"{name} must be a non-empty string or a list of them, not {shown(given)}")
-    if any(LONE_SURROGATE.search(text) for text in texts):
-        raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {shown(given)}")
-    return texts

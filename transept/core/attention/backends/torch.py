@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transept.core.attention.backends.base import AttentionBackend, AttentionCall
-from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan, runs_of
-from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
+from transept.core.attention.backends.torch_plan import LastCrossWork, TorchPlan, later_keys, runs_of
+from transept.core.attention.biases import AttentionBias
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.dispatch import (
     ENCODER_ATTENTION,
@@ -27,7 +27,6 @@ from transept.core.kernels.dispatch import (
     PAGED_ATTENTION,
     WRITE_SLOTS,
     DecodeStep,
-    DistanceBias,
 )
 
 EncoderAttention = Callable[..., None]  # see core/kernels/cpu/attention/encoder_attention.py
@@ -61,7 +60,7 @@ class TorchBackend(AttentionBackend):
             return None
         if plan.decode_step is None or plan.decode_step[0] is not bias:
             assert metadata.slot_mapping is not None
-            row = NO_BIAS if bias is None else _last_row(plan, bias, None, bias.table)
+            row = NO_BIAS if bias is None else plan.last_row(bias, None, bias.table)
             plan.decode_step = (bias, DecodeStep(metadata.slot_mapping, plan.self_work, plan.cross_work, row))
         return plan.decode_step[1]
 
@@ -124,30 +123,12 @@ def _attend_encoder(call: AttentionCall, find_kernel: Callable[[Tensor], Encoder
         if softcap is None and not isinstance(bias, Tensor):
             attend = find_kernel(q)
             if attend is not None:
-                attend(q, k, v, scale, out[start:end], _by_distance(plan, bias, window, len(q), max(lengths), q))
+                attend(q, k, v, scale, out[start:end], plan.bias_by_distance(bias, window, len(q), max(lengths), q))
                 continue
-        mask = _masks(plan, AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
+        mask = plan.masks(AttentionType.ENCODER, bias, window, lengths, lengths, query)[i]
         by_head = (_heads_first(q), _heads_first(k), _heads_first(v))
         out[start:end] = _attend(*by_head, scale, mask, softcap=softcap)[0]
     return out
-
-
-def _by_distance(
-    plan: TorchPlan, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
-) -> Tensor | None:
-    """A sequence's bias, [heads or 1, 2 * length - 1], by a query's position minus a key's; None for none.
-
-    longest: of the step's sequences. like: a tensor of the bias's dtype.
-    """
-    if window not in plan.distances or plan.distances[window][0] is not bias:
-        distances = torch.arange(1 - longest, longest)
-        values = None if bias is None else bias.by_distance(-distances)
-        if window is not None:
-            values = like.new_zeros(1, len(distances)) if values is None else values
-            values = values.masked_fill(distances.abs() > window, float("-inf"))
-        plan.distances[window] = (bias, values)
-    values = plan.distances[window][1]
-    return None if values is None else values[:, longest - length : longest + length - 1]
 
 
 def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tensor) -> Tensor:
@@ -159,7 +140,7 @@ def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tens
     others: Sequence[int] = range(len(metadata.seq_lens))
     attend = PAGED_ATTENTION.serving(query) if softcap is None else None
     if attend is not None and not isinstance(bias, Tensor):
-        row = NO_BIAS if bias is None and window is None else _last_row(plan, bias, window, query)
+        row = NO_BIAS if bias is None and window is None else plan.last_row(bias, window, query)
         attend(query, cache, plan.self_work, scale, row, out)
         others = plan.long_sequences
     if not others:
@@ -167,7 +148,7 @@ def _attend_decoder(call: AttentionCall, key: Tensor, value: Tensor, cache: Tens
     rows = [slice(*metadata.query_start_loc[i : i + 2]) for i in others]
     counts = [each.stop - each.start for each in rows]
     lengths = [metadata.seq_lens[i] for i in others]
-    masks = _masks(plan, AttentionType.DECODER, bias, window, counts, lengths, query)
+    masks = plan.masks(AttentionType.DECODER, bias, window, counts, lengths, query)
     by_head = _by_head(cache)
     for i, own, count, mask in zip(others, rows, counts, masks, strict=True):
         runs = plan.self_runs[i]
@@ -194,74 +175,6 @@ def _attend_cross(call: AttentionCall, cache: Tensor) -> Tensor:
         else:
             out[start:end] = _attend_runs(q, cache, runs, scale, softcap)[0]
     return out
-
-
-def _last_row(plan: TorchPlan, bias: RelativePositionBias | None, window: int | None, like: Tensor) -> DistanceBias:
-    """The bias of a sequence's last query, for the longest sequence of the step; what its window hides has -inf.
-
-    like: a tensor of the bias's dtype, with heads as its second dimension.
-    """
-    if window not in plan.last_rows or plan.last_rows[window][0] is not bias:
-        row = _mask(bias, True, window, 1, max(plan.metadata.seq_lens), like)[0, :, 0]  # [heads or 1, keys]
-        plan.last_rows[window] = (bias, DistanceBias(row.expand(like.shape[1], -1)))
-    return plan.last_rows[window][1]
-
-
-def _masks(
-    plan: TorchPlan,
-    attn_type: AttentionType,
-    bias: AttentionBias | None,
-    window: int | None,
-    query_counts: list[int],
-    lengths: list[int],
-    like: Tensor,
-) -> list[Tensor | None]:
-    """Every sequence's mask, [1, heads or 1, queries, keys], or None where only a whole prefill's causality is needed.
-
-    The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
-    """
-    kind = (attn_type, window)
-    if kind not in plan.masks or plan.masks[kind][0] is not bias:
-        causal = attn_type is AttentionType.DECODER
-        sizes = list(zip(query_counts, lengths, strict=True))
-        masks: list[Tensor | None]
-        if isinstance(bias, Tensor):
-            masks = [_mask(bias, causal, window, queries, length, like) for queries, length in sizes]
-        elif (
-            bias is None and window is None and not (causal and any(1 < queries < length for queries, length in sizes))
-        ):
-            masks = [None] * len(sizes)
-        else:
-            # By distance alone: aligned at the end, where query and key meet, the largest mask holds all others.
-            largest = _mask(bias, causal, window, max(query_counts), max(lengths), like)
-            rows, columns = largest.shape[2:]
-            masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
-        plan.masks[kind] = (bias, masks)
-    return plan.masks[kind][1]
-
-
-def _mask(
-    bias: AttentionBias | None, causal: bool, window: int | None, num_queries: int, num_keys: int, like: Tensor
-) -> Tensor:
-    """The bias of a sequence's last queries, minus infinity where causality or the window hides a key."""
-    first = num_keys - num_queries
-    if bias is None:
-        mask = torch.zeros(1, num_queries, num_keys, dtype=like.dtype, device=like.device)
-    else:
-        mask = bias_block(bias, first, num_queries, num_keys)
-    if causal and num_queries > 1:
-        mask = mask.masked_fill(_later(num_queries, num_keys, first, like), float("-inf"))
-    if window is not None:
-        places = torch.arange(num_keys, device=like.device)
-        distance = places[None, :] - places[first:, None]  # [queries, keys]
-        beyond = distance <= -window if causal else distance.abs() > window
-        mask = mask.masked_fill(beyond, float("-inf"))
-    return mask.unsqueeze(0)
-
-
-def _later(num_queries: int, num_keys: int, first: int, like: Tensor) -> Tensor:
-    """Whether a key comes after a query, [queries, keys]; first: position of the first query."""
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)
 
 
 def _heads_first(x: Tensor) -> Tensor:
@@ -318,7 +231,7 @@ def _attend_capped(
         grouped = (query[:, :, rows] * scale).reshape(kv_heads, -1, dim)  # [kv_heads, heads per kv head * q, dim]
         scores = _capped(grouped @ key[0].transpose(1, 2), softcap).view(heads, count, num_keys)
         if causal:
-            scores = scores.masked_fill_(_later(count, num_keys, first, query), float("-inf"))
+            scores = scores.masked_fill_(later_keys(count, num_keys, first, query), float("-inf"))
         if mask is not None:
             scores = scores + mask[0, :, rows]
         weights = torch.softmax(scores, dim=-1)

@@ -1,4 +1,4 @@
-"""What the layers of a step share in the `torch` backend: where keys lie, and what its kernels have to do."""
+"""What the layers of a step share in the `torch` backend: where keys lie, masks, and the work of its kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.attention.biases import AttentionBias, RelativePositionBias
+from transept.core.attention.biases import AttentionBias, RelativePositionBias, bias_block
 from transept.core.attention.metadata import AttentionMetadata, AttentionType
 from transept.core.kernels.dispatch import MOST_QUERIES, DecodeStep, DistanceBias, PagedWork
 
@@ -41,17 +41,17 @@ class LastCrossWork:
 class TorchPlan:
     """What the layers of a step share, each made when the first of them asks for it.
 
-    masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
-        sequence: in most models the next layer has the same bias. last_rows and distances, by window, and decode_step:
-        the same for the kernels of the decoder and the encoder.
+    _masks: for each attention type and window the bias of the last layer and the masks that follow from it, one a
+        sequence: in most models the next layer has the same bias. _last_rows and _distances, by window, and
+        decode_step: the same for the kernels of the decoder and the encoder.
     """
 
     metadata: AttentionMetadata
     last_cross_work: LastCrossWork
-    last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
-    distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
+    _last_rows: dict[int | None, tuple[RelativePositionBias | None, DistanceBias]] = field(default_factory=dict)
+    _distances: dict[int | None, tuple[RelativePositionBias | None, Tensor | None]] = field(default_factory=dict)
     decode_step: tuple[AttentionBias | None, DecodeStep] | None = None
-    masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
+    _masks: dict[tuple[AttentionType, int | None], tuple[AttentionBias | None, list[Tensor | None]]] = field(
         default_factory=dict
     )
 
@@ -102,6 +102,64 @@ class TorchPlan:
         """The kernel's work for the requests with few queries."""
         return self.last_cross_work(self.metadata)
 
+    def masks(
+        self,
+        attn_type: AttentionType,
+        bias: AttentionBias | None,
+        window: int | None,
+        query_counts: list[int],
+        lengths: list[int],
+        like: Tensor,
+    ) -> list[Tensor | None]:
+        """Every sequence's mask, [1, heads or 1, queries, keys]; None if a whole prefill's causality is all of it.
+
+        The queries are the last query_counts[i] of a sequence of lengths[i] tokens. like: a tensor of the masks' dtype.
+        """
+        kind = (attn_type, window)
+        if kind not in self._masks or self._masks[kind][0] is not bias:
+            causal = attn_type is AttentionType.DECODER
+            sizes = list(zip(query_counts, lengths, strict=True))
+            goes_on = any(1 < queries < length for queries, length in sizes)  # with several queries behind cached keys
+            masks: list[Tensor | None]
+            if isinstance(bias, Tensor):
+                masks = [_mask(bias, causal, window, queries, length, like) for queries, length in sizes]
+            elif bias is None and window is None and not (causal and goes_on):
+                masks = [None] * len(sizes)
+            else:
+                # By distance alone: aligned at the end, where query and key meet, the largest mask holds all others.
+                largest = _mask(bias, causal, window, max(query_counts), max(lengths), like)
+                rows, columns = largest.shape[2:]
+                masks = [largest[:, :, rows - queries :, columns - length :] for queries, length in sizes]
+            self._masks[kind] = (bias, masks)
+        return self._masks[kind][1]
+
+    def last_row(self, bias: RelativePositionBias | None, window: int | None, like: Tensor) -> DistanceBias:
+        """The bias of a sequence's last query, for the longest sequence of the step; what its window hides has -inf.
+
+        like: a tensor of the bias's dtype, with heads as its second dimension.
+        """
+        if window not in self._last_rows or self._last_rows[window][0] is not bias:
+            row = _mask(bias, True, window, 1, max(self.metadata.seq_lens), like)[0, :, 0]  # [heads or 1, keys]
+            self._last_rows[window] = (bias, DistanceBias(row.expand(like.shape[1], -1)))
+        return self._last_rows[window][1]
+
+    def bias_by_distance(
+        self, bias: RelativePositionBias | None, window: int | None, length: int, longest: int, like: Tensor
+    ) -> Tensor | None:
+        """A sequence's bias, [heads or 1, 2 * length - 1], by a query's position minus a key's; None for none.
+
+        longest: of the step's sequences. like: a tensor of the bias's dtype.
+        """
+        if window not in self._distances or self._distances[window][0] is not bias:
+            distances = torch.arange(1 - longest, longest)
+            values = None if bias is None else bias.by_distance(-distances)
+            if window is not None:
+                values = like.new_zeros(1, len(distances)) if values is None else values
+                values = values.masked_fill(distances.abs() > window, float("-inf"))
+            self._distances[window] = (bias, values)
+        values = self._distances[window][1]
+        return None if values is None else values[:, longest - length : longest + length - 1]
+
 
 def _work(
     block_size: int, tables: list[list[int]], lengths: list[int], starts: list[int], most_queries: int
@@ -136,3 +194,27 @@ def slot_runs(block_table: list[int], num_slots: int, block_size: int) -> list[s
         left -= count
         index += length
     return runs
+
+
+def _mask(
+    bias: AttentionBias | None, causal: bool, window: int | None, num_queries: int, num_keys: int, like: Tensor
+) -> Tensor:
+    """The bias of a sequence's last queries, minus infinity where causality or the window hides a key."""
+    first = num_keys - num_queries
+    if bias is None:
+        mask = torch.zeros(1, num_queries, num_keys, dtype=like.dtype, device=like.device)
+    else:
+        mask = bias_block(bias, first, num_queries, num_keys)
+    if causal and num_queries > 1:
+        mask = mask.masked_fill(later_keys(num_queries, num_keys, first, like), float("-inf"))
+    if window is not None:
+        places = torch.arange(num_keys, device=like.device)
+        distance = places[None, :] - places[first:, None]  # [queries, keys]
+        beyond = distance <= -window if causal else distance.abs() > window
+        mask = mask.masked_fill(beyond, float("-inf"))
+    return mask.unsqueeze(0)
+
+
+def later_keys(num_queries: int, num_keys: int, first: int, like: Tensor) -> Tensor:
+    """Whether a key comes after a query, [queries, keys]; first: position of the first query."""
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=like.device).triu(1 + first)

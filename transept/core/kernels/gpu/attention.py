@@ -48,7 +48,8 @@ def attend_flattened(
     out: Tensor,
 ) -> None:
     """Write attention's output, [rows, heads, dim]. keys, values: [rows or slots, kv_heads, dim]."""
-    from transept.core.kernels.gpu import attention_kernels as kernels
+    from transept.core.kernels.gpu.piece_kernels import attend_pieces, join_pieces
+    from transept.core.kernels.gpu.tile_kernel import attend_tiles
 
     heads, dim = query.shape[1:]
     query, keys, values = (each if each.stride(-1) == 1 else each.contiguous() for each in (query, keys, values))
@@ -74,7 +75,7 @@ def attend_flattened(
     wide = padded_dim > 128
     if len(work.tiles):
         keys_at_a_time, warps, stages = _tile(query.dtype, padded_dim)
-        kernels.attend_tiles[len(work.tiles), heads](
+        attend_tiles[len(work.tiles), heads](
             *(query, keys, values, out, work.tiles, work.query_start, work.lengths, tables, biases),
             *strides,
             scale,
@@ -94,7 +95,7 @@ def attend_flattened(
         shape = (len(work.pairs), heads, pieces if pieces > 1 else 0)
         sums = torch.empty(*shape, dim, dtype=torch.float32, device=query.device)
         tops = torch.empty(*shape, 2, dtype=torch.float32, device=query.device)
-        kernels.attend_pieces[heads // heads_per_program, len(work.pairs), pieces](
+        attend_pieces[heads // heads_per_program, len(work.pairs), pieces](
             *(query, keys, values, out, sums, tops, work.pairs, work.lengths, tables, biases),
             *strides,
             scale,
@@ -107,7 +108,7 @@ def attend_flattened(
         )
         if pieces > 1:
             padded = {name: constants[name] for name in ("DIM", "PADDED_DIM", "WINDOW")}
-            kernels.join_pieces[len(work.pairs), heads](
+            join_pieces[len(work.pairs), heads](
                 *(sums, tops, out, work.pairs, work.lengths, *out.stride()[:2], pieces), **padded, PIECE=piece
             )
 

@@ -1,0 +1,60 @@
+"""Logits processors of users: called by the sampler, and held to what they may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from transept.core.request.sampling_params import LogitsProcessor
+from transept.core.scheduling.step import SequenceData
+from transept.errors import RequestFailedError, message_of, shown
+
+
+class ProcessorInterruptedError(RequestFailedError):
+    """A logits processor raised a BaseException: its own, or because of a signal."""
+
+    def __init__(self, message: str, interruption: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.interruption = interruption
+
+
+def call_processors(logits: Tensor, processors: Sequence[LogitsProcessor], rows: Sequence[SequenceData]) -> None:
+    """Let a request's processors change [rows, vocabulary], in place or by returning new logits.
+
+    Everything that they receive, except the logits, is a copy. Raises ValueError for a changed shape or memory and for
+    a return value that cannot be the logits, ProcessorInterruptedError for a BaseException.
+    """
+    num_bytes = logits.untyped_storage().nbytes()
+    data = [SequenceData([*row.prompt_token_ids], [*row.output_token_ids], row.sample_index) for row in rows]
+    for processor in processors:
+        given = logits.view_as(logits)
+        try:
+            returned: Any = processor(given, data)
+        except Exception:
+            raise
+        except BaseException as error:  # sys.exit(), or a signal
+            message = f"a logits processor raised {type(error).__name__}: {message_of(error)}"
+            raise ProcessorInterruptedError(message, error) from error
+        same = given.shape == logits.shape and given.data_ptr() == logits.data_ptr()
+        if not same or logits.untyped_storage().nbytes() != num_bytes:
+            raise ValueError(f"{shown(processor)} changed the logits' shape or memory; it must change numbers in place")
+        if returned is not None and returned is not given:
+            _take(returned, logits, processor)
+
+
+def _take(returned: Any, logits: Tensor, processor: LogitsProcessor) -> None:
+    """Copy the logits that a processor returned into the input. Raises ValueError for any other return value."""
+    if isinstance(returned, Tensor):
+        kind = f"a {returned.dtype} tensor of shape {[*returned.shape]} on {returned.device}"
+        fits = (returned.shape, returned.dtype, returned.device) == (logits.shape, logits.dtype, logits.device)
+    else:
+        kind, fits = shown(returned), False
+    if not fits:
+        raise ValueError(
+            f"{shown(processor)} returned {kind}; it must return None, or logits like those that it was given: "
+            f"{logits.dtype}, {[*logits.shape]}, on {logits.device}"
+        )
+    shared = returned.untyped_storage().data_ptr() == logits.untyped_storage().data_ptr()
+    logits.copy_(returned.clone() if shared else returned)

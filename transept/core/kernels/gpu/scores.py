@@ -1,0 +1,51 @@
+"""Triton functions that the kernels of attention share: where keys lie, and what is added to scores or bounds them.
+
+SOFTCAP: scaled scores become SOFTCAP · tanh(scores / SOFTCAP) before a bias is added; 0: they stay as they are. WINDOW:
+number of keys that a causal query sees, its own the last of them, or the distance on either side within which another
+query sees keys; 0: any number.
+"""
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)  # exp(x) is exp2(x · LOG2_E), which is one instruction
+LOWEST = tl.constexpr(-1e38)  # below every score, and finite: its difference to itself is a number
+
+# What would be compiled anew for some of its values, in the midst of serving, and is as fast in general.
+ANY = {
+    "do_not_specialize": ["table_row", "num_pieces"],
+    "do_not_specialize_on_alignment": ["pairs", "tiles", "query_start", "lengths", "tables"],
+}
+
+
+@triton.jit
+def slots_of(columns, seen, table, BLOCK_SIZE: tl.constexpr):
+    """Where the keys of some columns lie in the cache, int64."""
+    blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
+    return blocks * BLOCK_SIZE + columns % BLOCK_SIZE
+
+
+@triton.jit
+def bias_of(bias, positions, columns, mask, bias_row, FARTHEST: tl.constexpr, BIAS: tl.constexpr):
+    """The biases of keys at columns for queries at positions, which broadcast against each other.
+
+    bias: of one head, by distance from -FARTHEST to FARTHEST, beyond which it stays the same, or by both positions.
+    """
+    if BIAS == 1:
+        distance = tl.minimum(tl.maximum(columns - positions, -FARTHEST), FARTHEST)
+        return tl.load(bias + FARTHEST + distance).to(tl.float32)  # in the table wherever the key is
+    return tl.load(bias + positions * bias_row + columns, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def first_in_window(position, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """The first key that a query at a position sees, below 0 where its window begins before the sequence."""
+    return position - WINDOW + 1 if CAUSAL else position - WINDOW
+
+
+@triton.jit
+def capped(scores, SOFTCAP: tl.constexpr):
+    """SOFTCAP · tanh(scores / SOFTCAP), of scores times LOG2_E, as is the result."""
+    # tanh(x) = 1 - 2 / (1 + exp(2x)): at infinity as well
+    cap = SOFTCAP * LOG2_E
+    return cap - 2.0 * cap / (1.0 + tl.exp2(scores * (2.0 / SOFTCAP)))
