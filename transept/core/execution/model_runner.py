@@ -30,8 +30,8 @@ from transept.core.scheduling.step import PENDING, Encode, SequenceGroupMetadata
 from transept.errors import RequestFailedError, is_interruption
 from transept.registry.spec import ModelSpec
 
-Work = TypeVar("Work")  # what can fail alone: an encode, or a request
-Given = TypeVar("Given")
+FailableT = TypeVar("FailableT")  # an encode, or a request: either can fail alone
+BatchT = TypeVar("BatchT")
 
 
 class IssuedStep:
@@ -133,11 +133,11 @@ class ModelRunner:
         return IssuedStep(parts, failures, failed_encodes, interruption or struck)
 
     def _isolate(
-        self, compute: Callable[[Sequence[Work]], list[Part]], batch: Sequence[Work]
-    ) -> tuple[list[Part], list[tuple[Work, Exception]], BaseException | None]:
+        self, compute: Callable[[Sequence[FailableT]], list[Part]], batch: Sequence[FailableT]
+    ) -> tuple[list[Part], list[tuple[FailableT, Exception]], BaseException | None]:
         """Compute a batch, in halves if it raises. Return what was computed, what failed alone, and an interruption."""
         parts: list[Part] = []
-        failed: list[tuple[Work, Exception]] = []
+        failed: list[tuple[FailableT, Exception]] = []
         interruption: BaseException | None = None
         waiting = [batch] if batch else []
         while waiting:
@@ -182,7 +182,7 @@ class ModelRunner:
         share_num_threads()
         return IssuedStep(self._compute(step, last))
 
-    def _agreed(self, compute: Callable[[Given], list[Part]], batch: Given) -> list[Part]:
+    def _agreed(self, compute: Callable[[BatchT], list[Part]], batch: BatchT) -> list[Part]:
         """Compute a step or a part of one; if one of several ranks fails, all do, and go on with the same halves."""
         if self.group.size == 1:
             return compute(batch)

@@ -23,13 +23,13 @@ from transept.option_names import refuses_unknown
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 
-INTEGERS = {  # at least, at most
+INTEGER_RANGES = {  # at least, at most
     **dict.fromkeys(("n", "max_tokens", "logprobs", "num_beams", "num_return_sequences"), (1, MAX_INTEGER)),
     **dict.fromkeys(("min_tokens", "top_k", "forced_bos_token_id"), (0, MAX_INTEGER)),
     **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0, MAX_INTEGER)),
     "seed": (0, MAX_SEED),
 }
-NUMBERS = {  # from, to
+NUMBER_RANGES = {  # from, to
     "temperature": (0.0, MAX_TEMPERATURE),
     **dict.fromkeys(("top_p", "min_p"), (0.0, 1.0)),
     "length_penalty": (-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
@@ -201,14 +201,14 @@ class SamplingParams:
     def _check_ranges(self) -> None:
         open_names = {each.name for each in dataclasses.fields(self) if each.default is None}  # for `complete` to fill
         unset = {name for name in open_names if getattr(self, name) is None}
-        for name in [name for name in INTEGERS if name not in unset]:
-            value, (low, high) = getattr(self, name), INTEGERS[name]
+        for name in [name for name in INTEGER_RANGES if name not in unset]:
+            value, (low, high) = getattr(self, name), INTEGER_RANGES[name]
             if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
                 raise ParameterError(f"{name} must be an integer of at least {low}, not {shown(value)}")
             if int(value) > high:
                 raise ParameterError(f"{name} must be at most {high}, not {shown(value)}")
-        for name in [name for name in NUMBERS if name not in unset]:
-            value, (lowest, highest) = getattr(self, name), NUMBERS[name]
+        for name in [name for name in NUMBER_RANGES if name not in unset]:
+            value, (lowest, highest) = getattr(self, name), NUMBER_RANGES[name]
             number = sampling_values.number(value)
             if not math.isfinite(number) or not lowest <= number <= highest:
                 end = "inf)" if highest == math.inf else f"{highest:g}]"

@@ -7,7 +7,7 @@ at a sequence's own first key; many queries have longer pieces, which changes th
 import triton
 import triton.language as tl
 
-from transept.core.kernels.gpu.scores import ANY, LOG2_E, LOWEST, bias_of, capped, slots_of
+from transept.core.kernels.gpu.scores import ANY, LOG2_E, LOWEST, bias_of, capped, cache_slots
 
 
 @triton.jit(**ANY)
@@ -83,7 +83,7 @@ def attend_pieces(
             seen = columns < length
             if WINDOW != 0:
                 seen = seen & (columns >= first)
-            slots = slots_of(columns, seen, tables + sequence * table_row, BLOCK_SIZE)[:, None, None]
+            slots = cache_slots(columns, seen, tables + sequence * table_row, BLOCK_SIZE)[:, None, None]
             mask = seen[:, None, None] & whole[None, :, :]
             k = tl.load(keys + slots * key_row + k_at, mask=mask, other=0.0)
             v = tl.load(values + slots * value_row + v_at, mask=mask, other=0.0)

@@ -19,7 +19,7 @@ ANY = {
 
 
 @triton.jit
-def slots_of(columns, seen, table, BLOCK_SIZE: tl.constexpr):
+def cache_slots(columns, seen, table, BLOCK_SIZE: tl.constexpr):
     """Where the keys of some columns lie in the cache, int64."""
     blocks = tl.load(table + columns // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
     return blocks * BLOCK_SIZE + columns % BLOCK_SIZE

@@ -12,7 +12,7 @@ last positions. SOFTCAP and WINDOW: see `scores`.
 import triton
 import triton.language as tl
 
-from transept.core.kernels.gpu.scores import ANY, LOG2_E, bias_of, capped, first_in_window, slots_of
+from transept.core.kernels.gpu.scores import ANY, LOG2_E, bias_of, capped, first_in_window, cache_slots
 
 
 @triton.jit
@@ -55,7 +55,7 @@ def _attend_keys(
     dims = tl.arange(0, PADDED_DIM)
     slots = columns
     if PAGED:
-        slots = slots_of(columns, seen, table, BLOCK_SIZE)
+        slots = cache_slots(columns, seen, table, BLOCK_SIZE)
     k_at = keys + slots[None, :] * key_row + dims[:, None]
     v_at = values + slots[:, None] * value_row + dims[None, :]
     if SOME_HIDDEN or DIM != PADDED_DIM:
