@@ -7,7 +7,7 @@ at a sequence's own first key; many queries have longer pieces, which changes th
 import triton
 import triton.language as tl
 
-from transept.core.kernels.gpu.scores import ANY, LOG2_E, LOWEST, bias_of, capped, cache_slots
+from transept.core.kernels.gpu.scores import ANY, LOG2_E, LOWEST, bias_of, cache_slots, capped
 
 
 @triton.jit(**ANY)

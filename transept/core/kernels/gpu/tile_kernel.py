@@ -12,7 +12,7 @@ last positions. SOFTCAP and WINDOW: see `scores`.
 import triton
 import triton.language as tl
 
-from transept.core.kernels.gpu.scores import ANY, LOG2_E, bias_of, capped, first_in_window, cache_slots
+from transept.core.kernels.gpu.scores import ANY, LOG2_E, bias_of, cache_slots, capped, first_in_window
 
 
 @triton.jit
