@@ -11,10 +11,11 @@ import pytest
 from transept import EngineConfig, SamplingParams, TranscriptionOptions
 from transept.cli import COMMANDS
 from transept.cli.parser import Parser
-from transept.cli.transcribe_options import FORMATS, TASKS
+from transept.cli.transcribe_options import FORMATS
 from transept.errors import nearest
 from transept.option_names import hint
 from transept.serving.http.transcriptions import FIELDS
+from transept.speech.options import TASKS
 
 NOTHING = ""
 

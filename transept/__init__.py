@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from transept.speech.stream import SegmentStream
     from transept.speech.transcriber import Transcriber, stream_transcribe, transcribe
     from transept.speech.transcript import Transcript, TranscriptionInfo
-    from transept.speech.vad.spans import VadOptions
+    from transept.speech.vad.options import VadOptions
     from transept.text.generated_text import GeneratedText, TextUpdate
     from transept.text.generator import TextGenerator
     from transept.text.tasks import generate, summarize, translate
@@ -96,7 +96,7 @@ _LAZY_IMPORTS = {
     "Transcript": "transept.speech.transcript",
     "TranscriptionInfo": "transept.speech.transcript",
     "TranscriptionOptions": "transept.speech.options",
-    "VadOptions": "transept.speech.vad.spans",
+    "VadOptions": "transept.speech.vad.options",
     "Word": "transept.speech.segments",
     "stream_transcribe": "transept.speech.transcriber",
     "transcribe": "transept.speech.transcriber",

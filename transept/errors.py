@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -52,7 +52,43 @@ class MediaTooLargeError(MediaError):
 
 
 class ParameterError(TranseptError, ValueError):
-    """A sampling parameter or an engine option is unknown, out of range, or contradicts another."""
+    """A sampling parameter or an engine option is unknown, out of range, or contradicts another.
+
+    message: names of options in it may be written ``{beam_size}``, or ``{beam_size=}`` with their values; `spelt` then
+    writes them as the command line or the HTTP API does, and ``str`` as Python does.
+    param: the option at fault, such as ``"beam_size"`` or ``"vad_options.threshold"``; None: not known. value: what it
+    was given. others: the values of further options that the message names.
+    """
+
+    def __init__(
+        self, message: str = "", *, param: str | None = None, value: Any = None, others: Mapping[str, Any] | None = None
+    ) -> None:
+        self.message, self.param, self.value, self.others = message, param, value, dict(others or {})
+        super().__init__(self.spelt(str, lambda name, given: f"{name}={given!r}"))
+
+    def spelt(self, name: Callable[[str], str], assigned: Callable[[str, Any], str]) -> str:
+        """Return the message with options written by `name`, or with their values by `assigned`."""
+        text = self.message
+        for each, value in ({} if self.param is None else {self.param: self.value} | self.others).items():
+            if f"{{{each}}}" in text:
+                text = text.replace(f"{{{each}}}", name(each))
+            if f"{{{each}=}}" in text:
+                text = text.replace(f"{{{each}=}}", assigned(each, value))
+        return text
+
+    def within(self, outer: str) -> ParameterError:
+        """Return the error of an option whose value holds the option at fault: ``vad_options.threshold``."""
+        message, named = self.message, {} if self.param is None else {self.param: self.value} | self.others
+        for each in named:
+            message = message.replace(f"{{{each}}}", f"{{{outer}.{each}}}").replace(
+                f"{{{each}=}}", f"{{{outer}.{each}=}}"
+            )
+        param = outer if self.param is None else f"{outer}.{self.param}"
+        others = {f"{outer}.{each}": value for each, value in self.others.items()}
+        return type(self)(message, param=param, value=self.value, others=others)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self),), {"param": self.param}  # values may not pickle
 
 
 class UnsupportedTaskError(ParameterError):

@@ -314,7 +314,7 @@ def test_what_is_pasted_from_openai_whisper_runs(command: Command, clips: list[P
         (["--model", MODEL, "--language", "xx"], 2, "English"),
         (["--model", MODEL, "--plugin", "wisper"], 1, "whisper"),
         (["--temperature", "-1"], 2, "temperature must be"),
-        (["--patience", "0"], 2, "patience must be above 0"),
+        (["--patience", "0"], 2, "--patience must be a number above 0, not 0.0"),
         (["--model", MODEL, "--detect-language"], 2, "one language only, so there is nothing to detect"),
         (["--task", "transcrib"], 2, "transcribe"),
         (["--modle", MODEL], 2, "--modle"),

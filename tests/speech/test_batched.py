@@ -13,7 +13,7 @@ import soundfile
 from whisper.normalizers import EnglishTextNormalizer
 
 from transept import Transcriber, Transcript
-from transept.speech.vad.spans import VadOptions
+from transept.speech.vad.options import VadOptions
 
 RATE = 16_000
 normalize = EnglishTextNormalizer()

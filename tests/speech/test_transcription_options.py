@@ -10,7 +10,7 @@ import soundfile
 from transept import Transcriber
 from transept.errors import ParameterError
 from transept.speech.options import TranscriptionOptions
-from transept.speech.vad.spans import VadOptions
+from transept.speech.vad.options import VadOptions
 
 RATE = 16_000
 SENTENCE = "He might even have been made amiable himself."

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from transept.errors import ParameterError
 from transept.speech.vad.network import FRAME, speech_probabilities
+from transept.speech.vad.options import VadOptions
 from transept.speech.vad.spans import (
     Span,
-    VadOptions,
     pack,
     padded,
     silence_between,

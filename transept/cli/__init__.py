@@ -76,9 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except ParameterError as error:
-        arguments.parser.error(in_flags(str(error), arguments.parser))
+        arguments.parser.error(in_flags(error, arguments.parser))
     except TranseptError as error:
-        text = in_flags(str(error), arguments.parser) if "parser" in arguments else str(error)
+        text = in_flags(error, arguments.parser) if "parser" in arguments else str(error)
         tell(f"transept: {type(error).__name__}: {text}")
         return 1
     except KeyboardInterrupt:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from transept.cli.documents import read_text
 from transept.cli.engine_options import add_model_options, engine_options
+from transept.cli.flags import add_flags
 from transept.cli.printable import printable, printable_name, tell
 from transept.cli.result_files import write_whole
 from transept.cli.suffixes import split_suffix
 from transept.cli.transcribe import DEFAULT_MODEL
-from transept.cli.transcribe_options import SUBTITLE_LAYOUT, add_group, check_layout, formats, subtitle_layout
+from transept.cli.transcribe_options import check_layout, formats, subtitle_layout
 from transept.errors import PromptError
+from transept.options import declared
+from transept.speech.output.subtitles import SubtitleLayout
 
 if TYPE_CHECKING:
     from transept.speech.transcript import Transcript
@@ -45,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     output.add_argument("-o", "--output-dir", metavar="DIR", help="folder of those files (default: the present one)")
     output.add_argument("--json", action="store_true", help="print a JSON object, in which each word has its times")
-    add_group(parser, "subtitles", None, SUBTITLE_LAYOUT)
+    add_flags(parser, "subtitles", None, declared(SubtitleLayout).values())
     add_model_options(parser, DEFAULT_MODEL)
     parser.set_defaults(run=align, parser=parser)
 

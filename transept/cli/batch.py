@@ -15,21 +15,15 @@ from typing import TYPE_CHECKING, Any
 from transept.cli.documents import DECODING as TEXT_DECODING
 from transept.cli.documents import LONG_DOCUMENTS
 from transept.cli.engine_options import LIMITS, add_limit, add_model_options, engine_options
+from transept.cli.flags import add_flags, named
 from transept.cli.parser import in_flags
 from transept.cli.printable import printable_name, tell
 from transept.cli.suffixes import IMAGES, MEDIA
 from transept.cli.tally import FAILURES_NAMED
-from transept.cli.transcribe_options import (
-    DECODING,
-    RECORDING,
-    SPEECH,
-    TIMES,
-    Option,
-    add_group,
-    num_sequences,
-    transcription_options,
-)
-from transept.errors import ParameterError
+from transept.cli.transcribe_options import CommandOptions, num_sequences, options_of, transcription_options
+from transept.options import DeclaredOption
+from transept.speech.options import DECODING, SPEECH, TIMES
+from transept.speech.vad.options import RECORDING
 
 if TYPE_CHECKING:
     from transept.cluster.batch import BatchJob, BatchReport
@@ -45,30 +39,30 @@ MOST_USED = (
     *("--source", "--target", "--truncate", "--num-beams", "--max-tokens", "--device", "--quantization", "--offline"),
 )
 TEXT = (
-    Option("source", str, "LANGUAGE", "language to translate from, such as de; optional where there is no choice"),
-    Option("target", str, "LANGUAGE", "language to translate to"),
-    Option("truncate", bool, "", LONG_DOCUMENTS["truncate"]),
-    Option("chunk", bool, "", LONG_DOCUMENTS["chunk"]),
-    Option("max_source_tokens", int, "N", LONG_DOCUMENTS["max_source_tokens"]),
+    named("source", str, "language to translate from, such as de; optional where there is no choice", "LANGUAGE"),
+    named("target", str, "language to translate to", "LANGUAGE"),
+    named("truncate", bool, LONG_DOCUMENTS["truncate"]),
+    named("chunk", bool, LONG_DOCUMENTS["chunk"]),
+    named("max_source_tokens", int, LONG_DOCUMENTS["max_source_tokens"], "N"),
 )
-IMAGE_TASK = Option("image_task", str, "NAME", "what to read in images, for a model with several tasks: caption, ...")
+IMAGE_TASK = named("image_task", str, "what to read in images, for a model with several tasks: caption, ...", "NAME")
 SHARED = ("length_penalty", "no_repeat_ngram_size", "temperature", "seed")  # of decoding, for speech and for text
 
 
-def _without(options: Sequence[Option], names: Sequence[str]) -> list[Option]:
-    return [option for option in options if option.name not in names]
+def _of_speech(group: str) -> list[DeclaredOption]:
+    return [each for each in options_of(group) if each.name not in ELSEWHERE]
 
 
-def _text_decoding() -> list[Option]:
-    named = [(flag[2:].replace("-", "_"), kind, about) for flag, kind, about in TEXT_DECODING]
-    return [Option(name, kind, "N" if kind is int else "X", about) for name, kind, about in named if name not in SHARED]
+def _text_decoding() -> list[DeclaredOption]:
+    plain = [(option[2:].replace("-", "_"), kind, about) for option, kind, about in TEXT_DECODING]
+    return [named(name, kind, about, "N" if kind is int else "X") for name, kind, about in plain if name not in SHARED]
 
 
 SPEECH_GROUPS = (
-    ("speech and language", None, _without(SPEECH, ELSEWHERE)),
-    ("times", None, TIMES),
-    ("the way through the recording", None, RECORDING),
-    ("decoding", "A number may be None, which means: none of it.", _without(DECODING, ELSEWHERE)),
+    (SPEECH, None, _of_speech(SPEECH)),
+    (TIMES, None, _of_speech(TIMES)),
+    (RECORDING, None, _of_speech(RECORDING)),
+    (DECODING, "A number may be None, which means: none of it.", _of_speech(DECODING)),
 )
 TEXT_GROUPS = (
     ("text", "For --task summarize and translate.", TEXT),
@@ -105,7 +99,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_output(parser)
     _add_cluster(parser)
     for group in (*SPEECH_GROUPS, *TEXT_GROUPS, IMAGE_GROUP):
-        add_group(parser, *group)
+        add_flags(parser, *group)
     add_model_options(parser, None)
     parser.set_defaults(run=batch, parser=parser)
 
@@ -194,8 +188,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.parser.error("--to-english and --target-language both name the language to write; leave one out")
     options = transcription_options(argparse.Namespace(**names))
     if (batch_size := names.get("batch_size")) is not None:
-        if batch_size < 1:
-            raise ParameterError(f"batch_size must be at least 1, not {batch_size}")
+        CommandOptions(batch_size=batch_size)
         engine["max_num_seqs"] = num_sequences(batch_size, options)
     return {**engine, **options, **({"task": "translate"} if arguments.to_english else {})}
 

@@ -136,7 +136,7 @@ def run_task(arguments: argparse.Namespace, task: Task, **languages: str | None)
             if not document.blank_line:
                 num_failed += 1
                 name = printable_name(document.name)
-                tell(f"transept: {name}: {in_flags(str(update.result), arguments.parser)}")
+                tell(f"transept: {name}: {in_flags(update.result, arguments.parser)}")
         elif update.result is not None:
             num_texts += 1
             num_tokens += update.result.num_tokens

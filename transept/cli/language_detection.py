@@ -33,7 +33,7 @@ def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Non
     from transept.speech.options import TranscriptionOptions
 
     given = vars(arguments)
-    if language_or_none(given.get("language")) is not None:
+    if language_or_none("language", given.get("language")) is not None:
         parser.error("--detect-language finds out which language is spoken, and --language says it; leave one out")
     of_transcripts = {*TranscriptionOptions.names(), *LAYOUT, "batch_size"} - {*OPTIONS, "language"}
     useless = [name for name in OF_FILES if given[name] not in (None, False)]

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from transept.cli.flags import assigned, flag
 from transept.cli.help_format import HelpAll, HelpFormatter
 from transept.cli.printable import printable
-from transept.errors import suggest
+from transept.errors import ParameterError, suggest
 from transept.names_elsewhere import OF_ONE_DASH
 from transept.option_names import hint
 
@@ -159,31 +160,35 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
             yield name
 
 
-def in_flags(message: str, parser: argparse.ArgumentParser) -> str:
+def in_flags(error: Exception | str, parser: argparse.ArgumentParser) -> str:
     """A message about Python's options, with those that the parser has written as its flags: ``--patience 2``.
 
-    A name that is an English word, too, is taken for an option only where it can be nothing else: where a value
-    follows, as in ``patience=2``, where a verb of `SAID` does at the message's beginning, and after a word of `ASKED`.
+    An error that knows its option needs no guess. In other messages a name that is also an English word is taken for
+    an option only where it can be nothing else: where a value follows, as in ``patience=2``, where a verb of `SAID`
+    does at the message's beginning, and after a word of `ASKED`.
     """
+    if isinstance(error, ParameterError) and error.param is not None:
+        return error.spelt(flag, assigned)
+    message = str(error)
     flags: dict[str, str] = {}
     for action in parser._actions:
-        for flag in action.option_strings:
-            is_off = flag.startswith("--no-") and f"--{flag[5:]}" in action.option_strings
-            if flag.startswith("--") and not is_off:
-                flags.setdefault(action.dest, flag)
-                flags.setdefault(flag[2:].replace("-", "_"), flag)
-    for name, flag in flags.items():
-        off = f"--no-{flag[2:]}"
-        message = re.sub(rf"{BEFORE}{name}=True\b", flag, message)
+        for option in action.option_strings:
+            is_off = option.startswith("--no-") and f"--{option[5:]}" in action.option_strings
+            if option.startswith("--") and not is_off:
+                flags.setdefault(action.dest, option)
+                flags.setdefault(option[2:].replace("-", "_"), option)
+    for name, option in flags.items():
+        off = f"--no-{option[2:]}"
+        message = re.sub(rf"{BEFORE}{name}=True\b", option, message)
         message = re.sub(
-            rf"{BEFORE}{name}=False\b", off if off in parser._option_string_actions else f"{flag} False", message
+            rf"{BEFORE}{name}=False\b", off if off in parser._option_string_actions else f"{option} False", message
         )
-        message = re.sub(rf"{BEFORE}{name}=", f"{flag} ", message)
+        message = re.sub(rf"{BEFORE}{name}=", f"{option} ", message)
         if "_" in name:
-            message = re.sub(rf"{BEFORE}{name}\b", flag, message)
+            message = re.sub(rf"{BEFORE}{name}\b", option, message)
         else:
-            message = re.sub(rf"^{name}(?= (?:{SAID})\b)", flag, message)
-            message = re.sub(rf"\b({ASKED}) {name}\b", rf"\1 {flag}", message)
+            message = re.sub(rf"^{name}(?= (?:{SAID})\b)", option, message)
+            message = re.sub(rf"\b({ASKED}) {name}\b", rf"\1 {option}", message)
     words = [name for name in flags if "_" not in name]
     joined = rf"(--[\w-]+ (?:\S+ )?(?:and|or) )({'|'.join(words)})\b"
     return re.sub(joined, lambda found: found[1] + flags[found[2]], message)

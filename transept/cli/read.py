@@ -109,7 +109,7 @@ def read(arguments: argparse.Namespace) -> int:
             continue
         num_failed += 1
         if each.error is None:  # else it has been told
-            tell(f"transept: {each.shown}: {in_flags(str(result.error), arguments.parser)}")
+            tell(f"transept: {each.shown}: {in_flags(result.error, arguments.parser)}")
         _write(each, result, [path for path in files if path.suffix == ".json"])
         if arguments.json:  # else standard output has nothing of it
             _print(arguments, each, result, several)

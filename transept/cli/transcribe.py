@@ -289,7 +289,7 @@ def _keep(
     file, layout = task.recording.file, subtitle_layout(arguments)
     seconds = time.perf_counter() - task.begin
     if isinstance(result, TranseptError):
-        tally.fail(file, in_flags(str(result), arguments.parser), seconds)
+        tally.fail(file, in_flags(result, arguments.parser), seconds)
         return
     tally.seconds_of_audio += result.duration
     for path in task.paths:

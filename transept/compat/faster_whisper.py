@@ -28,7 +28,7 @@ from transept.speech.recording import AudioInput
 from transept.speech.segments import Word
 from transept.speech.stream import SegmentStream
 from transept.speech.transcriber import Transcriber
-from transept.speech.vad.spans import VadOptions
+from transept.speech.vad.options import VadOptions
 
 logger = logging.getLogger(__name__)
 

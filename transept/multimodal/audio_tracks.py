@@ -39,8 +39,10 @@ def checked_track(track: Any) -> int | str | None:
     if re.fullmatch(r"[a-z]{2,8}([-_][a-z0-9]{1,8})*", text):
         return text
     raise ParameterError(
-        "audio_track must be the number of a track, from 0 up, or a code of its language such as eng, "
-        f"not {shown(track)}"
+        "{audio_track} must be the number of a track, from 0 up, or a code of its language such as eng, "
+        f"not {shown(track)}",
+        param="audio_track",
+        value=track,
     )
 
 

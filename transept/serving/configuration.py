@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
-from transept.serving.settings import TRUTHS, ModelSource, ServerSettings, read_keys
+from transept.options import TRUTHS
+from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 PREFIX = "TRANSEPT_"  # of the variables: TRANSEPT_MAX_QUEUE is --max-queue
 KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}

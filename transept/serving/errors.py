@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -90,11 +91,16 @@ def retry_headers(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds))), "retry-after-ms": str(max(1, round(1000 * seconds)))}
 
 
-def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_field: str | None = None) -> ApiError:
-    """What a client is told of an exception. What is no TranseptError, or a failure inside, tells nothing of itself.
+def api_error(
+    error: Exception,
+    sent: Mapping[str, Any] | None = None,
+    data_field: str | None = None,
+    field_of: Callable[[str], str] = str,
+) -> ApiError:
+    """Return what a client is told of an exception. A failure of the server itself tells nothing of its cause.
 
     sent: fields of the request with their values, one of which a message may blame. data_field: the one that holds the
-    audio or text.
+    audio or text. field_of: returns the field that the client sent for an option.
     """
     if isinstance(error, ApiError):
         return error
@@ -109,7 +115,9 @@ def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_fiel
         code = "invalid_media" if isinstance(error, MediaError) else "invalid_prompt"
         return ApiError(400, str(error), param=blamed(str(error), sent) or data_field, code=code)
     if isinstance(error, ParameterError):
-        return ApiError(400, str(error), param=blamed(str(error), sent), code="invalid_value")
+        message = error.spelt(field_of, lambda name, value: f"{field_of(name)}={_json(value)}")
+        param = error.param or blamed(message, sent)
+        return ApiError(400, message, param=param and field_of(param), code="invalid_value")
     if isinstance(error, CapacityError):
         message = re.sub(r"^request '[^']*'", "the request", str(error))  # an id that is none of the client's
         return ApiError(413, message, param=blamed(message, sent), code="too_large")
@@ -117,6 +125,11 @@ def api_error(error: Exception, sent: Mapping[str, Any] | None = None, data_fiel
         return ApiError(400, str(error), param="model", code="unsupported_model")
     what = "the model failed on this request" if isinstance(error, TranseptError) else "something went wrong here"
     return ApiError(500, f"{what}; the server's log says why, beside the X-Request-Id of this answer", code="failed")
+
+
+def _json(value: Any) -> str:
+    """A value of an option as JSON, as far as it has one."""
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def blamed(message: str, sent: Mapping[str, Any]) -> str | None:

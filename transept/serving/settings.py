@@ -21,7 +21,6 @@ MAX_UPLOADS = 512
 AUDIO_MEMORY_MB = 2048
 MAX_AUDIO_SECONDS = 4 * 3600.0
 ENCODER_TOKENS_PER_STEP = 375
-TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 

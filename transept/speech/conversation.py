@@ -23,7 +23,7 @@ from transept.core.jobs.job import Gather, Offload
 from transept.core.request.limits import Limits
 from transept.errors import MediaError
 from transept.multimodal.audio import audio_name
-from transept.multimodal.channels import EACH, MIX, channel_names
+from transept.multimodal.channels import EACH, channel_names
 from transept.multimodal.waveforms import NO_SAMPLES
 from transept.speech import recording
 from transept.speech.events import Found, Opened
@@ -83,7 +83,7 @@ def _each_channel(
         raise MediaError('its channels are all the same sound: leave channel="each" out')
     yield Opened(len(waveforms[0]) / rate)
     interleaving = Interleaving(channel_names(len(waveforms)), options)
-    of_one = dataclasses.replace(options, channel=MIX)
+    of_one = dataclasses.replace(options, channel="mix")
     transcripts = yield Gather([_channel(model, waveforms, of_one, warnings) for _ in waveforms], merge=interleaving)
     segments = interleaving.segments(transcripts)
     missed = sorted(stretch for transcript in transcripts for stretch in transcript.missed_speech)
@@ -121,7 +121,7 @@ def _diarized(
         turns = yield Offload(partial(model.diarizer, waveforms[0], rate))
     attribution = _Attribution(model, Turns(turns), options)
     words = options.word_timestamps or bool(model.alignment_heads)
-    timed = dataclasses.replace(options, channel=MIX, diarize=False, word_timestamps=words)
+    timed = dataclasses.replace(options, channel="mix", diarize=False, word_timestamps=words)
     (transcript,) = yield Gather([_next_waveform(model, waveforms, timed, warnings)], merge=attribution)
     return attribution.of_transcript(transcript)
 

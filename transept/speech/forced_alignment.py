@@ -30,7 +30,8 @@ from transept.speech.speech_model import SpeechModel
 from transept.speech.timing.matching import KnownWord, known_words, matching_places
 from transept.speech.timing.word_tokens import UNSPACED_LANGUAGES
 from transept.speech.transcript import Transcript, TranscriptionInfo
-from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
+from transept.speech.vad.options import VadOptions
+from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
 SPEECH = VadOptions(min_silence_duration_ms=200, speech_pad_ms=30)  # between which words have no time
 MARGIN = 1.0  # seconds of silence that a window keeps before its first word and after its last one

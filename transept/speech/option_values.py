@@ -1,6 +1,7 @@
 """The values of options as users write them: lists, texts with commas, dicts; one form of each afterwards.
 
-Called by TranscriptionOptions alone. Every error names the option.
+TranscriptionOptions declares these functions as the ``parse`` of its options: each takes the option's name and a value,
+and raises ParameterError, which names the option, for a value that cannot be understood.
 """
 
 from __future__ import annotations
@@ -10,19 +11,74 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from numbers import Real
 from typing import Any
 
 from transept.errors import ParameterError, shown
+from transept.option_names import finite
+from transept.options import MAX_TEMPERATURE
 
 DETECTED = ("", "auto", "none")  # in place of a language
 LONGEST_REGEX = 1000  # characters
 CALIBRATED = "auto"  # as encoder_context
 LAST_TEMPERATURE = 1.0  # of the fallback
 LEAST_INCREMENT = 0.01  # of the fallback: 101 attempts at a window
+MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 
 
-def flat_clips(clips: Any) -> Any:
-    """Clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else as it is.
+def language_or_none(name: str, language: Any) -> Any:
+    """Return a language as it is given; None for what other programs write for "detect it": auto, None, or nothing."""
+    return None if isinstance(language, str) and language.strip().lower() in DETECTED else language
+
+
+def temperatures(name: str, given: Any) -> float | tuple[float, ...]:
+    """Return one temperature as a float, several as a tuple, also of a text with commas."""
+    if isinstance(given, bool):
+        values: tuple[float, ...] = ()
+    else:
+        values = (finite(given),) if isinstance(given, Real) else numbers(name, given)
+    if not values or not all(0.0 <= each <= MAX_TEMPERATURE for each in values):
+        raise ParameterError(
+            f"{{{name}}} must be numbers of at least 0 and at most {MAX_TEMPERATURE:g}, one or several, not {given!r}",
+            param=name,
+            value=given,
+        )
+    if len(values) > MOST_TEMPERATURES:
+        raise ParameterError(
+            f"{{{name}}} holds {len(values)} numbers; a window is decoded at one after the other, and "
+            f"{MOST_TEMPERATURES} are the most: take larger steps",
+            param=name,
+            value=given,
+        )
+    return values[0] if isinstance(given, Real) else values
+
+
+def prompt(name: str, given: Any) -> Any:
+    """Return a text as it is, and anything else as the ids of tokens."""
+    return given if given is None or isinstance(given, str) else token_ids(name, given, lowest=0)
+
+
+def audio_track(name: str, given: Any) -> int | str | None:
+    """Return a track's number, from 0, or a language code; None for None."""
+    if given is None:
+        return None
+    from transept.multimodal.audio_tracks import checked_track
+
+    return checked_track(given)
+
+
+def clip_times(name: str, given: Any) -> tuple[float, ...]:
+    """Return clips as start, end, start, end, ... in seconds: of a list, of a text with commas, or of dicts."""
+    times = numbers(name, _flat_clips(name, given))
+    if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
+        raise ParameterError(
+            f"{{{name}}} must be rising times in seconds from 0 up, not {list(times)}", param=name, value=given
+        )
+    return times
+
+
+def _flat_clips(name: str, clips: Any) -> Any:
+    """Return clips that are dicts, as faster-whisper has them, as start, end, start, end, ...; anything else as it is.
 
     Raises ParameterError for a dict with other keys, or without an end where others follow.
     """
@@ -41,31 +97,34 @@ def flat_clips(clips: Any) -> Any:
         wanted = {"start", "end"} if index < last else {"start"}
         if not isinstance(clip, Mapping) or not wanted <= set(clip) <= {"start", "end"}:
             wanted_form = '{"start": ..., "end": ...} for each clip, in seconds'
-            raise ParameterError(f"clip_timestamps must be {wanted_form}, not {shown(clip)}")
-    return [clip[name] for clip in clips for name in ("start", "end") if name in clip]
+            raise ParameterError(f"{{{name}}} must be {wanted_form}, not {shown(clip)}", param=name, value=clips)
+    return [clip[key] for clip in clips for key in ("start", "end") if key in clip]
 
 
-def language_or_none(language: Any) -> Any:
-    """A language as it is given; None for what other programs write for "detect it": auto, None, or nothing."""
-    return None if isinstance(language, str) and language.strip().lower() in DETECTED else language
+def pattern(name: str, given: Any) -> Any:
+    """A regular expression as it is given.
 
-
-def check_regex(pattern: str | None) -> None:
-    """Raise ParameterError for a suppress_regex that is none, or longer than LONGEST_REGEX."""
-    if pattern is None:
-        return
+    Raises ParameterError for a text that is not a regular expression, or is longer than LONGEST_REGEX.
+    """
+    if not isinstance(given, str):
+        return given
     import regex
 
-    if len(pattern) > LONGEST_REGEX:
-        raise ParameterError(f"suppress_regex has {len(pattern)} characters; {LONGEST_REGEX} are the most")
+    if len(given) > LONGEST_REGEX:
+        raise ParameterError(
+            f"{{{name}}} has {len(given)} characters; {LONGEST_REGEX} are the most", param=name, value=given
+        )
     try:
-        regex.compile(pattern)
+        regex.compile(given)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise ParameterError(f"suppress_regex is no regular expression: {error}: {shown(pattern)}") from None
+        raise ParameterError(
+            f"{{{name}}} is not a regular expression: {error}: {shown(given)}", param=name, value=given
+        ) from None
+    return given
 
 
-def encoder_context(given: Any) -> Any:
-    """CALIBRATED, seconds from 0 up, also as text, or None. Raises ParameterError for anything else."""
+def encoder_context(name: str, given: Any) -> Any:
+    """Return CALIBRATED, seconds from 0 up, also of a text, or None. Raises ParameterError for anything else."""
     if given is None or (isinstance(given, str) and given.strip().lower() == "none"):
         return None
     if isinstance(given, str) and given.strip().lower() == CALIBRATED:
@@ -74,39 +133,42 @@ def encoder_context(given: Any) -> Any:
         seconds = float(given)
         if not isinstance(given, bool) and 0.0 <= seconds < math.inf:
             return seconds
-    raise ParameterError(f'encoder_context must be "{CALIBRATED}" or seconds of at least 0, not {shown(given)}')
+    raise ParameterError(
+        f'{{{name}}} must be "{CALIBRATED}" or seconds of at least 0, not {shown(given)}', param=name, value=given
+    )
 
 
 def rising_temperatures(first: float, increment: float) -> tuple[float, ...]:
-    """The first temperature and those above it, up to LAST_TEMPERATURE, as openai-whisper's command makes them."""
+    """Return the first temperature and those above it, up to LAST_TEMPERATURE, as openai-whisper's command does."""
     steps = max(0, int((LAST_TEMPERATURE + 1e-6 - first) / increment))
     return tuple(round(first + step * increment, 6) for step in range(steps + 1))
 
 
 def numbers(name: str, given: str | Iterable[float]) -> tuple[float, ...]:
-    """The numbers of a list, or of a text with commas.
-
-    Raises ParameterError with the option's name for what is none.
-    """
+    """Return the numbers of a list, or of a text with commas. Raises ParameterError if one is not a number."""
     values = [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
     try:
         return tuple(float(value) for value in values)
     except (OverflowError, TypeError, ValueError):
-        raise ParameterError(f"{name} must be numbers, such as (0.0, 10.0), not {given!r}") from None
+        raise ParameterError(
+            f"{{{name}}} must be numbers, such as (0.0, 10.0), not {given!r}", param=name, value=given
+        ) from None
 
 
 def token_ids(name: str, given: str | Iterable[int] | None, lowest: int) -> tuple[int, ...]:
-    """The ids of a list, or of a text with commas; none for None.
+    """Return the ids of a list, or of a text with commas; none for None.
 
-    Raises ParameterError with the option's name for what is no id, and for ids under the lowest.
+    Raises ParameterError for what is not a token id, and for ids below `lowest`.
     """
-    if given is None:
+    if given is None or (isinstance(given, str) and given.strip().lower() == "none"):
         return ()
     try:
         values = [int(part) for part in given.split(",") if part.strip()] if isinstance(given, str) else given
         tokens = tuple(operator.index(token) for token in values)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a list of token ids, not {given!r}") from None
+        raise ParameterError(
+            f"{{{name}}} must be a list of token ids, such as -1 or 50,60, not {given!r}", param=name, value=given
+        ) from None
     if tokens and min(tokens) < lowest:
-        raise ParameterError(f"{name} holds {min(tokens)}; token ids start at 0")
+        raise ParameterError(f"{{{name}}} holds {min(tokens)}; token ids start at 0", param=name, value=given)
     return tokens

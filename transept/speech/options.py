@@ -1,208 +1,400 @@
 """TranscriptionOptions: all that may be asked of a transcription, under openai-whisper's and faster-whisper's names.
 
-Made by the Transcriber from a user's keywords, checked at once, read by both modes, echoed in the Transcript. What only
-a loaded model can judge (languages, tasks) is checked where the model is. No torch here.
+Made by the Transcriber from a user's keywords, read by all modes, echoed in the Transcript. The command's flags and the
+API's fields come from these declarations. What only a loaded model can judge (languages, tasks) is checked where the
+model is. Neither NumPy nor torch here.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any
+from functools import partial
+from typing import Annotated, Literal
 
-from transept.core.request.limits import LONE_SURROGATE, MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
-from transept.errors import ParameterError, shown
-from transept.multimodal.audio_tracks import checked_track
-from transept.multimodal.channels import CHANNELS, EACH, MIX
-from transept.option_names import finite, made_of, refuses_unknown
+from transept.errors import ParameterError
+from transept.options import (
+    MAX_INTEGER,
+    MAX_PATIENCE,
+    MAX_SEED,
+    Option,
+    declared,
+    declares_options,
+    made_of,
+    take_options,
+)
 from transept.speech.option_values import (
     LEAST_INCREMENT,
-    check_regex,
+    audio_track,
+    clip_times,
     encoder_context,
-    flat_clips,
     language_or_none,
-    numbers,
+    pattern,
+    prompt,
     rising_temperatures,
+    temperatures,
     token_ids,
 )
-from transept.speech.vad.spans import VadOptions
+from transept.speech.vad.options import RECORDING, VadOptions
 
 DEFAULT_MODEL = "base"
 TASKS = ("transcribe", "translate")
 AUTO, SEQUENTIAL, BATCHED = MODES = ("auto", "sequential", "batched")
+EACH = "each"  # of the channels, as `transept.multimodal.channels` calls them
 TRANSLATES_TO = "en"  # what the task "translate" writes where no target_language is given, as Whisper's
 FALLBACK_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_LENGTH_PENALTY = 100.0  # a power; beyond it numbers overflow
 SHORTEST_CHUNK = 2.0  # seconds
-MOST_TEMPERATURES = 101  # attempts at a window: from 0 to 1 in steps of 0.01
 DEFAULT_BEST_OF = 5  # as in faster-whisper, and in openai-whisper's command
 PATIENT_BEAMS = 5  # of a search with patience and no width, as of openai-whisper's and faster-whisper's commands
 DEFAULT_VAD_OPTIONS = VadOptions()
 PREPEND_PUNCTUATIONS = "\"'“¿([{-"
 APPEND_PUNCTUATIONS = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  full-width marks are meant
 
-_COUNTS = ("beam_size", "best_of", "max_new_tokens", "language_detection_segments")
-_FLAGS = (
-    "condition_on_previous_text",
-    "carry_initial_prompt",
-    "suppress_blank",
-    "suppress_numerals",
-    "without_timestamps",
-    "word_timestamps",
-    "token_logprobs",
-    "multilingual",
-    "diarize",
-    "batched",
-    "vad",
-)
-_ABOVE_ZERO = ("patience", "repetition_penalty")
-_FROM_ZERO = (
-    "no_repeat_ngram_size",
-    "compression_ratio_threshold",
-    "no_speech_threshold",
-    "prompt_reset_on_temperature",
-    "max_initial_timestamp",
-    "hallucination_silence_threshold",
-    "language_detection_threshold",
-    "length_penalty",
-    "seed",
-)
+SPEECH, TIMES, DECODING = "speech and language", "times", "decoding"
 
 
-@refuses_unknown("transcription has no option")
+@declares_options("transcription has no option")
 @dataclass(frozen=True)
 class TranscriptionOptions:
     """How a recording is transcribed.
 
-    What is said, and how it is written:
-
-    language: code or English name, in any case, such as ``"de"``, ``"German"`` or ``"de-AT"``; None, or ``"auto"``:
-        detected.
-        language_detection_segments: windows to look at until one is surer than language_detection_threshold; without
-        such a one the language of most windows is taken. multilingual: detect it anew in every window, and cut a
-        window where it changes.
-    target_language: code or name, likewise, of the language that is to be written, where the model translates to it;
-        None: the one that is spoken. Whisper translates to English.
-    task: ``"transcribe"``: in the language that is spoken; or ``"translate"``: to target_language, and to English where
-        that is None. None: translate to a target_language, and transcribe without one.
-    initial_prompt: text (or token ids) that the recording is taken to follow: names, spelling, style.
-        carry_initial_prompt: before every window instead of the first alone.
-    hotwords: words to look out for, as a prompt before every window. prefix: how the first window's text begins.
-    condition_on_previous_text: what was said before is the prompt of the next window, except after a window that took
-        a temperature over prompt_reset_on_temperature.
-
-    How it is decoded:
-
-    temperature: 0 takes the most likely token, more draws; of several, the next one is tried when a window's result is
-        too repetitive (compression ratio above compression_ratio_threshold) or too unlikely (mean log probability
-        below logprob_threshold). At most 101. None as threshold: never. temperature_increment_on_fallback: the
-        temperatures that follow the first, up to 1, in steps of so much.
-    beam_size, patience, length_penalty: a beam search at temperature 0, instead of the most likely token. patience
-        without beam_size is of 5 beams. length_penalty: None ranks by the mean log probability, a number by Google's
-        formula (Wu et al. 2016, equation 14).
-    best_of: draws at other temperatures, the most likely of which is taken; None: one. The default is as many as the
-        engine's max_num_seqs allows, 5 at most. seed: of the draws.
-    repetition_penalty, no_repeat_ngram_size: see SamplingParams.
-    no_speech_threshold: a window is skipped when silence is likelier than this and its text is not likelier than
-        logprob_threshold.
-    suppress_blank: no window begins with a blank or its end, in families with a token for silence.
-    suppress_tokens: ids that never come, also as text ``"-1,50"``; -1 stands for the family's tokens of what is not
-        spoken; None or ``()``: all may come. suppress_numerals: nor do tokens with digits, % or signs of currencies, so
-        that numbers are written as words. suppress_regex: nor do tokens whose whole text, with the blank before it,
-        matches; as in whisper.cpp. max_new_tokens: of one window. token_logprobs: keep the log probability of every
-        token.
-
-    Times:
-
-    without_timestamps: every window is one segment. max_initial_timestamp: seconds into a window at which its first
-        segment begins at the latest; None: anywhere.
-    word_timestamps: times and probabilities of words. prepend_punctuations, append_punctuations: marks that belong to
-        the word after or before them. hallucination_silence_threshold: silence longer than this (seconds) around
-        words that look made up is skipped; sets word_timestamps.
-    clip_timestamps: start, end, start, end, ... in seconds, as text ``"0,10"``, or as dicts
-        ``[{"start": 0, "end": 10}]``: only these stretches are transcribed; the last end may be left out.
-
-    Speakers:
-
-    audio_track: the audio track of a video or another container to transcribe: its number, from 0, or its language
-        code, such as ``"eng"`` or ``"en"``. None: the one that FFmpeg deems best, or the loudest if that is silent.
-    channel: ``"mix"``, the mean of a recording's channels; ``"left"`` or ``"right"``, the first or the second; or
-        ``"each"``: all of them by themselves, in one transcript in which each segment's speaker is its channel.
-    diarize: a plugin's diarizer tells who speaks when, which becomes each segment's speaker; segments are cut where it
-        changes, between words, which are timed for that.
-
-    The way through the recording:
-
-    mode: ``"auto"`` leaves out silence of two seconds or more, and decodes passages of one to two minutes side by side,
-        window after window as in sequential mode. It decodes speech that the text leaves out a second time.
-        ``"sequential"`` is openai-whisper's algorithm. ``"batched"`` leaves out all silence, cuts the rest into windows
-        in its pauses and decodes those side by side: the fastest. There a window's text is the next window's prompt
-        only within chains of up to four windows, segments are sentences, and hallucination_silence_threshold has no
-        effect. batched: True means ``mode="batched"``.
-    chunk_length: seconds of a window at most; None: as many as the model hears, 30 for Whisper.
-    encoder_context: seconds of silence after a window's sound that the encoder reads, in place of the whole window, for
-        models whose encoder reads windows of one length; ``"auto"``: as many as ``transept calibrate`` found for the
-        model. A window whose text is in doubt is encoded and decoded again as a whole. None: always the whole window.
-    vad: in sequential mode, leave silence out first; the other modes always do. vad_options: VadOptions that define
-        silence, or a dict of them.
-
     Raises ParameterError for an unknown option, a value out of range, or options that contradict each other.
     """
 
-    language: str | None = None
-    target_language: str | None = None
-    task: str | None = None
-    temperature: float | tuple[float, ...] = FALLBACK_TEMPERATURES
-    temperature_increment_on_fallback: float | None = None
-    beam_size: int | None = None
-    best_of: int | None = DEFAULT_BEST_OF
-    patience: float | None = None
-    length_penalty: float | None = None
-    repetition_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
-    compression_ratio_threshold: float | None = 2.4
-    logprob_threshold: float | None = -1.0
-    no_speech_threshold: float | None = 0.6
-    condition_on_previous_text: bool = True
-    prompt_reset_on_temperature: float = 0.5
-    initial_prompt: str | tuple[int, ...] | None = None
-    carry_initial_prompt: bool = False
-    prefix: str | None = None
-    hotwords: str | None = None
-    suppress_blank: bool = True
-    suppress_tokens: tuple[int, ...] = (-1,)
-    suppress_numerals: bool = False
-    suppress_regex: str | None = None
-    without_timestamps: bool = False
-    max_initial_timestamp: float | None = 1.0
-    max_new_tokens: int | None = None
-    token_logprobs: bool = False
-    word_timestamps: bool = False
-    prepend_punctuations: str = PREPEND_PUNCTUATIONS
-    append_punctuations: str = APPEND_PUNCTUATIONS
-    clip_timestamps: tuple[float, ...] = ()
-    hallucination_silence_threshold: float | None = None
-    multilingual: bool = False
-    language_detection_segments: int = 1
-    language_detection_threshold: float = 0.5
-    channel: str = MIX
-    audio_track: int | str | None = None
-    diarize: bool = False
-    chunk_length: float | None = None
-    encoder_context: str | float | None = None
-    mode: str = AUTO
-    batched: bool = False
-    vad: bool = False
-    vad_options: VadOptions = DEFAULT_VAD_OPTIONS
-    seed: int = 0
+    language: Annotated[
+        str | None,
+        Option(
+            "language spoken, as code or name: de, de-AT, German",
+            'In any case of letters. None or "auto": detected.',
+            group=SPEECH,
+            metavar="NAME",
+            default="auto, detected",
+            parse=language_or_none,
+        ),
+    ] = None
+    target_language: Annotated[
+        str | None,
+        Option(
+            "language to write, if another than is spoken; Whisper has English",
+            "A code or name. None: the language that is spoken.",
+            group=SPEECH,
+            metavar="NAME",
+            parse=language_or_none,
+        ),
+    ] = None
+    task: Annotated[
+        Literal["transcribe", "translate"] | None,
+        Option(
+            "transcribe what is said (default), or translate it to English",
+            '"translate" writes target_language, and English where that is None. None: translate to a '
+            "target_language, and transcribe without one.",
+            group=SPEECH,
+            metavar="TASK",
+        ),
+    ] = None
+    temperature: Annotated[
+        float | tuple[float, ...],
+        Option(
+            "0 takes the most likely token, more draws",
+            "Of several, the next one is tried when a window's text is too repetitive (compression_ratio_threshold) "
+            "or too unlikely (logprob_threshold). At most 101.",
+            group=DECODING,
+            metavar="T",
+            default="0",
+            parse=temperatures,
+        ),
+    ] = FALLBACK_TEMPERATURES
+    temperature_increment_on_fallback: Annotated[
+        float | None,
+        Option(
+            "try again so much higher, up to 1, when a window's text fails a threshold; None: never",
+            "The command begins with an increment of 0.2, Python with the list of temperatures.",
+            group=DECODING,
+            metavar="T",
+            default="0.2",
+            ge=LEAST_INCREMENT,
+        ),
+    ] = None
+    beam_size: Annotated[
+        int | None,
+        Option(
+            "width of a beam search at temperature 0", group=DECODING, metavar="N", default="none", ge=1, le=MAX_INTEGER
+        ),
+    ] = None
+    best_of: Annotated[
+        int | None,
+        Option(
+            "draws at a temperature above 0, of which the most likely is taken",
+            "None: one. The default is as many as the engine's max_num_seqs allows, 5 at most.",
+            group=DECODING,
+            metavar="N",
+            ge=1,
+            le=MAX_INTEGER,
+        ),
+    ] = DEFAULT_BEST_OF
+    patience: Annotated[
+        float | None,
+        Option(
+            "a beam search goes on for so many times its width in results; without a width of 5 beams",
+            group=DECODING,
+            metavar="X",
+            default="1",
+            gt=0,
+            le=MAX_PATIENCE,
+        ),
+    ] = None
+    length_penalty: Annotated[
+        float | None,
+        Option(
+            "rank results by length as Google does",
+            "The formula is equation 14 of Wu et al. 2016. None: by the mean log probability.",
+            group=DECODING,
+            metavar="A",
+            default="the mean log probability",
+            ge=0,
+            le=MOST_LENGTH_PENALTY,
+        ),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        Option(
+            "above 1 makes tokens that have come less likely", "See SamplingParams.", group=DECODING, metavar="X", gt=0
+        ),
+    ] = None
+    no_repeat_ngram_size: Annotated[
+        int | None,
+        Option(
+            "let no run of so many tokens come twice in a window", group=DECODING, metavar="N", ge=0, le=MAX_INTEGER
+        ),
+    ] = None
+    compression_ratio_threshold: Annotated[
+        float | None,
+        Option("text that compresses better failed: too repetitive", "None: never.", group=DECODING, metavar="X", ge=0),
+    ] = 2.4
+    logprob_threshold: Annotated[
+        float | None,
+        Option("text with a lower mean log probability failed", "None: never.", group=DECODING, metavar="X"),
+    ] = -1.0
+    no_speech_threshold: Annotated[
+        float | None,
+        Option(
+            "skip a failed window that is silence so surely",
+            "A window is skipped when silence is likelier than this and its text is not likelier than "
+            "logprob_threshold.",
+            group=DECODING,
+            metavar="P",
+            ge=0,
+        ),
+    ] = 0.6
+    condition_on_previous_text: Annotated[
+        bool,
+        Option(
+            "tell each window what was said before (default), or with --no- do not: steadier, where texts get stuck",
+            "What was said before is the prompt of the next window, except after a window that took a temperature "
+            "over prompt_reset_on_temperature.",
+            group=SPEECH,
+        ),
+    ] = True
+    prompt_reset_on_temperature: Annotated[
+        float, Option("tell nothing of a text that took more", group=DECODING, metavar="T", ge=0)
+    ] = 0.5
+    initial_prompt: Annotated[
+        str | tuple[int, ...] | None,
+        Option(
+            "what the recording is taken to follow: names, spelling, style",
+            "Also ids of tokens.",
+            group=SPEECH,
+            metavar="TEXT",
+            parse=prompt,
+        ),
+    ] = None
+    carry_initial_prompt: Annotated[bool, Option("put it before every window, not only the first", group=SPEECH)] = (
+        False
+    )
+    prefix: Annotated[str | None, Option("how the text of the first window begins", group=SPEECH, metavar="TEXT")] = (
+        None
+    )
+    hotwords: Annotated[
+        str | None,
+        Option(
+            "words to look out for in every window",
+            "They are a prompt before every window.",
+            group=SPEECH,
+            metavar="TEXT",
+        ),
+    ] = None
+    suppress_blank: Annotated[
+        bool,
+        Option(
+            "no window begins with a blank or its end (default), or with --no- it may",
+            "In families with a token for silence.",
+            group=DECODING,
+        ),
+    ] = True
+    suppress_tokens: Annotated[
+        tuple[int, ...],
+        Option(
+            "ids that never come; -1: all that is not spoken (default); None: none",
+            "Also as text.",
+            group=DECODING,
+            metavar="ID,ID,...",
+            default="",
+            parse=partial(token_ids, lowest=-1),
+        ),
+    ] = (-1,)
+    suppress_numerals: Annotated[
+        bool, Option("write numbers as words: no token with a digit, a per cent sign or a currency", group=DECODING)
+    ] = False
+    suppress_regex: Annotated[
+        str | None,
+        Option(
+            "no token whose whole text, with the blank before it, matches",
+            "As in whisper.cpp.",
+            group=DECODING,
+            metavar="RE",
+            parse=pattern,
+        ),
+    ] = None
+    without_timestamps: Annotated[
+        bool, Option("do not ask the model for times: a window is one segment", group=TIMES)
+    ] = False
+    max_initial_timestamp: Annotated[
+        float | None, Option("a window's first segment begins by then; None: anywhere", group=TIMES, metavar="S", ge=0)
+    ] = 1.0
+    max_new_tokens: Annotated[
+        int | None, Option("tokens of a window at most", group=DECODING, metavar="N", ge=1, le=MAX_INTEGER)
+    ] = None
+    token_logprobs: Annotated[
+        bool, Option("keep the log probability of every token, for --json and .json files", group=DECODING)
+    ] = False
+    word_timestamps: Annotated[bool, Option("find the time and the probability of every word", group=TIMES)] = False
+    prepend_punctuations: Annotated[
+        str, Option("marks that belong to the word behind them", group=TIMES, metavar="MARKS", default="")
+    ] = PREPEND_PUNCTUATIONS
+    append_punctuations: Annotated[
+        str, Option("marks that belong to the word before them", group=TIMES, metavar="MARKS", default="")
+    ] = APPEND_PUNCTUATIONS
+    clip_timestamps: Annotated[
+        tuple[float, ...],
+        Option(
+            "only these stretches: start,end,start,end,... in seconds",
+            'Also dicts, [{"start": 0, "end": 10}]; the last end may be left out.',
+            group=RECORDING,
+            metavar="S,S,...",
+            default="",
+            parse=clip_times,
+        ),
+    ] = ()
+    hallucination_silence_threshold: Annotated[
+        float | None,
+        Option(
+            "skip silence longer than this around words that look made up; sets --word-timestamps",
+            "No effect in batched mode.",
+            group=TIMES,
+            metavar="S",
+            ge=0,
+        ),
+    ] = None
+    multilingual: Annotated[
+        bool, Option("detect the language of every window anew, and cut it where that changes", group=SPEECH)
+    ] = False
+    language_detection_segments: Annotated[
+        int,
+        Option(
+            "windows to detect the language from at most",
+            "Until one is surer than language_detection_threshold; without such a one the language of most windows is"
+            " taken.",
+            group=SPEECH,
+            metavar="N",
+            ge=1,
+            le=MAX_INTEGER,
+        ),
+    ] = 1
+    language_detection_threshold: Annotated[
+        float, Option("probability at which to look no further", group=SPEECH, metavar="P", ge=0)
+    ] = 0.5
+    channel: Annotated[
+        Literal["mix", "left", "right", "each"],
+        Option(
+            "left, right, or each: all by themselves, as speakers of one transcript",
+            group=RECORDING,
+            metavar="WHICH",
+            default="mix, of all",
+        ),
+    ] = "mix"
+    audio_track: Annotated[
+        int | str | None,
+        Option(
+            "audio track of a video: its number, from 0, or its language, such as eng",
+            "None: the one that FFmpeg deems best, or the loudest if that is silent.",
+            group=RECORDING,
+            metavar="N",
+            parse=audio_track,
+        ),
+    ] = None
+    diarize: Annotated[
+        bool,
+        Option(
+            "tell speakers apart, by an installed plugin that does",
+            "Segments are cut where the speaker changes, between words.",
+            group=RECORDING,
+        ),
+    ] = False
+    chunk_length: Annotated[
+        float | None,
+        Option(
+            "seconds of a window at most",
+            group=RECORDING,
+            metavar="S",
+            default="what the model hears, 30 for Whisper",
+            ge=SHORTEST_CHUNK,
+        ),
+    ] = None
+    encoder_context: Annotated[
+        str | float | None,
+        Option(
+            "encode S seconds of silence after a window's sound, not the whole window; auto: as `transept calibrate` "
+            "found",
+            "For models whose encoder reads windows of one length. A window whose text is in doubt is encoded and "
+            "decoded again as a whole.",
+            group=RECORDING,
+            metavar="S",
+            parse=encoder_context,
+        ),
+    ] = None
+    mode: Annotated[
+        Literal["auto", "sequential", "batched"],
+        Option(
+            "auto (default): leave out long silence, decode missed speech again; sequential: openai-whisper's "
+            "algorithm; batched: windows side by side, the fastest",
+            "auto decodes passages of one to two minutes side by side, window after window. batched leaves out all "
+            "silence and cuts windows in pauses; a window's text is the next one's prompt only within chains of up to"
+            " four windows, and segments are sentences.",
+            group=RECORDING,
+            metavar="MODE",
+            default="",
+        ),
+    ] = "auto"
+    batched: Annotated[bool, Option("the same as --mode batched", group=RECORDING)] = False
+    vad: Annotated[
+        bool, Option("leave out silence first in sequential mode (the other modes always do)", group=RECORDING)
+    ] = False
+    vad_options: Annotated[
+        VadOptions,
+        Option(
+            "what counts as silence",
+            "VadOptions, or a dict of them.",
+            group=RECORDING,
+            default="",
+            parse=partial(made_of, VadOptions),
+        ),
+    ] = DEFAULT_VAD_OPTIONS
+    seed: Annotated[int, Option("of the draws", group=DECODING, metavar="N", ge=0, le=MAX_SEED)] = 0
 
     @classmethod
     def names(cls) -> list[str]:
         """The names of all options."""
-        return [each.name for each in dataclasses.fields(cls)]
+        return [*declared(cls)]
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -231,114 +423,44 @@ class TranscriptionOptions:
             )
 
     def __post_init__(self) -> None:
+        take_options(self)
         freeze = object.__setattr__
-        if self.hallucination_silence_threshold is not None and self.word_timestamps is False:
+        if self.hallucination_silence_threshold is not None:
             freeze(self, "word_timestamps", True)
-        freeze(self, "language", language_or_none(self.language))
-        freeze(self, "target_language", language_or_none(self.target_language))
-        temperature: Any = self.temperature  # one of NumPy's numbers, too
-        if not isinstance(temperature, bool):
-            is_one = isinstance(temperature, Real)
-            freeze(self, "temperature", finite(temperature) if is_one else numbers("temperature", temperature))
-        freeze(self, "clip_timestamps", numbers("clip_timestamps", flat_clips(self.clip_timestamps)))
-        freeze(self, "audio_track", checked_track(self.audio_track))
-        freeze(self, "encoder_context", encoder_context(self.encoder_context))
-        freeze(self, "suppress_tokens", token_ids("suppress_tokens", self.suppress_tokens, lowest=-1))
-        if isinstance(self.vad_options, Mapping):
-            freeze(self, "vad_options", made_of(VadOptions, "VadOptions has no", self.vad_options))
-        if self.initial_prompt is not None and not isinstance(self.initial_prompt, str):
-            freeze(self, "initial_prompt", token_ids("initial_prompt", self.initial_prompt, lowest=0))
-        if self.task not in (None, *TASKS):
-            raise ParameterError(f'task must be "transcribe" or "translate", not {self.task!r}')
-        if self.mode not in MODES:
-            raise ParameterError(f"mode must be one of {', '.join(MODES)}, not {shown(self.mode)}")
-        if self.channel not in CHANNELS:
-            raise ParameterError(f"channel must be one of {', '.join(CHANNELS)}, not {shown(self.channel)}")
-        self._check_types()
-        self._check_ranges()
         self._check_contradictions()
         if self.batched:
             freeze(self, "mode", BATCHED)
         freeze(self, "batched", self.mode == BATCHED)
 
-    def _check_types(self) -> None:
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise ParameterError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        texts = ("language", "target_language", "prefix", "hotwords", "suppress_regex")
-        for name in (*texts, "prepend_punctuations", "append_punctuations"):
-            value = getattr(self, name)
-            if not isinstance(value, str) and (value is not None or name.endswith("punctuations")):
-                raise ParameterError(f"{name} must be text, not {value!r}")
-        check_regex(self.suppress_regex)
-        for name in ("initial_prompt", "prefix", "hotwords"):
-            value = getattr(self, name)
-            if isinstance(value, str) and LONE_SURROGATE.search(value):
-                raise ParameterError(f"{name} holds half a surrogate pair, which is no text: {value!r}")
-        if not isinstance(self.vad_options, VadOptions):
-            raise ParameterError(f"vad_options must be VadOptions or a dict of them, not {self.vad_options!r}")
-
-    def _check_ranges(self) -> None:
-        optional = {each.name for each in dataclasses.fields(self) if each.default is None}
-        optional |= {
-            "best_of",
-            "compression_ratio_threshold",
-            "logprob_threshold",
-            "no_speech_threshold",
-            "max_initial_timestamp",
-        }
-        lowest = dict.fromkeys(_COUNTS, 1.0) | dict.fromkeys(_FROM_ZERO, 0.0)
-        lowest |= {"temperature_increment_on_fallback": LEAST_INCREMENT, "chunk_length": SHORTEST_CHUNK}
-        lowest |= {"logprob_threshold": -math.inf, "patience": 0.0, "repetition_penalty": 0.0}
-        for name, low in lowest.items():
-            value = getattr(self, name)
-            if value is None and name in optional:
-                continue
-            whole = name in _COUNTS or name in ("no_repeat_ngram_size", "seed")
-            kind = Integral if whole else Real
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= finite(value) < math.inf:
-                bound = "above 0" if name in _ABOVE_ZERO else f"of at least {low:g}"
-                raise ParameterError(f"{name} must be {'an integer' if whole else 'a number'} {bound}, not {value!r}")
-        highest: dict[str, float] = dict.fromkeys((*_COUNTS, "no_repeat_ngram_size"), MAX_INTEGER)
-        highest |= {"length_penalty": MOST_LENGTH_PENALTY, "patience": MAX_PATIENCE, "seed": MAX_SEED}
-        for name, high in highest.items():
-            if (getattr(self, name) or 0) > high:
-                most = high if isinstance(high, int) else f"{high:g}"
-                raise ParameterError(f"{name} must be at most {most}, not {getattr(self, name)!r}")
-        for name in _ABOVE_ZERO:
-            if getattr(self, name) == 0:
-                raise ParameterError(f"{name} must be above 0")
-        self._check_temperatures()
-        times = self.clip_timestamps
-        if list(times) != sorted(times) or not all(0.0 <= time < math.inf for time in times):
-            raise ParameterError(f"clip_timestamps must be rising times in seconds from 0 up, not {list(times)}")
-
-    def _check_temperatures(self) -> None:
-        given = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
-        in_range = all(0.0 <= finite(each) <= MAX_TEMPERATURE for each in given)
-        if not given or isinstance(self.temperature, bool) or not in_range:
-            bounds = f"of at least 0 and at most {MAX_TEMPERATURE:g}, one or several"
-            raise ParameterError(f"temperature must be numbers {bounds}, not {self.temperature!r}")
-        if len(given) > MOST_TEMPERATURES:
-            raise ParameterError(
-                f"temperature holds {len(given)} numbers; a window is decoded at one after the other, and "
-                f"{MOST_TEMPERATURES} are the most: take larger steps"
-            )
-        increment = self.temperature_increment_on_fallback
-        if increment is not None and len(given) > 1 and given != FALLBACK_TEMPERATURES:
-            raise ParameterError(
-                f"temperature={given} says which follow the first, and so does temperature_increment_on_fallback="
-                f"{increment}; give one temperature, or leave the increment out"
-            )
-
     def _check_contradictions(self) -> None:
-        if self.batched and self.mode == SEQUENTIAL:
-            raise ParameterError('batched=True is mode="batched"; leave it out for mode="sequential"')
-        if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:
-            raise ParameterError("vad_options says what silence is; set vad=True to leave it out in sequential mode")
-        if self.diarize and self.channel == EACH:
-            raise ParameterError('channel="each" tells speakers apart by their channels; leave diarize=True out')
-        if self.multilingual and self.language is not None:
-            raise ParameterError(
-                f"multilingual detects the language of every window, so language={self.language!r} has no meaning"
+        several = isinstance(self.temperature, tuple) and len(self.temperature) > 1
+        if several and self.temperature != FALLBACK_TEMPERATURES and self.temperature_increment_on_fallback is not None:
+            raise self._contradiction(
+                "{temperature=} says which temperatures follow the first, and so does "
+                "{temperature_increment_on_fallback=}; give one temperature, or leave the increment out",
+                "temperature",
+                "temperature_increment_on_fallback",
             )
+        if self.batched and self.mode == SEQUENTIAL:
+            raise self._contradiction("{batched=} means the mode batched; leave it out for {mode=}", "batched", "mode")
+        if self.vad_options != DEFAULT_VAD_OPTIONS and self.mode == SEQUENTIAL and not self.vad:
+            raise ParameterError(
+                "{vad_options} defines silence; set {vad=} to leave it out in sequential mode",
+                param="vad_options",
+                value=self.vad_options,
+                others={"vad": True},
+            )
+        if self.diarize and self.channel == EACH:
+            raise self._contradiction(
+                "{channel=} tells speakers apart by their channels; leave {diarize=} out", "channel", "diarize"
+            )
+        if self.multilingual and self.language is not None:
+            raise self._contradiction(
+                "{multilingual=} detects the language of every window, so {language=} has no meaning",
+                "language",
+                "multilingual",
+            )
+
+    def _contradiction(self, message: str, param: str, other: str) -> ParameterError:
+        """Return the error of two options that contradict each other."""
+        return ParameterError(message, param=param, value=getattr(self, param), others={other: getattr(self, other)})

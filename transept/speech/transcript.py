@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
@@ -96,4 +96,4 @@ class Transcript:
         Raises ParameterError for an unknown format or layout, and for a layout without words; OSError when the file
         cannot be written.
         """
-        write_transcript(file, format, self.segments, self.language, SubtitleLayout.of(**layout))
+        write_transcript(file, format, self.segments, self.language, SubtitleLayout(**cast(Any, layout)))

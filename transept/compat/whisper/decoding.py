@@ -112,7 +112,7 @@ def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not speech.is_english_only:
         return {}
-    names, language = speech.spec.language_names, language_or_none(asked.get("language"))
+    names, language = speech.spec.language_names, language_or_none("language", asked.get("language"))
     if names and language is not None and speech.language_code(language) not in names.values():
         raise ParameterError(f"there is no language {language!r}.{suggest(language, names)}")
     return {"language": None} | ({"task": "transcribe"} if asked.get("task") == "translate" else {})
@@ -120,7 +120,7 @@ def heard_as(speech: SpeechModel, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def told_language(speech: SpeechModel, asked: str | None, heard: str) -> str:
     """The language of a result: of an English-only model what was asked for, as in openai-whisper."""
-    return (speech.is_english_only and language_or_none(asked)) or heard
+    return (speech.is_english_only and language_or_none("language", asked)) or heard
 
 
 def detect_language(model: Loaded, mel: Tensor, tokenizer: Any = None) -> tuple[Tensor, Any]:

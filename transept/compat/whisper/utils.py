@@ -36,7 +36,7 @@ def get_writer(output_format: str, output_dir: str) -> Writer:
         segments = [_segment(each) for each in result["segments"]]
         asked = {name: value for name, value in {**(options or {}), **layout}.items() if value not in (None, False)}
         with_words = bool(segments) and segments[0].words is not None
-        layout_of_subtitles = SubtitleLayout.of(**asked) if with_words else SubtitleLayout()
+        layout_of_subtitles = SubtitleLayout(**asked) if with_words else SubtitleLayout()
         stem = Path(os.path.basename(audio_path)).stem
         for name in formats:
             file = Path(output_dir) / f"{stem}.{name}"

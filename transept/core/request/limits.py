@@ -6,7 +6,6 @@ Audio is measured as it is read and decoded (`transept.multimodal.audio_limits`)
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -21,17 +20,13 @@ from transept.multimodal.audio_limits import (
     check_limit,
 )
 from transept.option_names import refuses_unknown
+from transept.options import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from transept.multimodal.audio import LoadedAudio
     from transept.multimodal.waveforms import Waveform
 
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
-MAX_TEMPERATURE = 1e38  # a float32, as logits are
-MAX_PATIENCE = 1e6  # so that num_beams times it is a number
-MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
-MAX_SEED = 2**64 - 1
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
 
 
 @refuses_unknown("there is no limit")

@@ -15,11 +15,11 @@ from numbers import Integral
 from typing import Literal
 
 from transept.core.request import sampling_values
-from transept.core.request.limits import MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 from transept.core.request.prompt_probe import PromptProbe
 from transept.core.request.sampling_values import LogitsProcessor as LogitsProcessor
 from transept.errors import ParameterError, shown
 from transept.option_names import refuses_unknown
+from transept.options import MAX_INTEGER, MAX_PATIENCE, MAX_SEED, MAX_TEMPERATURE
 
 MAX_LENGTH_PENALTY = 32.0  # a length to this power, of any length that there is, is a float
 

@@ -12,8 +12,8 @@ from itertools import islice
 from numbers import Real
 from typing import Any, TypeAlias
 
-from transept.core.request.limits import LONE_SURROGATE
 from transept.errors import ParameterError, shown
+from transept.options import LONE_SURROGATE
 
 LogitsProcessor: TypeAlias = Callable[[Any, Sequence[Any]], Any]  # (logits, rows of SequenceData) -> None or logits
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +18,15 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from transept.serving.errors import ApiError
+from transept.errors import ParameterError
+from transept.options import NOTHING, TRUTHS, DeclaredOption, declared
+from transept.serving.errors import ApiError, api_error
 from transept.serving.http.multipart import form_error, parse_multipart
 from transept.serving.http.storage import kept
-from transept.serving.settings import TRUTHS
 
 MAX_FIELDS = 200
 MAX_FIELD_BYTES = 1 << 20
 IN_MEMORY_BYTES = 1 << 20  # of an upload; a larger one is a file until its request ends
-NOTHING = ("null", "none")  # in place of a number; an empty field counts as not sent
 
 
 @dataclass(frozen=True)
@@ -156,48 +155,31 @@ def truth(form: FormData, name: str) -> bool:
 
 
 def options(form: FormData, cls: type[Any]) -> dict[str, Any]:
-    """The keywords of a dataclass of options that the form has fields for; ranges are the dataclass's to check.
+    """Return the declared options of a dataclass that the form has fields for; bounds are the dataclass's to check.
 
-    Numbers and flags are read from their texts, lists may be comma separated or repeated, options of options are JSON.
+    Numbers and flags are read from their texts, lists may be comma separated or repeated, options of options are JSON,
+    or have a field for each part.
     """
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):
-        if values := texts(form, field.name):
-            found[field.name] = _value(field.name, str(field.type), values)
-        elif given := parts(form, field.name):
-            found[field.name] = {part: _parsed(value) for part, value in given.items()}
+    for name, each in declared(cls).items():
+        if values := texts(form, name):
+            found[name] = _value(each, values)
+        elif given := parts(form, name):
+            found[name] = {part: _parsed(value) for part, value in given.items()}
     return found
 
 
-def _value(name: str, kind: str, values: list[str]) -> Any:
-    """What some texts mean as a value of a type, which is given as the dataclass writes it."""
-    if "tuple" in kind and "str" not in kind:
+def _value(each: DeclaredOption, values: list[str]) -> Any:
+    """What some texts mean as a value of an option."""
+    name = each.name
+    if tuple in each.types and str not in each.types:
         return ",".join(value for value in values if value.strip().lower() not in NOTHING)  # the options take that
     if len(values) > 1:
         raise ApiError(400, f"{name} came {len(values)} times; send it once", param=name, code="invalid_value")
-    value = values[0]
-    if "None" in kind and value.strip().lower() in NOTHING:
-        return None
-    if kind == "bool":
-        return _truth(name, value)
-    if kind.startswith(("int", "float")) and "str" not in kind:
-        number = int if kind.startswith("int") else float
-        try:
-            return number(value)
-        except ValueError:
-            what = "an integer" if number is int else "a number"
-            raise ApiError(
-                400, f"{name} must be {what}, not {value[:100]!r}", param=name, code="invalid_value"
-            ) from None
-    if "str" in kind:
-        return value
     try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, Mapping):
-        raise ApiError(400, f"{name} must be a JSON object, not {value[:100]!r}", param=name, code="invalid_value")
-    return parsed
+        return each.from_text(values[0])
+    except ParameterError as error:
+        raise api_error(error) from None
 
 
 def _parsed(value: str) -> Any:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -77,6 +78,7 @@ OPENAI_NAMES = {
     "word_timestamps": "timestamp_granularities",
     "token_logprobs": "include",
 }
+OPENAI_PARTS = {"min_silence_duration_ms": "silence_duration_ms", "speech_pad_ms": "prefix_padding_ms"}
 OBJECTS, PART = ("chunking_strategy", "vad_options"), re.compile(r"\w+\]")
 REFUSED = {
     "known_speaker_names": "this server gives speakers no names of yours",
@@ -122,9 +124,7 @@ async def _respond(request: Request, task: str) -> Response:
         try:
             job = model.speech.job(upload.data, **asked.options)
         except ParameterError as error:
-            told = api_error(error, asked.options)
-            told.param = _as_sent(told.param, form)
-            raise told from error
+            raise api_error(error, asked.options, field_of=partial(_as_sent, form)) from error
         share = request.app.state.models.audio_memory.share()
         stack.callback(share.release)
         RESERVATION.set(share)  # for the job, which runs in this context
@@ -175,7 +175,7 @@ def _asked(form: FormData, task: str) -> Asked:
         options["token_logprobs"] = True
     laid_out = forms.options(form, SubtitleLayout)
     try:
-        layout = SubtitleLayout.of(**laid_out)
+        layout = SubtitleLayout(**laid_out)
     except ParameterError as error:
         raise api_error(error, laid_out) from error
     response_format = forms.choice(form, "response_format", MEDIA_TYPES, "json")
@@ -191,11 +191,12 @@ def _asked(form: FormData, task: str) -> Asked:
     return Asked(response_format, granularities, bool(included), stream, forms.truth(form, "progress"), layout, options)
 
 
-def _as_sent(param: str | None, form: FormData) -> str | None:
-    """Return the name under which the client sent an option that an error blames."""
-    option, _, _ = (param or "").partition(".")
-    sent = {name.partition("[")[0] for name in form}
-    return OPENAI_NAMES[option] if option in OPENAI_NAMES and option not in sent else param
+def _as_sent(form: FormData, name: str) -> str:
+    """Return the field that the client sent for an option."""
+    option, dot, part = name.partition(".")
+    if option not in OPENAI_NAMES or any(field.partition("[")[0] == option for field in form):
+        return name
+    return OPENAI_NAMES[option] + dot + OPENAI_PARTS.get(part, part)
 
 
 def _openai_options(form: FormData, options: dict[str, Any]) -> dict[str, Any]:
@@ -233,8 +234,7 @@ def _chunking(strategy: str | dict[str, str]) -> dict[str, Any]:
         given = {name: value if name == "type" else float(value) for name, value in parts.items()}
         if given.pop("type") != "server_vad":
             raise ValueError(strategy)
-        names = {"threshold": "threshold", "silence_duration_ms": "min_silence_duration_ms"}
-        names["prefix_padding_ms"] = "speech_pad_ms"
+        names = {"threshold": "threshold", **{theirs: ours for ours, theirs in OPENAI_PARTS.items()}}
         return {"vad_options": {names[name]: value for name, value in given.items()}}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise ApiError(

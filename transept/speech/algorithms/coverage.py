@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from transept.multimodal.waveforms import Waveform
 from transept.speech.segments import Segment
-from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
+from transept.speech.vad.options import VadOptions
+from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
 Stretch: TypeAlias = tuple[float, float]  # seconds: begin, end
 

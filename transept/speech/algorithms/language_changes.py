@@ -16,7 +16,8 @@ from transept.core.jobs.job import Submit
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.language import Language, detected, language_request
 from transept.speech.speech_model import SpeechModel
-from transept.speech.vad.spans import SAMPLE_RATE, Span, VadOptions, speech_spans
+from transept.speech.vad.options import VadOptions
+from transept.speech.vad.spans import SAMPLE_RATE, Span, speech_spans
 
 CERTAIN = 0.995  # probability; English and French by themselves are mostly above it, and with 3 s of another language
 # at 0.50 to 0.95; but French that goes before Spanish is at 0.99

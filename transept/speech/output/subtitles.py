@@ -11,8 +11,10 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from transept.errors import ParameterError, suggest
+from transept.errors import ParameterError
+from transept.options import Option, declares_options, take_options
 from transept.speech.durations import SHORTEST, lengthened
 from transept.speech.segments import Segment, Word
 from transept.speech.word_breaks import may_break, whole_words
@@ -22,39 +24,31 @@ CUE_PAUSE = 3.0  # seconds between the starts of two words after which subtitles
 BLANK_LINES = re.compile(r"[\r\n][ \t\r\n]*")  # would end a subtitle in its file
 
 
+@declares_options("subtitles have no option")
 @dataclass(frozen=True)
 class SubtitleLayout:
     """How words are laid out as subtitles. Every option needs the times of words.
 
-    highlight_words: a subtitle for the time of each word, which underlines it.
-    max_line_width: characters of a line at most. max_line_count: lines of a subtitle at most; has an effect only with
-        max_line_width, and then subtitles are filled up across segments.
-    max_words_per_line: words of a subtitle at most; has no effect where subtitles are filled up.
-
-    Raises ParameterError for a number below 1, and for a highlight_words that is not True or False.
+    Raises ParameterError for an unknown option, a number below 1, and a highlight_words that is not True or False.
     """
 
-    highlight_words: bool = False
-    max_line_width: int | None = None
-    max_line_count: int | None = None
-    max_words_per_line: int | None = None
-
-    @classmethod
-    def of(cls, **layout: bool | int | None) -> SubtitleLayout:
-        """A layout from keywords. Raises ParameterError for an unknown one."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in layout:
-            if name not in known:
-                raise ParameterError(f"subtitles have no option {name!r}.{suggest(name, known)}")
-        return cls(**layout)  # type: ignore[arg-type]  # each field checks its own
+    highlight_words: Annotated[bool, Option("underline each word as it is said")] = False
+    max_line_width: Annotated[int | None, Option("characters of a line at most", metavar="N", ge=1)] = None
+    max_line_count: Annotated[
+        int | None,
+        Option(
+            "lines of a subtitle at most; needs --max-line-width",
+            "With both, subtitles are filled up across segments.",
+            metavar="N",
+            ge=1,
+        ),
+    ] = None
+    max_words_per_line: Annotated[
+        int | None, Option("words of a subtitle at most; not with --max-line-count", metavar="N", ge=1)
+    ] = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.highlight_words, bool):
-            raise ParameterError(f"highlight_words must be True or False, not {self.highlight_words!r}")
-        for name in ("max_line_width", "max_line_count", "max_words_per_line"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ParameterError(f"{name} is {value!r}; it must be a whole number from 1, or None")
+        take_options(self)
 
     @property
     def needs_words(self) -> bool:

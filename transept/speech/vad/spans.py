@@ -6,20 +6,15 @@ here knows a speech family, and nothing here changes samples. silero-vad loads w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from transept.errors import ParameterError
 from transept.multimodal.waveforms import Waveform
-from transept.option_names import refuses_unknown
 from transept.speech.vad.network import FRAME, speech_probabilities
+from transept.speech.vad.options import VadOptions
 
 SAMPLE_RATE = 16_000  # Hz
 SMOOTHING = 5  # frames; 160 ms, about the shortest pause between words
@@ -28,53 +23,6 @@ LONGEST_PAUSE = 16_000  # samples that count when windows are packed; a pause of
 
 BATCHED_MIN_SILENCE_MS = 64  # two frames: many places where windows may end
 FILTER_MIN_SILENCE_MS = 2000
-
-
-@refuses_unknown("VadOptions has no")
-@dataclass(frozen=True)
-class VadOptions:
-    """What counts as speech, under faster-whisper's names.
-
-    threshold: a frame as likely as this to be speech begins a span.
-    neg_threshold: one that is less likely than this may end it. None: threshold - 0.15, at least 0.01.
-    min_speech_duration_ms: shorter spans are dropped.
-    max_speech_duration_s: longer spans are cut at their quietest points. Batched mode never goes beyond the model's
-        window.
-    min_silence_duration_ms: a shorter pause does not end a span. None: 2000, or 64 in batched mode.
-    speech_pad_ms: what a span takes of the silence before and after it; of a short pause, each side takes half.
-    Raises ParameterError for unknown options and values out of range.
-    """
-
-    threshold: float = 0.5
-    neg_threshold: float | None = None
-    min_speech_duration_ms: float = 0
-    max_speech_duration_s: float = inf
-    min_silence_duration_ms: float | None = None
-    speech_pad_ms: float = 400
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names of all options."""
-        return [each.name for each in dataclasses.fields(cls)]
-
-    def __post_init__(self) -> None:
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            unset = value is None and each.default is None
-            if not unset and (isinstance(value, bool) or not isinstance(value, Real)):
-                raise ParameterError(f"{each.name} must be a number, not {value!r}")
-        for name in ("threshold", "neg_threshold"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < 1.0:
-                raise ParameterError(f"{name} is {value}; it is a probability between 0 and 1, such as 0.5")
-        if self.neg_threshold is not None and self.neg_threshold > self.threshold:
-            raise ParameterError(f"neg_threshold ({self.neg_threshold}) must not be above threshold ({self.threshold})")
-        for name in ("min_speech_duration_ms", "min_silence_duration_ms", "speech_pad_ms"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < inf:
-                raise ParameterError(f"{name} is {value}; it is a time in milliseconds, at least 0")
-        if not self.max_speech_duration_s >= 1.0:
-            raise ParameterError(f"max_speech_duration_s is {self.max_speech_duration_s}; it must be at least 1 second")
 
 
 class Span(NamedTuple):

@@ -1,0 +1,249 @@
+"""Option: the one declaration of an option, from which every door takes its type, bounds, help and names.
+
+A dataclass of options annotates each field ``Annotated[int | None, Option("Beams of the search.", ge=1)]`` and calls
+`take_options` when it is made. `transept.cli` makes its flags from `declared`, and the server reads its forms with
+`DeclaredOption.from_text`. Knows no option by itself, and imports neither NumPy nor torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Annotated, Any, Literal, TypeVar
+
+from transept.errors import ParameterError, nearest, shown, suggest
+from transept.option_names import finite, refuses_unknown
+
+Options = TypeVar("Options")
+
+MAX_TEMPERATURE = 1e38  # a float32, as logits are
+MAX_PATIENCE = 1e6  # so that num_beams times it is a number
+MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
+MAX_SEED = 2**64 - 1
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
+NOTHING = ("none", "null")  # texts that stand for None
+TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of an option beside its name, type and default.
+
+    help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
+    group: the heading under which ``--help`` lists it. metavar: stands for its value there. default: stands for the
+        default there; None: the default itself, if it is neither None nor a flag.
+    ge, gt, le, lt: bounds of a number.
+    parse: brings every accepted form of a value, also text, into the declared type. Receives the option's name and the
+        value; raises ParameterError.
+    """
+
+    help: str
+    more: str = ""
+    group: str = ""
+    metavar: str = ""
+    default: str | None = None
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    parse: Callable[[str, Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class DeclaredOption:
+    """An option of a dataclass.
+
+    types: of its values, without None. choices: the words that it takes, if it takes nothing else. optional: True if
+    None is a value of it.
+    """
+
+    name: str
+    option: Option
+    types: tuple[type, ...]
+    choices: tuple[str, ...]
+    optional: bool
+    default: Any
+
+    def taken(self, value: Any) -> Any:
+        """Return a value in its declared form. Raises ParameterError for a wrong type and a number out of bounds."""
+        if self.option.parse is not None:
+            value = self.option.parse(self.name, value)
+        if value is None and self.optional:
+            return None
+        if self.choices:
+            if value not in self.choices:
+                raise self._error(value, near=nearest(value, self.choices) if isinstance(value, str) else None)
+            return value
+        if bool in self.types:
+            if not isinstance(value, bool):
+                raise self._error(value)
+            return value
+        if not isinstance(value, bool) and isinstance(value, Real) and {int, float} & {*self.types}:
+            return self._number(value)
+        if not isinstance(value, self.types) or isinstance(value, bool):
+            raise self._error(value)
+        if isinstance(value, str) and LONE_SURROGATE.search(value):
+            raise ParameterError(
+                f"{{{self.name}}} holds half a surrogate pair, which is not valid text: {value!r}",
+                param=self.name,
+                value=value,
+            )
+        return value
+
+    def from_text(self, text: str) -> Any:
+        """Return the value that a text stands for: ``None``, a number, a truth, JSON of an object, or the text itself.
+
+        Raises ParameterError for a text that stands for none of its type's values. Bounds are checked by `taken`.
+        """
+        plain = text.strip().lower()
+        if self.optional and plain in NOTHING:
+            return None
+        if self.option.parse is not None and not self.is_object:
+            return text
+        try:
+            if bool in self.types:
+                return TRUTHS[plain]
+            if int in self.types:
+                return int(text)
+            if float in self.types:
+                return float(text)
+            if self.is_object:
+                if isinstance(parsed := json.loads(text), dict):
+                    return parsed
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            wanted = "true or false" if self.is_flag else "a JSON object" if self.is_object else self.wanted
+            raise ParameterError(
+                f"{{{self.name}}} must be {wanted}, not {shown(text[:100])}", param=self.name, value=text
+            ) from None
+        return text
+
+    @property
+    def is_flag(self) -> bool:
+        """True if its values are True and False."""
+        return bool in self.types
+
+    @property
+    def is_object(self) -> bool:
+        """True if its value is a dataclass of options, which a mapping of them stands for."""
+        return any(dataclasses.is_dataclass(kind) for kind in self.types)
+
+    def _number(self, value: Any) -> Any:
+        whole, number, option = float not in self.types, finite(value), self.option
+        low = -math.inf if option.ge is None else option.ge  # not a number is below any of them
+        within = (
+            low <= number
+            and (option.gt is None or number > option.gt)
+            and (option.lt is None or number < option.lt)
+            and (number < math.inf or option.le == math.inf)
+        )
+        if not within or (whole and not isinstance(value, Integral)):
+            raise self._error(value)
+        if option.le is not None and (value if whole else number) > option.le:  # a float rounds large integers
+            most = option.le if isinstance(option.le, int) else f"{option.le:g}"
+            raise ParameterError(
+                f"{{{self.name}}} must be at most {most}, not {shown(value)}", param=self.name, value=value
+            )
+        kind = int if isinstance(value, Integral) else float
+        return value if type(value) is kind else kind(value)  # one of NumPy's
+
+    def _error(self, value: Any, near: str | None = None) -> ParameterError:
+        hint = f'. Did you mean "{near}"?' if near else ""
+        return ParameterError(
+            f"{{{self.name}}} must be {self.wanted}, not {shown(value)}{hint}", param=self.name, value=value
+        )
+
+    @property
+    def wanted(self) -> str:
+        """What its values are, for an error."""
+        if self.choices:
+            words = [f'"{word}"' for word in self.choices]
+            return f"{', '.join(words[:-1])} or {words[-1]}"
+        if self.is_flag:
+            return "True or False"
+        if self.is_object:
+            (kind,) = self.types
+            return f"{kind.__name__} or a dict of them"
+        if {int, float} & {*self.types}:
+            return f"{'a number' if float in self.types else 'an integer'}{self._bounds()}"
+        return "text"
+
+    def _bounds(self) -> str:
+        option, parts = self.option, []
+        if option.ge is not None:
+            parts.append(f"of at least {option.ge:g}")
+        if option.gt is not None:
+            parts.append(f"above {option.gt:g}")
+        if option.lt is not None:
+            parts.append(f"below {option.lt:g}")
+        return f" {' and '.join(parts)}" if parts else ""
+
+
+def declared(cls: Any) -> Mapping[str, DeclaredOption]:
+    """The options of a dataclass, by name, in the order of its fields."""
+    return _declared(cls)
+
+
+@functools.cache
+def _declared(cls: Any) -> Mapping[str, DeclaredOption]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: _declaration(field.name, hints[field.name], field.default) for field in dataclasses.fields(cls)}
+
+
+def _declaration(name: str, hint: Any, default: Any) -> DeclaredOption:
+    option = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Option)), Option(""))
+    kind = getattr(hint, "__origin__", hint) if typing.get_origin(hint) is Annotated else hint
+    members = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    choices = tuple(word for each in members if typing.get_origin(each) is Literal for word in typing.get_args(each))
+    kinds = [typing.get_origin(each) or each for each in members if each is not type(None)]
+    plain = tuple(str if each is Literal else each for each in kinds)
+    return DeclaredOption(name, option, plain, choices, type(None) in members, default)
+
+
+def take_options(options: Any) -> None:
+    """Bring each value of a frozen dataclass of options into its declared form, when it is made.
+
+    Raises ParameterError for the first value of a wrong type or out of bounds.
+    """
+    for name, each in declared(type(options)).items():
+        object.__setattr__(options, name, each.taken(getattr(options, name)))
+
+
+def made_of(kind: type[Options], name: str, given: Any) -> Any:
+    """Return options from a mapping of them, which is the value of another option; anything else as it is.
+
+    name: of that option. Raises ParameterError, whose parameter is ``NAME.PART``.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    for part in given:
+        if part not in declared(kind):
+            hint = suggest(str(part), declared(kind))
+            raise ParameterError(f"{kind.__name__} has no {part!r}.{hint}", param=f"{name}.{part}", value=given[part])
+    try:
+        return kind(**given)
+    except ParameterError as error:
+        raise error.within(name) from None
+
+
+def declares_options(what: str) -> Callable[[type[Options]], type[Options]]:
+    """Decorator of a dataclass whose fields are declared options; ``help()`` lists them below its docstring.
+
+    Made with any other keyword, it raises ParameterError. what: begins its message, as in ``"Engine has no option"``.
+    """
+
+    def decorate(cls: type[Options]) -> type[Options]:
+        if cls.__doc__ is not None:
+            listed = (f"    {name}: {each.option.help}. {each.option.more}" for name, each in declared(cls).items())
+            cls.__doc__ = cls.__doc__.rstrip() + "\n\n" + "\n".join(line.rstrip() for line in listed) + "\n"
+        return refuses_unknown(what)(cls)
+
+    return decorate
