@@ -1,8 +1,8 @@
 """DecoderRunner: computes the logits of a step's requests, whose encoder inputs are in the cache already.
 
-Steps are launched kernel by kernel, or replayed as CUDA graphs: then each token of a short prompt is a row of the
-recorded step, as if it were a sequence's newest, since the keys of all rows are written before any are read. Longer
-prompts are launched.
+Steps are launched kernel by kernel, or replayed as CUDA graphs. In a recorded step, and on a CPU, each token of a short
+prompt is a row as if it were a sequence's newest, since the keys of all rows are written before any are read. So the
+CPU's kernel of whole layers serves steps with new requests as well.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.rows import DecodeRows, put_pending
 from transept.core.execution.sampler import Drawn
+from transept.core.kernels.dispatch import MOST_QUERIES
 from transept.core.kernels.transfer import upload
 from transept.core.scheduling.step import SequenceGroupMetadata
 
-MOST_PROMPT_ROWS = 8  # of a new request; with more, tiles of its queries read its keys less often
+MOST_PROMPT_ROWS = 8  # of a new request on a GPU; with more, tiles of its queries read its keys less often
 ROWS_OF_FEW = 32  # of a step; beyond, rows are at most half as many again as sequences, since each has logits
 
 
@@ -47,6 +48,9 @@ class DecoderRunner:
         self.backend, self.group, self.stage = context.attention_backend, context.group, context.stage
         self._model, self._cache, self._block_size = model, cache, block_size
         self._device = cache.layers[0].device
+        self._most_spans = (
+            MOST_QUERIES if self._device.type == "cpu" else 0
+        )  # of a new request in a step that is launched
         self.kv_caches = self._caches_of_all_layers()
 
     def record(self, recorder: Recorder) -> None:
@@ -71,7 +75,7 @@ class DecoderRunner:
     def launch(self, step: Sequence[SequenceGroupMetadata], last: Drawn | None) -> Decoded | None:
         """Compute requests kernel by kernel; None but in a pipeline's last stage. last: as for `replay`."""
         self._cache.wait()
-        rows = DecodeRows.of(step, self._block_size, self.shape.window)
+        rows = DecodeRows.of(step, self._block_size, self.shape.window, self._most_spans)
         input_ids, positions, slots = upload((rows.token_ids, rows.positions, rows.slots), self._device).unbind()
         put_pending(input_ids, rows.pending, last)
         metadata = rows.metadata(self._block_size, self.shape.window, slots)

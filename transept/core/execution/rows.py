@@ -49,14 +49,15 @@ class DecodeRows:
     ) -> DecodeRows:
         """The rows of some requests.
 
-        window: see ModelShape. most_spans: prompts of so many tokens at most have a span for each.
+        window: see ModelShape. most_spans: if a new request has no more tokens, each is a span of its own.
         """
         rows = cls()
         for group in step:
+            spans = group.is_prefill and sum(data.num_tokens for data in group.seq_data.values()) <= most_spans
             for seq_id, data in group.seq_data.items():
                 table, length = group.block_tables[seq_id], data.num_tokens
                 if group.is_prefill:
-                    rows._add_prompt(data.token_ids, table, block_size, most_spans)
+                    rows._add_prompt(data.token_ids, table, block_size, spans)
                 else:
                     # The table begins after the blocks that have been given back.
                     kept = length - num_blocks_behind(length, window, block_size) * block_size
@@ -75,12 +76,12 @@ class DecodeRows:
             rows.cross_block_tables.append(group.cross_block_table)
         return rows
 
-    def _add_prompt(self, token_ids: list[int], table: BlockTable, block_size: int, most_spans: int) -> None:
+    def _add_prompt(self, token_ids: list[int], table: BlockTable, block_size: int, spans: bool) -> None:
         first, count = len(self.token_ids), len(token_ids)
         self.token_ids.extend(token_ids)
         self.positions.extend(range(count))
         self.slots.extend(slots_of(table, count, block_size).tolist())
-        lengths = range(1, count + 1) if count <= most_spans else [count]
+        lengths = range(1, count + 1) if spans else [count]
         self.starts.extend(first + length for length in lengths)
         self.lengths.extend(lengths)
         self.block_tables.extend([table] * len(lengths))
