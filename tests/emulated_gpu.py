@@ -4,7 +4,8 @@ Its tensors lie in the host's memory and say that they are on cuda:0. Operations
 run in Triton's interpreter. What a real one refuses raises: operations over tensors of both sides, kernels given memory
 of the host, waits and copies from the host while a graph is captured. Waits are counted. A copy that does not block
 arrives when its event is waited for; until then its target holds nonsense, and its source must stay as it is. Once the
-device has a fault, every wait for it raises that.
+device has a fault, every wait for it raises that. Its memory is counted: of a graph that is captured everything stays,
+where a GPU would use what is free in the pool again.
 
 Streams are taken to run in the order of their calls, and nothing is said of speed.
 """
@@ -49,6 +50,8 @@ class EmulatedGpu(TorchFunctionMode):
         self.waits: Counter[str] = Counter()
         self.arriving: dict[int, tuple[Tensor, Tensor]] = {}  # by number, targets on the host and what they will hold
         self.num_copies = 0
+        self.memory = 1 << 30  # bytes
+        self.used = self.most_used = 0
         self.leaving: list[tuple[Tensor, Tensor]] = []  # sources on the host and what they must still hold
         self.fault: Exception | None = None
         self.recorded: list[Callable[[], None]] | None = None  # calls of the graph that is being captured
@@ -83,10 +86,15 @@ class EmulatedGpu(TorchFunctionMode):
         out = func(*args, **kwargs)
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor) and (on or pinned):
-                _mark(tensor, "on_gpu" if on else "pinned")
+                self.place(tensor) if on else _mark(tensor, "pinned")
         if on:
             self.record(lambda: _renew(out, func(*args, **kwargs)))
         return out
+
+    def place(self, tensor: Tensor) -> None:
+        """Say of a tensor's memory that it is the GPU's."""
+        if not on_gpu(tensor):
+            tensor.untyped_storage().on_gpu = Held(self, tensor.untyped_storage().nbytes())
 
     def wait(self, reason: str, num_copies: int | None = None) -> None:
         """Wait for all that is under way, or for the first copies to the host."""
@@ -128,7 +136,7 @@ class EmulatedGpu(TorchFunctionMode):
         with torch._C.DisableTorchFunction():
             out = torch.empty_like(tensor, dtype=dtype)
         if there:
-            _mark(out, "on_gpu")
+            self.place(out)
         if same_place:
             with torch._C.DisableTorchFunction():
                 out.copy_(tensor)
@@ -156,9 +164,21 @@ class EmulatedGpu(TorchFunctionMode):
         return target
 
 
+class Held:
+    """Memory that is the GPU's, counted until it is freed."""
+
+    def __init__(self, gpu: EmulatedGpu, num_bytes: int) -> None:
+        self._gpu, self._num_bytes = gpu, num_bytes
+        gpu.used += num_bytes
+        gpu.most_used = max(gpu.most_used, gpu.used)
+
+    def __del__(self) -> None:
+        self._gpu.used -= self._num_bytes
+
+
 def on_gpu(tensor: Tensor) -> bool:
     """Whether the tensor says that it is on the GPU."""
-    return getattr(tensor.untyped_storage(), "on_gpu", False)
+    return hasattr(tensor.untyped_storage(), "on_gpu")
 
 
 def _mark(tensor: Tensor, name: str) -> Tensor:
@@ -243,6 +263,11 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
             "graph_pool_handle": lambda: None,
             "set_stream": lambda stream: None,
             "synchronize": lambda device=None: gpu.wait("synchronize"),
+            "empty_cache": lambda: None,
+            "mem_get_info": lambda device=None: (gpu.memory - gpu.used, gpu.memory),
+            "memory_reserved": lambda device=None: gpu.used,
+            "max_memory_allocated": lambda device=None: gpu.most_used,
+            "reset_peak_memory_stats": lambda device=None: setattr(gpu, "most_used", gpu.used),
         }
         for name, stand_in in stand_ins.items():
             patch.setattr(torch.cuda, name, stand_in)

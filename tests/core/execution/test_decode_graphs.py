@@ -21,7 +21,9 @@ from windowed_bart import put_windows
 from transept import Engine, SamplingParams
 from transept.core.attention.backends.triton import TritonBackend
 from transept.core.attention.metadata import AttentionMetadata, DecodeTables
+from transept.core.execution import decode_graphs
 from transept.core.execution.decode_graphs import DecodeGraphs, Recorder
+from transept.core.execution.decoder_runner import DecoderRunner
 from transept.plugins.bart.model import BartForConditionalGeneration
 
 CHECKPOINTS = Path(__file__).parents[2] / "data" / "cmudict"
@@ -168,6 +170,36 @@ def test_a_shape_that_cannot_be_recorded_leaves_the_others_their_graphs(
     assert {rows for rows, _, _ in graphs.failed_shapes} == {4}
     assert {rows for rows, _, _ in graphs._recordings} == {16, 8, 2, 1}
     assert len(attempts) == len(graphs.failed_shapes) == len(caplog.messages)
+
+
+def test_steps_beyond_the_recordings_are_filled_up_or_launched(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = replaying(checkpoints / "bart-g2p").generate(WORDS, ONE_AFTER_ANOTHER, progress=False)
+    monkeypatch.setattr(decode_graphs, "MOST_RECORDINGS", 2)
+    engine = replaying(checkpoints / "bart-g2p")
+    decoder, launched = engine.executor.worker.runner.decoder, []
+
+    class Counted(DecoderRunner):
+        def launch(self, step: Any, last: Any) -> Any:
+            launched.append(len(step))
+            return super().launch(step, last)
+
+    decoder.__class__ = Counted
+    ours = engine.generate(WORDS, ONE_AFTER_ANOTHER, progress=False)
+    assert [output.outputs[0].token_ids for output in ours] == [output.outputs[0].token_ids for output in expected]
+    assert {rows for rows, _, _ in decoder.graphs._recordings} == {16, 8}
+    assert launched == [2, 1]  # steps of 4 rows take part in those of 8
+
+
+@torch.inference_mode()
+def test_recordings_share_their_logits(checkpoints: Path) -> None:
+    """Of 64 recordings of 256 rows and 50,000 tokens each, logits alone would be 1.6 GB."""
+    engine = replaying(checkpoints / "bart-g2p")
+    engine.generate(WORDS, ONE_AFTER_ANOTHER, progress=False)
+    recordings = engine.executor.worker.runner.decoder.graphs._recordings
+    assert len(recordings) == 5
+    assert len({recording.replay().untyped_storage().data_ptr() for recording in recordings.values()}) == 1
 
 
 def test_a_cache_in_fp8_says_much_the_same(checkpoints: Path) -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
+from math import prod
+from operator import ge
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -27,8 +30,14 @@ from transept.core.scheduling.step import BlockTable
 logger = logging.getLogger(__name__)
 
 
+MOST_RECORDINGS = 64  # each holds memory of the GPU: see `memory_profile`
+MOST_FILLING = 2  # times as many rows as a step has, in a recording of another shape that serves it
+
+Shape: TypeAlias = tuple[int, int, int]  # rows, blocks of the longest, and encoder blocks
+
+
 class DecodeGraphs:
-    """The steps recorded so far, one for each shape: rows, blocks of the longest, and encoder blocks.
+    """The steps recorded so far, by shape, MOST_RECORDINGS of them. A larger one serves a step that has none.
 
     A shape that cannot be recorded leaves the others as they are.
 
@@ -41,34 +50,67 @@ class DecodeGraphs:
         self.model = model
         self.cache = cache
         self.block_size = block_size
-        self.failed_shapes: set[tuple[int, int, int]] = set()  # not tried again
-        self._recordings: dict[tuple[int, int, int], _Recording] = {}
+        self.failed_shapes: set[Shape] = set()  # not tried again
+        self._recordings: dict[Shape, _Recording] = {}
+        self._logits = _SharedLogits()
         self.recorder = recorder or Recorder(cache.layers[0].device)
 
     def __call__(self, rows: DecodeRows, last: Drawn | None) -> Tensor | None:
         """The logits, [rows, vocabulary], of which the next call may make something else.
 
         rows: each a span of its own. last: of the step before, where tokens are pending.
-        None where a step of this shape cannot be recorded, which the log says once: such steps must be made anew.
+        None where no recording serves the step, which must be launched. That a shape cannot be recorded the log says
+        once.
         """
-        shape = (
-            num_rows_recorded(len(rows.token_ids)),
-            _power_of_two(max(map(len, rows.block_tables))),
-            _power_of_two(max(map(len, rows.cross_block_tables))),
+        recording = self._serving(
+            (
+                num_rows_recorded(len(rows.token_ids)),
+                power_of_two(max(map(len, rows.block_tables))),
+                power_of_two(max(map(len, rows.cross_block_tables))),
+            )
         )
+        return None if recording is None else recording(rows, last)
+
+    def record(self, shape: Shape) -> None:
+        """Record a shape, unless that fails."""
+        try:
+            self._recordings[shape] = _Recording(
+                self.model, self.cache, self.block_size, self.recorder, self._logits, *shape
+            )
+        except Exception as error:  # what a plugin's decode, or CUDA about it, raises
+            logger.warning(
+                "%s decodes %d rows of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
+                *(type(self.model).__name__, *shape[:2], type(error).__name__, error),
+            )
+            self.failed_shapes.add(shape)
+
+    def _serving(self, shape: Shape) -> _Recording | None:
+        """The recording of a shape, which is made if there is room, or else the smallest that holds such a step."""
         if shape in self.failed_shapes:
             return None
-        if shape not in self._recordings:
-            try:
-                self._recordings[shape] = _Recording(self.model, self.cache, self.block_size, self.recorder, *shape)
-            except Exception as error:  # what a plugin's decode, or CUDA about it, raises
-                logger.warning(
-                    "%s decodes %d rows of %d blocks without CUDA graphs, kernels launched one by one: %s: %s",
-                    *(type(self.model).__name__, *shape[:2], type(error).__name__, error),
-                )
-                self.failed_shapes.add(shape)
-                return None
-        return self._recordings[shape](rows, last)
+        if shape not in self._recordings and len(self._recordings) < MOST_RECORDINGS:
+            self.record(shape)
+        if shape in self._recordings:
+            return self._recordings[shape]
+        num_rows, *blocks = shape
+        larger = [
+            each
+            for each in self._recordings
+            if num_rows <= each[0] <= MOST_FILLING * num_rows and all(map(ge, each[1:], blocks))
+        ]
+        return self._recordings[min(larger)] if larger else None
+
+
+class _SharedLogits:
+    """Where all recorded steps leave their logits. Each with logits of its own, they would soon fill gigabytes."""
+
+    rows: Tensor | None = None
+
+    def keep(self, logits: Tensor) -> Tensor:
+        """Copy logits [rows, vocabulary] here, and return the copy. It grows when a step first runs, unrecorded."""
+        if self.rows is None or len(self.rows) < len(logits):
+            self.rows = torch.empty_like(logits)
+        return self.rows[: len(logits)].copy_(logits)
 
 
 class _Recording:
@@ -80,6 +122,7 @@ class _Recording:
         cache: KVCache,
         block_size: int,
         record: Recorder,
+        shared: _SharedLogits,
         num_rows: int,
         num_blocks: int,
         num_cross_blocks: int,
@@ -105,7 +148,7 @@ class _Recording:
         def step() -> Tensor:
             metadata.slot_mapping = slots.long()
             hidden = model.decode(token_ids.long(), positions.long(), cache.layers, metadata)
-            return model.compute_logits(hidden)
+            return shared.keep(model.compute_logits(hidden))
 
         self._write(DecodeRows())
         self.step = step  # kept, with its plan's tensors: what is replayed reads them, and a CUDA graph holds no memory
@@ -142,9 +185,17 @@ class _Recording:
 
 def num_rows_recorded(count: int) -> int:
     """To how many rows a step of so many is filled up: a power of 2, and from 16 on one and a half, too."""
-    power = _power_of_two(count)
+    power = power_of_two(count)
     return power * 3 // 4 if power > 16 and count <= power * 3 // 4 else power
 
 
-def _power_of_two(count: int) -> int:
+def most_recordings(largest: Shape) -> int:
+    """How many recordings there may be of shapes up to the largest."""
+    num_rows, *blocks = largest
+    numbers = {num_rows_recorded(count + 1) for count in range(num_rows)}
+    return min(MOST_RECORDINGS, len(numbers) * prod(each.bit_length() for each in blocks))
+
+
+def power_of_two(count: int) -> int:
+    """The smallest that is not smaller."""
     return 1 << (count - 1).bit_length()

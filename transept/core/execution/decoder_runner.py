@@ -92,7 +92,7 @@ class DecoderRunner:
     def _replayable(self, step: Sequence[SequenceGroupMetadata]) -> list[SequenceGroupMetadata]:
         """The requests that may be rows of a recorded step."""
         num_seqs = sum(len(group.seq_data) for group in step)
-        room = max(ROWS_OF_FEW, num_seqs * 3 // 2) - sum(len(group.seq_data) for group in step if not group.is_prefill)
+        room = most_rows(num_seqs) - sum(len(group.seq_data) for group in step if not group.is_prefill)
         chosen: list[SequenceGroupMetadata] = []
         for group in step:
             if group.is_prefill:
@@ -112,3 +112,8 @@ class DecoderRunner:
         own, layers = self.stage.decoder_layers(self.shape), self._cache.layers
         elsewhere = layers[0].new_empty(2, 0, *layers[0].shape[2:])
         return [layers[i - own.start] if i in own else elsewhere for i in range(self.shape.num_decoder_layers)]
+
+
+def most_rows(num_seqs: int) -> int:
+    """Rows at most of a recorded step of so many sequences."""
+    return max(ROWS_OF_FEW, num_seqs * 3 // 2)

@@ -65,12 +65,20 @@ class EncoderGraphs:
         if shape not in self._recordings:
             if self._seen[shape] < 2 or len(self._recordings) == MOST_RECORDINGS:
                 return False
-            self._recordings[shape] = self._record(inputs)
+            self.record(inputs)
         recording = self._recordings[shape]
         if recording is None:
             return False
         recording(inputs, slots)
         return True
+
+    def record(self, inputs: list[EncoderInputs]) -> _Features | _Texts | None:
+        """Record a pass over inputs. Returns the recording, or None if there is none for such inputs, or it fails."""
+        shape = self._shape(inputs)
+        if shape is None:
+            return None
+        recording = self._recordings[shape] = self._record(inputs)
+        return recording
 
     def _shape(self, inputs: list[EncoderInputs]) -> Shape | None:
         """What inputs that are encoded by one recording have in common; None where none serves."""
@@ -188,6 +196,13 @@ class _Texts:
         self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
 
 
+def most_recordings(inputs: EncoderInputs) -> int:
+    """How many recordings there may be for inputs of this kind."""
+    if inputs.features:
+        return MOST_RECORDINGS
+    return len({num_tokens_recorded(count + 1) for count in range(MOST_TEXT_TOKENS)})
+
+
 def num_tokens_recorded(count: int) -> int:
     """To how many tokens texts of so many are padded: by less than an eighth, or by 63."""
     step = max(QUERIES, (1 << (count - 1).bit_length()) // 16)
@@ -200,7 +215,10 @@ def _encode_and_write(
     encode: Callable[[], Tensor],
     slots: Tensor,
 ) -> Callable[[], Tensor]:
-    """What is recorded. slots: where the keys and values of each row of the encoder's output go."""
+    """What is recorded. slots: where the keys and values of each row of the encoder's output go.
+
+    It returns them: a recording keeps what it returns, and nobody reads the encoder's output.
+    """
     backend = model.context.attention_backend
 
     def step() -> Tensor:
@@ -210,7 +228,7 @@ def _encode_and_write(
         rows = slots.long()
         for attention, kv_cache in layers:
             backend.write(*attention.keys_and_values(hidden), kv_cache, rows)
-        return hidden
+        return slots
 
     return step
 

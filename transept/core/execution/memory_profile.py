@@ -1,16 +1,21 @@
-"""How much memory of a GPU is left for the cache, found by running the largest step there can be.
+"""How much memory of a GPU is left for the cache, found by running the largest step there can be, and recording it.
 
 Called by `transept.core.execution.worker` when the cache's size is not given.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from transept.core.config import SchedulerConfig
+from transept.core.execution import decode_graphs, encoder_graphs
+from transept.core.execution.decode_graphs import num_rows_recorded, power_of_two
+from transept.core.execution.decoder_runner import most_rows
+from transept.core.execution.encoder_graphs import MOST_INPUTS, MOST_TEXT_TOKENS
 from transept.core.execution.model_runner import ModelRunner
 from transept.core.model_shape import ModelShape
 from transept.core.request.inputs import EncoderInputs
@@ -22,8 +27,9 @@ UNBOUNDED_SOURCE = 1024  # tokens that each input is taken to have where the mod
 
 
 def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int:
-    """Bytes for the cache: the share of the GPU's memory that may be used, less other programs', weights, activations.
+    """Bytes for the cache: the share of the GPU's memory that may be used, less what everything else takes.
 
+    That is other programs, weights, activations, and CUDA graphs if the runner records steps; then it records no more.
     runner: with a cache of a block, on a GPU. step: see `largest_step`.
     Raises CapacityError when the step does not fit, or leaves nothing.
     """
@@ -31,7 +37,8 @@ def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     try:
-        runner.compute(step).collect()
+        with runner.launching():
+            runner.compute(step).collect()
     except torch.cuda.OutOfMemoryError as error:
         raise CapacityError(
             f"a step of {_described(step)} does not fit into the GPU's memory. Lower max_num_seqs, max_encoder_tokens "
@@ -42,14 +49,72 @@ def cache_bytes(runner: ModelRunner, step: StepInput, utilization: float) -> int
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     others = total - free - torch.cuda.memory_reserved(device)
-    left = int(total * utilization) - others - peak
+    recorded = graph_bytes(runner, step)
+    left = int(total * utilization) - others - peak - recorded
     if left <= 0:
         raise CapacityError(
             f"nothing is left for the cache: of the GPU's {_gib(total)} a share of {utilization} may be used, other "
-            f"programs hold {_gib(others)}, and a step of {_described(step)} takes {_gib(peak)} with the weights. "
+            f"programs hold {_gib(others)}, and a step of {_described(step)} takes {_gib(peak)} with the weights, "
+            f"CUDA graphs {_gib(recorded)} (enforce_eager does without). "
             f"Raise gpu_memory_utilization, or lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"
         )
     return left
+
+
+@torch.inference_mode()
+def graph_bytes(runner: ModelRunner, step: StepInput) -> int:
+    """Return the bytes that CUDA graphs take once there are as many as there may be. The runner then records no more.
+
+    The largest of each kind is recorded, and a smaller one. The others use the largest one's memory again, as the
+    smaller one does, and each adds as much as that: tensors of fixed places, and the driver's copy of the kernels.
+    """
+    gc.collect()  # what is freed meanwhile would hide what is recorded
+    encoder, decoder = runner.encoder.graphs, runner.decoder.graphs
+    kept: list[object] = []
+    total = 0
+    if encoder is not None:
+        inputs = _recorded_inputs([each.inputs for each in step.encodes])
+        first = _growth(runner, lambda: kept.append(encoder.record(inputs)))
+        another = _growth(runner, lambda: kept.append(encoder.record(_half(inputs))))
+        total += first + (encoder_graphs.most_recordings(inputs[0]) - 1) * another
+    if decoder is not None:
+        num_rows = num_rows_recorded(most_rows(len(step.decodes)))
+        longest = (runner.decoder.shape.max_target_positions or UNBOUNDED_SOURCE, step.decodes[0].num_encoder_tokens)
+        blocks, cross_blocks = (power_of_two(-(-tokens // runner.block_size)) for tokens in longest)
+        first = _growth(runner, lambda: decoder.record((num_rows, blocks, cross_blocks)))
+        another = _growth(runner, lambda: decoder.record((num_rows // 2, blocks, cross_blocks)))
+        total += first + (decode_graphs.most_recordings((num_rows, blocks, cross_blocks)) - 1) * another
+    runner.encoder.graphs = runner.decoder.graphs = None
+    return total
+
+
+def _growth(runner: ModelRunner, record: Callable[[], object]) -> int:
+    """Bytes of the GPU's memory that a recording holds."""
+    torch.cuda.synchronize(runner.device)
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(runner.device)
+    record()
+    torch.cuda.synchronize(runner.device)
+    torch.cuda.empty_cache()
+    return max(0, free - torch.cuda.mem_get_info(runner.device)[0])
+
+
+def _recorded_inputs(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
+    """The largest that are recorded together."""
+    if inputs[0].features:
+        return inputs[:MOST_INPUTS]
+    return [_text(min(MOST_TEXT_TOKENS, sum(each.num_tokens for each in inputs)))]
+
+
+def _half(inputs: list[EncoderInputs]) -> list[EncoderInputs]:
+    """Half as many, but one at least."""
+    if inputs[0].features:
+        return inputs[: -(-len(inputs) // 2)]
+    return [_text(-(-inputs[0].num_tokens // 2))]
+
+
+def _text(num_tokens: int) -> EncoderInputs:
+    return EncoderInputs(None, [0] * num_tokens, num_tokens)
 
 
 def largest_step(

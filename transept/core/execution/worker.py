@@ -71,6 +71,13 @@ class Worker:
         self._cache_dtype = _cache_dtype(config)
         with large_blocks_given_back(), plugin_named(described.spec), _memory_for("the weights"):
             model, attentions = _load(described, config, device, self._cache_dtype, group, stage)
+        records = (
+            device.type == "cuda"
+            and group.size == 1
+            and stage.count == 1
+            and not config.enforce_eager
+            and model.context.attention_backend.replayable
+        )
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
@@ -78,6 +85,8 @@ class Worker:
             beside_text = partial(map_text_features, described.spec, described.view, {})
             step = largest_step(self._shape, worker_config.limits, config.block_size, features, beside_text)
             runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler, attentions)
+            if records:
+                runner.record_steps()
             with _current(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
@@ -89,13 +98,7 @@ class Worker:
         with _memory_for("the cache"):
             self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
         self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, attentions)
-        if (
-            device.type == "cuda"
-            and group.size == 1
-            and stage.count == 1
-            and not config.enforce_eager
-            and model.context.attention_backend.replayable
-        ):
+        if records:
             self.runner.record_steps()
 
     def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
