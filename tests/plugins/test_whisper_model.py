@@ -360,7 +360,7 @@ def test_steps_equal_transformers_whoever_shares_them(
     for step in steps:
         metadata = [requests[index].metadata(index, outputs, prefill) for index, outputs, prefill in step]
         encodes = [requests[index].encode(index) for index, _, prefill in step if prefill]
-        sampled = house.worker.issue(StepInput(encodes, metadata)).collect().sampled
+        sampled = house.worker.runner.issue(StepInput(encodes, metadata)).collect().sampled
         assert sampled.keys() == {seq_id for group in metadata for seq_id in group.seq_data}
         for index, outputs, _ in step:
             for sample in range(len(requests[index].sequences)):
@@ -376,7 +376,7 @@ def test_forked_samples_share_blocks_until_they_differ(case: Case) -> None:
     request = make_requests(case)[2]
     request.prompt = request.prompt[:6]  # one full block and a half
     parent = house.admit(Request(request.features, request.prompt, request.sequences[:1]))
-    house.worker.issue(StepInput([parent.encode(0)], [parent.metadata(0, 0, True)]))
+    house.worker.runner.issue(StepInput([parent.encode(0)], [parent.metadata(0, 0, True)]))
     (table,) = parent.tables
     twin = [table[0], *house.take(len(request.prompt) - 4 + len(request.sequences[1]))]
     forked = Request(request.features, request.prompt, request.sequences, parent.cross_table, [table, twin])
@@ -384,7 +384,7 @@ def test_forked_samples_share_blocks_until_they_differ(case: Case) -> None:
     for outputs in range(1, 6):
         copies = [(table[1], twin[1])] if outputs == 1 else []
         step = StepInput([], [forked.metadata(0, outputs, False)], BlockMoves(copy=copies))
-        sampled = house.worker.issue(step).collect().sampled
+        sampled = house.worker.runner.issue(step).collect().sampled
         for sample in (0, 1):
             wanted = expected[sample][len(request.prompt) - 1 + outputs]
             torch.testing.assert_close(logprobs_of(sampled[sample]), wanted, rtol=TOLERANCE, atol=TOLERANCE)
@@ -395,16 +395,15 @@ def test_a_request_goes_on_after_it_was_swapped_out_and_in(case: Case) -> None:
     request = house.admit(make_requests(case)[0])
     (table,) = request.tables
     expected = case.expected_logprobs(request.features, request.prompt + request.sequences[0])
-    house.worker.issue(StepInput([request.encode(0)], [request.metadata(0, 0, True)]))
+    house.worker.runner.issue(StepInput([request.encode(0)], [request.metadata(0, 0, True)]))
     blocks = request.cross_table + table
     out = [(block, host) for host, block in enumerate(blocks)]
-    house.worker.issue(StepInput(moves=BlockMoves(swap_out=out)))
+    house.worker.runner.issue(StepInput(moves=BlockMoves(swap_out=out)))
     for layer in house.worker.cache.layers:
         layer[:, blocks] = float("nan")
     elsewhere = [house.free.pop() for _ in blocks]
     request.cross_table, request.tables = elsewhere[: -len(table)], [elsewhere[-len(table) :]]
     back = list(enumerate(elsewhere))
-    sampled = (
-        house.worker.issue(StepInput([], [request.metadata(0, 1, False)], BlockMoves(swap_in=back))).collect().sampled
-    )
+    step = StepInput([], [request.metadata(0, 1, False)], BlockMoves(swap_in=back))
+    sampled = house.worker.runner.issue(step).collect().sampled
     torch.testing.assert_close(logprobs_of(sampled[0]), expected[len(request.prompt)], rtol=TOLERANCE, atol=TOLERANCE)

@@ -63,7 +63,7 @@ class StageThreads(Executor):
         try:
             while (order := self.orders[index].get()) is not None:
                 worker.runner.stage.step, step = order
-                output = worker.issue(step).collect()
+                output = worker.runner.issue(step).collect()
                 if worker.runner.stage.is_last:
                     self.outputs.put((order[0], output))
         except Exception as error:

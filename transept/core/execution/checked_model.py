@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -28,29 +29,33 @@ class CheckedModel:
         self.spec, self.model = spec, model
         self._vocab_size = model.shape(model.config).vocab_size
 
-    def encode(
-        self,
-        inputs: Sequence[EncoderInputs],
-        input_ids: Tensor | None,
-        positions: Tensor | None,
-        metadata: AttentionMetadata,
-        features: dict[str, list[Tensor]],
-    ) -> Tensor:
-        """The encoder's output, [encoder tokens, hidden]. inputs: those that the other arguments are made of."""
+    @contextmanager
+    def encoding(self, inputs: Sequence[EncoderInputs], metadata: AttentionMetadata) -> Iterator[None]:
+        """Call the model's `encode` within. inputs: those that the pass is made of."""
         try:
-            hidden = self._call("encode", input_ids, positions, metadata, **features)
+            with self._calling("encode"):
+                yield
         except PluginError as error:
             differ = error.__cause__
             if not isinstance(differ, RowsDifferError) or differ.metadata is not metadata:  # which a model may make
                 raise
-            raise _unlike_declared(self._named("encode"), inputs, differ.rows) from None
-        _check_encoded(self._named("encode"), inputs, hidden)
-        return hidden
+            raise self._unlike_declared(inputs, differ.rows) from None
+
+    def check_encoded(self, inputs: Sequence[EncoderInputs], hidden: Any) -> None:
+        """Raise PluginError if `encode` did not return a row for each token of these inputs."""
+        if not isinstance(hidden, Tensor) or hidden.dim() != 2:
+            returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
+            raise PluginError(
+                f"{self._named('encode')} returned {returned}; it must return a tensor [encoder tokens, hidden size]"
+            )
+        if len(hidden) != sum(each.num_tokens for each in inputs):
+            raise self._unlike_declared(inputs, len(hidden))
 
     def keys_and_values(self, attention: MakesKeysAndValues, hidden: Tensor, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values that a decoder layer's cross-attention makes of the encoder's output, checked."""
         method = f"{type(attention).__name__}.keys_and_values"
-        key, value = self._guarded(method, attention.keys_and_values, hidden)
+        with guarded(self.spec, method):
+            key, value = attention.keys_and_values(hidden)
         expected = [len(hidden), *kv_cache.shape[3:]]
         for each in (key, value):
             if [*each.shape] != expected:
@@ -64,54 +69,46 @@ class CheckedModel:
         self, input_ids: Tensor, positions: Tensor, kv_caches: list[Tensor], metadata: AttentionMetadata
     ) -> Tensor:
         """The decoder's output, [rows, hidden]."""
-        hidden = self._call("decode", input_ids, positions, kv_caches, metadata)
+        with self._calling("decode"):
+            hidden = self.model.decode(input_ids, positions, kv_caches, metadata)
         _check_shape(self._named("decode"), hidden, len(input_ids), None)
         return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """Logits, [rows, vocabulary]."""
-        logits = self._call("compute_logits", hidden)
+        with self._calling("compute_logits"):
+            logits = self.model.compute_logits(hidden)
         _check_shape(self._named("compute_logits"), logits, len(hidden), self._vocab_size)
         return logits
 
-    def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
-        return self._guarded(
-            f"{type(self.model).__name__}.{method}", getattr(self.model, method), *arguments, **keywords
-        )
-
-    def _guarded(self, what: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call a function of the plugin's, which `what` names in messages."""
-        try:
-            with plugin_named(self.spec):
-                return function(*arguments, **keywords)
-        except (TranseptError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise plugin_failure(self.spec, what, error) from error
+    def _calling(self, method: str) -> AbstractContextManager[None]:
+        return guarded(self.spec, f"{type(self.model).__name__}.{method}")
 
     def _named(self, method: str) -> str:
         return f"{type(self.model).__name__}.{method} of {self.spec.known_as}"
 
+    def _unlike_declared(self, inputs: Sequence[EncoderInputs], rows: int) -> PluginError:
+        """An error for an `encode` that makes as many rows of these inputs."""
+        expected = sum(each.num_tokens for each in inputs)
+        mappers = sorted({each.mapper or "the prompt's token ids" for each in inputs})
+        lengths = ", ".join(str(each.num_tokens) for each in inputs)
+        return PluginError(
+            f"{self._named('encode')} returned {rows} rows, but {' and '.join(mappers)} declared {expected} encoder "
+            f"tokens (num_tokens={lengths}): correct one of the two"
+        )
 
-def _check_encoded(encode: str, batch: Sequence[EncoderInputs], hidden: Any) -> None:
-    """Raise PluginError where `encode` did not return a row for each of these inputs' tokens."""
-    expected = sum(inputs.num_tokens for inputs in batch)
-    if not isinstance(hidden, Tensor) or hidden.dim() != 2:
-        returned = [*hidden.shape] if isinstance(hidden, Tensor) else type(hidden).__name__
-        raise PluginError(f"{encode} returned {returned}; it must return a tensor [encoder tokens, hidden size]")
-    if len(hidden) != expected:
-        raise _unlike_declared(encode, batch, len(hidden))
 
-
-def _unlike_declared(encode: str, batch: Sequence[EncoderInputs], rows: int) -> PluginError:
-    """An error for an `encode` that makes as many rows of these inputs."""
-    expected = sum(inputs.num_tokens for inputs in batch)
-    mappers = sorted({inputs.mapper or "the prompt's token ids" for inputs in batch})
-    lengths = ", ".join(str(inputs.num_tokens) for inputs in batch)
-    return PluginError(
-        f"{encode} returned {rows} rows, but {' and '.join(mappers)} declared {expected} encoder tokens "
-        f"(num_tokens={lengths}): correct one of the two"
-    )
+@contextmanager
+def guarded(spec: ModelSpec, what: str) -> Iterator[None]:
+    """Run a function of a plugin's, which `what` names in messages."""
+    try:
+        with plugin_named(spec):
+            yield
+    except (TranseptError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        trace = error.__traceback__  # begins here
+        raise plugin_failure(spec, what, error.with_traceback(trace and trace.tb_next)) from error
 
 
 def _check_shape(method: str, returned: Any, rows: int, width: int | None) -> None:

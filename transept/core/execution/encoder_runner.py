@@ -61,30 +61,27 @@ class EncoderRunner:
             self.graphs = EncoderGraphs(self._model.model, self._layers, recorder, self._features_of)
 
     def __call__(self, encodes: Sequence[Encode]) -> None:
-        """Encode inputs and write their keys and values. Raises what the model raises."""
+        """Encode inputs and write their keys and values. Raises what the model raises.
+
+        In a pipeline the last stage has the encoder's output. It gives the others each chunk as soon as that is
+        encoded; they take it once they have computed their layers for all chunks.
+        """
         if not encodes:
             return
         with nullcontext() if self._has_encoded else large_blocks_given_back():
             self._has_encoded = True
             self._cache.wait()
-            if self.graphs is None or not self.graphs([each.inputs for each in encodes], self._slots(encodes)):
-                self._launch(encodes)
-
-    def _launch(self, encodes: Sequence[Encode]) -> None:
-        """Encode and write without CUDA graphs.
-
-        In a pipeline the last stage has the encoder's output. It gives the others each chunk as soon as that is
-        encoded; they take it once they have computed their layers for all chunks.
-        """
-        chunks = _chunks(encodes, self._chunk_size(encodes))
-        for chunk in chunks:
-            hidden = self.encode([each.inputs for each in chunk])
-            if self.stage.is_last:
-                self.stage.share_encoded(hidden)
-                self._write(hidden, chunk)
-        if not self.stage.is_last:
+            if self.graphs is not None and self.graphs([each.inputs for each in encodes], self._slots(encodes)):
+                return
+            chunks = _chunks(encodes, self._chunk_size(encodes))
             for chunk in chunks:
-                self._write(self.stage.receive_encoded(self._device), chunk)
+                hidden = self.encode([each.inputs for each in chunk])
+                if self.stage.is_last:
+                    self.stage.share_encoded(hidden)
+                    self._write(hidden, chunk)
+            if not self.stage.is_last:
+                for chunk in chunks:
+                    self._write(self.stage.receive_encoded(self._device), chunk)
 
     def encode(self, batch: Sequence[EncoderInputs]) -> Tensor:
         """The encoder's output of inputs of one kind, [encoder tokens, hidden]; nothing is written."""
@@ -95,7 +92,11 @@ class EncoderRunner:
             input_ids = upload([token for inputs in batch for token in inputs.token_ids], self._device)
             places = [position for inputs in batch for position in range(len(inputs.token_ids))]
             positions = upload(places, self._device)
-        return self._model.encode(batch, input_ids, positions, metadata, self._features_of(batch))
+        features = self._features_of(batch)
+        with self._model.encoding(batch, metadata):
+            hidden = self._model.model.encode(input_ids, positions, metadata, **features)
+        self._model.check_encoded(batch, hidden)
+        return hidden
 
     def _write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
         """Write each layer's keys and values of a chunk's encoder output."""

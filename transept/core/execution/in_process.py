@@ -42,7 +42,7 @@ class InProcessExecutor(Executor):
     def issue(self, step: StepInput) -> int:
         """See Executor."""
         with self._ending_with_the_device():
-            issued = self.worker.issue(step, self._issued.get(self._number))
+            issued = self.worker.runner.issue(step, self._issued.get(self._number))
         self._number += 1
         self._issued[self._number] = issued
         return self._number

@@ -6,19 +6,18 @@ before the last one is collected, computed in halves where it fails, and by all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 
 from transept.core.execution.checked_model import CheckedModel
 from transept.core.execution.decoder_runner import Decoded, DecoderRunner
-from transept.core.execution.device_errors import is_fatal
+from transept.core.execution.device_errors import fatal_errors_end_the_engine, is_fatal
 from transept.core.execution.encoder_runner import EncoderRunner
+from transept.core.execution.isolation import Isolation, interruption_of
 from transept.core.execution.kv_cache import KVCache
-from transept.core.execution.logits_processors import ProcessorInterruptedError
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
@@ -26,12 +25,9 @@ from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
 from transept.core.parallel.group import ExchangeError
-from transept.core.scheduling.step import PENDING, Encode, SequenceGroupMetadata, StepInput, StepOutput
-from transept.errors import RequestFailedError, is_interruption
+from transept.core.scheduling.step import PENDING, SequenceGroupMetadata, StepInput, StepOutput
+from transept.errors import RequestFailedError
 from transept.registry.spec import ModelSpec
-
-FailableT = TypeVar("FailableT")  # an encode, or a request: either can fail alone
-BatchT = TypeVar("BatchT")
 
 
 class IssuedStep:
@@ -111,56 +107,41 @@ class ModelRunner:
 
     @torch.inference_mode()
     def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Give the device one step, as `compute` does; an exception fails only the encode or request that raises it.
+        """Move blocks, then give the device one step; an exception fails only the encode or request that raises it.
 
-        Inputs are encoded first; a request whose encode failed is not computed. A batch that raises is computed again
-        in halves, until what fails stands alone: twice log2(requests) computations for each that fails. That is
-        harmless, since a request writes the same into its cache again.
-        Stages of a pipeline compute other steps by then: there the step fails as a whole, see StepOutput.
-        Raises ForkedProcessError for all, and ExchangeError and errors of the device that `is_fatal` tells.
+        Inputs are encoded first; a request whose encode failed is not computed. Stages of a pipeline compute other
+        steps by then: there the step fails as a whole, see StepOutput. last: see `compute`.
+        Raises ForkedProcessError and ExchangeError for all, and EngineDeadError once the device has failed.
         """
-        share_num_threads()
-        if self.stage.count > 1:
-            return self._issue_at_stage(step)
-        _, encodes, struck = self._isolate(self._encode, step.encodes)
-        failed_encodes = {encode.encode_id: error for encode, error in encodes}
-        drawn = set() if last is None else set(last.drawn.seq_ids)
-        decodes = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
-        parts, requests, interruption = self._isolate(
-            partial(self._decode, last=last), decodes
-        )  # a lambda would hold the model in tracebacks
-        failures = {group.request_id: error for group, error in requests}
-        return IssuedStep(parts, failures, failed_encodes, interruption or struck)
-
-    def _isolate(
-        self, compute: Callable[[Sequence[FailableT]], list[Part]], batch: Sequence[FailableT]
-    ) -> tuple[list[Part], list[tuple[FailableT, Exception]], BaseException | None]:
-        """Compute a batch, in halves if it raises. Return what was computed, what failed alone, and an interruption."""
-        parts: list[Part] = []
-        failed: list[tuple[FailableT, Exception]] = []
-        interruption: BaseException | None = None
-        waiting = [batch] if batch else []
-        while waiting:
-            batch = waiting.pop()
-            try:
-                parts += self._agreed(compute, batch)
-            except ExchangeError:
-                raise
-            except Exception as error:  # of whatever kind: a model, a mapper and a logits processor may be a plugin's
-                if is_fatal(error, self.device):
-                    raise
-                interruption = _interruption(error) or interruption  # raised once all others have their tokens
-                if len(batch) == 1:
-                    failed.append((batch[0], error))
-                else:
-                    middle = len(batch) // 2
-                    waiting += [batch[middle:], batch[:middle]]
-        return parts, failed, interruption
+        with fatal_errors_end_the_engine(self.device), on_device(self.device):
+            self.cache.swap_out(step.moves.swap_out)
+            self.cache.swap_in(step.moves.swap_in)
+            self.cache.copy(step.moves.copy)
+            share_num_threads()
+            if self.stage.count > 1:
+                return self._issue_at_stage(step)
+            encodes = Isolation(step.encodes, self.device)
+            for inputs in encodes:
+                with encodes.isolating(inputs), self._all_ranks_or_none():
+                    self.encoder(inputs)
+            failed_encodes = {encode.encode_id: error for encode, error in encodes.failed}
+            drawn = set() if last is None else set(last.drawn.seq_ids)
+            known = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
+            decodes, parts = Isolation(known, self.device), list[Part]()
+            for groups in decodes:
+                with decodes.isolating(groups):
+                    with self._all_ranks_or_none():
+                        decoded = self._decode(groups, last)
+                    parts += decoded
+            failures = {group.request_id: error for group, error in decodes.failed}
+            return IssuedStep(parts, failures, failed_encodes, decodes.interruption or encodes.interruption)
 
     def _issue_at_stage(self, step: StepInput) -> IssuedStep:
         """Give the device a stage's part of a step. Stages that wait for this one are told if it raises."""
         try:
-            return IssuedStep(self._agreed(self._compute, step))
+            with self._all_ranks_or_none():
+                parts = self._compute(step)
+            return IssuedStep(parts)
         except ExchangeError:
             raise
         except Exception as error:
@@ -170,7 +151,7 @@ class ModelRunner:
             failures = {group.request_id: error for group in step.decodes}
             failed_encodes = {encode.encode_id: error for encode in step.encodes}
             several = len(failures) + len(failed_encodes) > 1
-            return IssuedStep((), failures, failed_encodes, _interruption(error), whole_step_failed=several)
+            return IssuedStep((), failures, failed_encodes, interruption_of(error), whole_step_failed=several)
 
     @torch.inference_mode()
     def compute(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
@@ -182,13 +163,15 @@ class ModelRunner:
         share_num_threads()
         return IssuedStep(self._compute(step, last))
 
-    def _agreed(self, compute: Callable[[BatchT], list[Part]], batch: BatchT) -> list[Part]:
-        """Compute a step or a part of one; if one of several ranks fails, all do, and go on with the same halves."""
+    @contextmanager
+    def _all_ranks_or_none(self) -> Iterator[None]:
+        """Compute within; if one of several ranks fails, all do, and go on with the same halves."""
         if self.group.size == 1:
-            return compute(batch)
+            yield
+            return
         error: Exception | None = None
         try:
-            parts = compute(batch)
+            yield
         except ExchangeError:
             raise
         except Exception as raised:
@@ -200,17 +183,11 @@ class ModelRunner:
             raise error
         if any(failed):
             raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.group.rank} computed")
-        return parts
 
     def _compute(self, step: StepInput, last: IssuedStep | None = None) -> list[Part]:
         """Encode new inputs, decode everyone, draw tokens."""
-        self._encode(step.encodes)
+        self.encoder(step.encodes)
         return self._decode(step.decodes, last)
-
-    def _encode(self, encodes: Sequence[Encode]) -> list[Part]:
-        """Encode inputs and write their keys and values. Nothing is drawn."""
-        self.encoder(encodes)
-        return []
 
     def _decode(self, groups: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         """Decode requests and draw their tokens."""
@@ -230,10 +207,9 @@ class ModelRunner:
         return Part(self.sampler(decoded.logits, _sampling_rows(decoded.groups)), decoded.probes)
 
 
-def _interruption(error: Exception) -> BaseException | None:
-    """The interruption of a logits processor's that stands behind an error."""
-    interruption = error.interruption if isinstance(error, ProcessorInterruptedError) else None
-    return interruption if interruption is not None and is_interruption(interruption) else None
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """Make a GPU the current one, on which Triton launches kernels and PyTorch records graphs."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _are_known(group: SequenceGroupMetadata, drawn: Collection[int]) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.freed_memory import large_blocks_given_back
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
-from transept.core.execution.model_runner import IssuedStep, ModelRunner
+from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
 from transept.core.execution.sampler import Sampler
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
@@ -33,7 +32,7 @@ from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.text_features import map_text_features
-from transept.core.scheduling.step import StepInput, StepOutput
+from transept.core.scheduling.step import StepOutput
 from transept.errors import CapacityError, TranseptError
 from transept.registry.plugin_calls import plugin_named
 
@@ -87,7 +86,7 @@ class Worker:
             runner = ModelRunner(described.spec, model, self._cache(1, 0), config.block_size, sampler, attentions)
             if records:
                 runner.record_steps()
-            with _current(device):
+            with on_device(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
         bytes_of_all = group.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
@@ -105,18 +104,6 @@ class Worker:
         return KVCache(
             self._shape, self._config.block_size, num_blocks, num_host_blocks, self._cache_dtype, self.device
         )
-
-    @torch.inference_mode()  # the cache's memory may have been made in it, and is written in it only
-    def issue(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Move the step's blocks, then give it to the device. last: see ModelRunner.compute.
-
-        Raises EngineDeadError once the device has failed.
-        """
-        with fatal_errors_end_the_engine(self.device), _current(self.device):
-            self.cache.swap_out(step.moves.swap_out)
-            self.cache.swap_in(step.moves.swap_in)
-            self.cache.copy(step.moves.copy)
-            return self.runner.issue(step, last)
 
     def collect(self, step: IssuedStep) -> StepOutput:
         """Wait for a step's output. Raises EngineDeadError once the device has failed."""
@@ -149,11 +136,6 @@ def _own_heads(shape: ModelShape, group: ParallelGroup) -> ModelShape:
     """The shape of a rank's part of all layers. Raises ParameterError where the group does not divide the heads."""
     num_heads = None if shape.num_heads is None else group.share(shape.num_heads, "heads")
     return replace(shape, num_heads=num_heads, num_kv_heads=group.share(shape.num_kv_heads, "heads of keys and values"))
-
-
-def _current(device: torch.device) -> AbstractContextManager[Any]:
-    """Make it the GPU on which Triton launches kernels and PyTorch records graphs: the current one."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _cache_dtype(config: EngineConfig) -> torch.dtype:

@@ -222,7 +222,7 @@ class WorkerProcess:
             self._busy = True
             _, number, step_input = order
             self._stage.step = number
-            last = worker.issue(step_input, last)
+            last = worker.runner.issue(step_input, last)
             issued.append((number, last))
 
     def _next(self) -> tuple[Any, ...]:
