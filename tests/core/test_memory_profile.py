@@ -106,7 +106,7 @@ def test_recordings_have_room_beside_the_cache(
     for module, attribute, value in (
         (decoder_runner, "ROWS_OF_FEW", 4),
         (decode_graphs, "MOST_RECORDINGS", 4),
-        (encoder_graphs, "MOST_RECORDINGS", 4),
+        (encoder_graphs, "MOST_PASSES", 4),
         (encoder_graphs, "MOST_TEXT_TOKENS", 128),
         (memory_profile, "MOST_TEXT_TOKENS", 128),
     ):

@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 MOST_INPUTS = 4  # of features; of more a GPU computes for longer than Python launches
 MOST_TEXTS, MOST_TEXT_TOKENS = 16, 2048  # likewise
-MOST_RECORDINGS, MOST_SHAPES_SEEN = 32, 4096
+MOST_PASSES, MOST_SHAPES_SEEN = 32, 4096
 BEYOND = 1 << 30  # a first query of tiles that have none
 
-Shape = tuple[object, ...]
+PassShape = tuple[object, ...]
 Layers = list[tuple[MakesKeysAndValues, Tensor]]  # each with its cache
 
 
@@ -51,8 +51,8 @@ class EncoderGraphs:
         features_of: Callable[[Sequence[EncoderInputs]], dict[str, list[Tensor]]],
     ) -> None:
         self.model, self.layers, self._recorder, self._features_of = model, layers, recorder, features_of
-        self._seen: Counter[Shape] = Counter()
-        self._recordings: dict[Shape, _Features | _Texts | None] = {}  # None: it cannot be recorded
+        self._seen: Counter[PassShape] = Counter()
+        self._recordings: dict[PassShape, _Features | _Texts | None] = {}  # None: it cannot be recorded
 
     def __call__(self, inputs: list[EncoderInputs], slots: list[np.ndarray]) -> bool:
         """Encode inputs into slots of the cache, int64 [tokens] for each. Returns whether that was done."""
@@ -63,7 +63,7 @@ class EncoderGraphs:
             self._seen.clear()
         self._seen[shape] += 1
         if shape not in self._recordings:
-            if self._seen[shape] < 2 or len(self._recordings) == MOST_RECORDINGS:
+            if self._seen[shape] < 2 or len(self._recordings) == MOST_PASSES:
                 return False
             self.record(inputs)
         recording = self._recordings[shape]
@@ -80,7 +80,7 @@ class EncoderGraphs:
         recording = self._recordings[shape] = self._record(inputs)
         return recording
 
-    def _shape(self, inputs: list[EncoderInputs]) -> Shape | None:
+    def _shape(self, inputs: list[EncoderInputs]) -> PassShape | None:
         """What inputs that are encoded by one recording have in common; None where none serves."""
         num_tokens = [given.num_tokens for given in inputs]
         if all(given.features and not given.token_ids for given in inputs):
@@ -196,10 +196,10 @@ class _Texts:
         self.numbers.copy_(upload(self.host, self.numbers.device, torch.int32))
 
 
-def most_recordings(inputs: EncoderInputs) -> int:
+def most_passes(inputs: EncoderInputs) -> int:
     """How many recordings there may be for inputs of this kind."""
     if inputs.features:
-        return MOST_RECORDINGS
+        return MOST_PASSES
     return len({num_tokens_recorded(count + 1) for count in range(MOST_TEXT_TOKENS)})
 
 

@@ -76,7 +76,7 @@ def graph_bytes(runner: ModelRunner, step: StepInput) -> int:
         inputs = _recorded_inputs([each.inputs for each in step.encodes])
         first = _growth(runner, lambda: kept.append(encoder.record(inputs)))
         another = _growth(runner, lambda: kept.append(encoder.record(_half(inputs))))
-        total += first + (encoder_graphs.most_recordings(inputs[0]) - 1) * another
+        total += first + (encoder_graphs.most_passes(inputs[0]) - 1) * another
     if decoder is not None:
         num_rows = num_rows_recorded(most_rows(len(step.decodes)))
         longest = (runner.decoder.shape.max_target_positions or UNBOUNDED_SOURCE, step.decodes[0].num_encoder_tokens)
