@@ -93,10 +93,12 @@ $(VENV)/.torch: constraints.txt
 	$(INSTALL) torch
 	touch $@
 
-# Of Resemblyzer nothing but its weights is used, by examples/transept-voices: what it asks for would be compiled.
+# Of Resemblyzer nothing but its weights is used, by examples/transept-voices: what it asks for would be compiled. xFormers
+# is built for another PyTorch: tests use the part of it that is in Python, masks of biases and checks of operators.
+XFORMERS = 'xformers==0.0.35; platform_system == "Linux" and platform_machine == "x86_64"'
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml setup.py $(KERNELS)
 	$(INSTALL) --editable '.[$*]'
-	$(if $(filter dev,$*),$(INSTALL) --no-deps resemblyzer==0.1.4)
+	$(if $(filter dev,$*),$(INSTALL) --no-deps resemblyzer==0.1.4 $(XFORMERS))
 	touch $@
 
 # Two parts of the rule above, for `make --jobs 2`; it leaves what it finds done. pip brings a compiler where there is none.

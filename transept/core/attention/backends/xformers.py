@@ -1,11 +1,11 @@
 """The `xformers` backend: xFormers' operators on GPUs in half precision.
 
-It takes flash attention for encoders and prefill, and triton_splitk over the paged cache, which is compiled anew for
-every number of sequences and every width of their block tables, a second or more each time. `triton` is faster.
+Flash attention computes encoders and whole prompts, triton_splitk reads the paged cache. No operator takes a bias
+together with sequences of different lengths. So the kernels of the `triton` backend compute calls with a bias, a soft
+cap or a window, prompts that continue a cached context, and recorded steps.
 
-Operators are called by themselves, since xFormers' dispatch takes none of them once its C++ extension cannot load,
-though these need only PyTorch and Triton. None takes a bias together with sequences of different lengths: calls with a
-bias, a soft cap or a window, and prefill that continues a cached context, are the `triton` backend's.
+Operators are called directly: xFormers' dispatch offers none of them once its C++ extension cannot load, though these
+need only PyTorch and Triton.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ NO_BLOCK_POINTERS = (3, 9)  # the Triton version from which triton_splitk does n
 
 @dataclass
 class XformersPlan(TritonPlan):
-    """xFormers' masks for a step, each made when a first layer asks; what they copy to the GPU is copied once.
+    """xFormers' masks of a step. Each is made, and copied to the GPU, when the first layer asks for it.
 
-    by_triton: the step is the `triton` backend's.
+    by_triton: True if the kernels of the `triton` backend compute the step.
     """
 
     by_triton: bool = False
 
     @cached_property
     def encoder_mask(self) -> Any:
-        """Of encoder self-attention."""
+        """The mask of encoder self-attention."""
         starts = self.metadata.encoder_start_loc
         return _masks().BlockDiagonalMask.from_seqlens(
             [stop - start for start, stop in pairwise(starts)], device=self.device
@@ -71,13 +71,13 @@ class XformersPlan(TritonPlan):
 
     @cached_property
     def cross_mask(self) -> Any:
-        """Of cross-attention."""
+        """The mask of cross-attention."""
         metadata = self.metadata
         counts = [stop - start for start, stop in pairwise(metadata.cross_query_start_loc)]
         return self._paged(counts, range(len(counts)), metadata.cross_block_tables, metadata.cross_seq_lens)
 
     def _paged(self, counts: list[int], which: Any, tables: list[list[int]], lengths: list[int]) -> Any:
-        """A mask under which some sequences' queries, counts[i] of the i-th, see all of their keys in the cache."""
+        """A mask that shows some sequences' queries, counts[i] of the i-th, all of their keys in the cache."""
         size = self.metadata.block_size
         padded = self.padded([tables[i] for i in which])
         mask = _masks().BlockDiagonalPaddedKeysMask.from_seqlens(
@@ -89,7 +89,7 @@ class XformersPlan(TritonPlan):
         return mask.make_paged(padded, size, _masks().PagedBlockDiagonalPaddedKeysMask)
 
     def _rows(self, which: list[int]) -> Tensor | slice:
-        """The query rows of some sequences; a slice where they are all."""
+        """The query rows of some sequences; a slice if they are all of them."""
         starts = self.metadata.query_start_loc
         if len(which) == len(starts) - 1:
             return slice(None)
@@ -99,7 +99,7 @@ class XformersPlan(TritonPlan):
 
 @dataclass(frozen=True)
 class SelfCalls:
-    """Self-attention of a step: sequences with one query, whole prompts, and whether there are others."""
+    """Self-attention of a step: sequences with one query, and whole prompts. continues: True if there are others."""
 
     decode: Any
     decode_rows: Tensor | slice
@@ -109,7 +109,7 @@ class SelfCalls:
 
 
 class XformersBackend(AttentionBackend):
-    """fp16 and bf16, blocks of a multiple of 64 slots; what has a bias, a soft cap or a window goes to `triton`."""
+    """fp16 and bf16, with cache blocks of a multiple of 64 slots."""
 
     name = "xformers"
     replayable = True
