@@ -33,8 +33,7 @@ FLAGS = [
     *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
 ]
 _TABLE = runpy.run_path(str(ROOT / SOURCES / "isas.py"))  # beside the sources; the package is not importable yet
-ON_X86 = platform.machine().lower() in ("x86_64", "amd64")
-LEVELS = {isa.name: isa.flags for isa in _TABLE["ISAS"] if ON_X86 or not isa.on_x86}
+LEVELS = {isa.name: isa.flags for isa in _TABLE["compiled_on"](platform.machine())}
 TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +57,26 @@ def test_a_step_waits_once_and_tokens_are_the_cpus(name: str, tmp_path: Path) ->
                     assert ours.cumulative_logprob == pytest.approx(theirs.cumulative_logprob, abs=1e-4)
         engine.block_manager.check_integrity()
         assert not engine.executor.worker.runner.decoder.graphs.failed_shapes  # nothing stood in a capture's way
+
+
+ON_GPU = """
+import sys
+from emulated_gpu import emulated_gpu
+from transept import Engine, SamplingParams
+with emulated_gpu():
+    engine = Engine(sys.argv[1], device="cuda", attention_backend="triton", block_size=16, kv_cache_bytes=1 << 24)
+    assert engine.generate(["ox"], SamplingParams(temperature=0.0, max_tokens=2), progress=False)
+with open("/proc/self/maps") as mapped:
+    print(*{line.split("/")[-1].strip() for line in mapped if "/kernels_" in line})
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="loaded libraries are listed in /proc")
+def test_an_engine_on_a_gpu_loads_no_kernels_of_cpus(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ON_GPU, str(with_one_head("bart-g2p", tmp_path))]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
 
 
 @pytest.mark.slow

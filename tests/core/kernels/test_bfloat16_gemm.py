@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transept.core.kernels.cpu.gemm.panels import PANEL, pack_bfloat16
+from transept.core.kernels.cpu.gemm.panels import pack_bfloat16, panel_size
 from transept.core.kernels.cpu.gemm.product import product
 
 
@@ -57,7 +57,9 @@ def test_some_outputs() -> None:
     torch.manual_seed(0)
     x, weight = torch.randn(3, 40), torch.randn(100, 40)
     packed = pack_bfloat16(weight)
-    assert torch.equal(product(x, packed.outputs(PANEL, 70), None), product(x, packed, None)[:, PANEL:70])
+    assert torch.equal(
+        product(x, packed.outputs(panel_size(), 70), None), product(x, packed, None)[:, panel_size() : 70]
+    )
     assert product(x, packed.outputs(0, 0), None).shape == (3, 0)
 
 

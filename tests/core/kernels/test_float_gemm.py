@@ -12,12 +12,12 @@ from torch import Tensor
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.elementwise.rows import activate
 from transept.core.kernels.cpu.gemm.panels import (
-    PANEL,
     WeightPanels,
     pack_bfloat16,
     pack_floats,
     pack_int8,
     pack_int8_for_int8,
+    panel_size,
 )
 from transept.core.kernels.cpu.gemm.product import product
 
@@ -105,7 +105,7 @@ def test_some_outputs() -> None:
     x, packed = torch.randn(3, 40), pack_floats(torch.randn(100, 40), torch.float32)
     assert torch.equal(product(x, packed.outputs(32, 70), None), product(x, packed, None)[:, 32:70])
     assert product(x, packed.outputs(0, 0), None).shape == (3, 0)
-    with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {PANEL}$"):
+    with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {panel_size()}$"):
         packed.outputs(33, 70)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from transept.core.kernels.cpu.gemm.panels import PANEL, WeightPanels, pack_int8, pack_int8_for_int8
+from transept.core.kernels.cpu.gemm.panels import WeightPanels, pack_int8, pack_int8_for_int8, panel_size
 from transept.core.kernels.cpu.gemm.product import product
 
 Pack = Callable[[Tensor], WeightPanels]
@@ -111,7 +111,7 @@ def test_some_outputs(pack: Pack) -> None:
     packed = pack(weight)
     assert torch.equal(product(x, packed.outputs(32, 70), None), product(x, packed, None)[:, 32:70])
     assert product(x, packed.outputs(0, 0), None).shape == (3, 0)
-    with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {PANEL}$"):
+    with pytest.raises(ValueError, match=f"output 33 is not the first of a panel of {panel_size()}$"):
         packed.outputs(33, 70)
 
 

@@ -220,12 +220,68 @@ def test_a_level_beside_the_processor_s_is_the_next_lower_one() -> None:
     assert printed("print(transept.core.kernels.cpu.library.level())", **{LEVEL_VARIABLE: "avx_vnni"}) == ["avx2"]
 
 
+LOADED = """
+from transept.core.kernels import dispatch
+from transept.core.kernels.cpu.gemm import panels
+
+def loaded():
+    with open("/proc/self/maps") as mapped:
+        return sorted({{line.split("/")[-1].strip() for line in mapped if "/kernels_" in line}})
+
+print(loaded())
+panels.pack_floats(torch.ones(3, 4))
+print(loaded())
+"""
+
+
+@linux
+def test_importing_kernels_loads_none_of_their_libraries() -> None:
+    assert printed(LOADED) == ["[]", str(sorted({"kernels_portable.so", f"kernels_{level()}.so"}))]
+
+
+PERMITTED = """
+import ctypes
+from transept.core.kernels import dispatch
+from transept.core.kernels.cpu import library
+
+def has_permission():
+    asked, states = 0x1022, ctypes.c_uint64()  # ARCH_GET_XCOMP_PERM
+    assert ctypes.CDLL(None).syscall(158, asked, ctypes.byref(states)) == 0
+    return bool(states.value >> 18 & 1)
+
+library.levels()
+dispatch.PRODUCT.find(device="cuda", dtype=torch.bfloat16, weights=torch.int8)
+print(has_permission())
+dispatch.PRODUCT.find(weights=torch.float16, rows=300, inputs=64)
+print(has_permission())
+"""
+
+
+@linux
+@pytest.mark.skipif("amx" not in levels(), reason="a processor without AMX")
+@pytest.mark.parametrize(("highest", "asked"), [("amx", "True"), ("avx512_bf16", "False")])
+def test_tiles_are_asked_for_when_a_kernel_that_may_use_them_is_chosen(highest: str, asked: str) -> None:
+    assert printed(PERMITTED, **{LEVEL_VARIABLE: highest}) == ["False", asked]
+
+
+REFUSED = """
+from transept.core.kernels.cpu import library
+library.permits = lambda isa, portable: isa.permission is None  # as the system may
+print(library.level())
+"""
+
+
+@pytest.mark.skipif(level() != "amx", reason="a processor without AMX")
+def test_a_level_that_the_system_does_not_permit_is_passed_over() -> None:
+    assert printed(REFUSED) == ["avx512_bf16"]
+
+
 def test_no_level_is_the_processor_s() -> None:
     assert printed("print(transept.core.kernels.cpu.library.level())", **{LEVEL_VARIABLE: ""}) == [levels()[-1]]
 
 
 def test_a_level_that_is_none_is_refused() -> None:
-    program = "import transept.core.kernels.cpu.gemm.product"
+    program = "from transept.core.kernels.cpu.library import level; level()"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {LEVEL_VARIABLE: "sse"}
     )
@@ -233,7 +289,8 @@ def test_a_level_that_is_none_is_refused() -> None:
 
 
 CHANGED = """
-import transept.core.kernels.cpu.gemm.product
+from transept.core.kernels.cpu.library import library
+library()
 """
 
 

@@ -117,7 +117,8 @@ class ModelRunner:
             self.cache.swap_out(step.moves.swap_out)
             self.cache.swap_in(step.moves.swap_in)
             self.cache.copy(step.moves.copy)
-            share_num_threads()
+            if self.device.type == "cpu":
+                share_num_threads()
             if self.stage.count > 1:
                 return self._issue_at_stage(step)
             encodes = Isolation(step.encodes, self.device)
@@ -160,7 +161,8 @@ class ModelRunner:
         last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
         processor or PyTorch raises.
         """
-        share_num_threads()
+        if self.device.type == "cpu":
+            share_num_threads()
         return IssuedStep(self._compute(step, last))
 
     @contextmanager

@@ -62,8 +62,9 @@ class Worker:
         config = worker_config.config
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
-        share_num_threads()
         self.device = device = torch.device(config.device)
+        if device.type == "cpu":
+            share_num_threads()
         all_layers = _own_heads(described.shape, group)
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)

@@ -8,7 +8,7 @@ where PyTorch's own operators are called. One function may be compiled in severa
 `amx` multiplies 8 bits by other instructions, `cpu/gemm/` has both side by side. Whole attention backends for GPUs are
 chosen by `core/attention/backends/selector.py`.
 
-Importing this starts no thread and imports no Triton.
+Importing this starts no thread, loads no library of kernels and imports no Triton.
 """
 
 from __future__ import annotations
@@ -134,18 +134,18 @@ class Operation(Generic[FunctionT]):
 
 
 class Panels(Protocol):
-    """A weight [out, in] in the order of kernels for a type of device.
-
-    alignment: of outputs that begin a part. x_dtype: of activations.
-    """
+    """A weight [out, in] in the order of kernels for a type of device. x_dtype: of activations."""
 
     device: str
-    alignment: int
     x_dtype: torch.dtype
 
     @property
+    def alignment(self) -> int:
+        """The number of which the first output of a part must be a multiple."""
+
+    @property
     def dtype(self) -> torch.dtype:
-        """Of the numbers."""
+        """The numbers' dtype."""
 
     def outputs(self, first: int, stop: int) -> Any:
         """Some of the outputs, the first of which is a multiple of `alignment`."""

@@ -1,8 +1,11 @@
-"""The instruction sets that CPU kernels are compiled for: names, compiler flags and capabilities, one row each.
+"""The instruction sets that CPU kernels are compiled for, one row each.
 
-`setup.py` compiles the kernels once for each row, `library.py` loads those of the highest row that the processor runs,
-and `dispatch.py` compares a row's capabilities with what a kernel needs. `transept_levels` in cpu.cpp detects the rows,
-by their order. setup.py runs this file before anything is installed, so it imports the standard library alone.
+A row says what the compiler is told, what the kernels can do, and how the processor is asked for it. `setup.py`
+compiles the kernels once for each row of its machine, `processor.py` detects the rows that run, `library.py` loads the
+highest of them, and `dispatch.py` compares a row's capabilities with what a kernel needs. CONTRIBUTING.md says how to
+add a row.
+
+setup.py runs this file before anything is installed, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -10,13 +13,38 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Cpuid(NamedTuple):
+    """A bit that the instruction CPUID of x86-64 writes. register: 0 to 3 for eax, ebx, ecx and edx."""
+
+    leaf: int
+    subleaf: int
+    register: int
+    bit: int
+
+
+class SavedState(NamedTuple):
+    """Bits of XCR0: the registers that the system saves when it switches threads."""
+
+    bits: int
+
+
+Feature = Cpuid | SavedState | str  # a string is a feature's name in /proc/cpuinfo, or in macOS's hw.optional.arm
+
+
 class Isa(NamedTuple):
-    """An instruction set. flags: options of the compiler. capabilities: of those below. on_x86: x86-64 alone has it."""
+    """An instruction set.
+
+    machine: the processors that may have it, as `platform.machine` names them in lower case; None for all.
+    flags: options of the compiler. capabilities: of those below. features: what the processor and the system must have.
+    permission: number of the state, as in XCR0, that Linux lets a process use only once it has asked; None for none.
+    """
 
     name: str
+    machine: str | None = None
     flags: tuple[str, ...] = ()
     capabilities: frozenset[str] = frozenset()
-    on_x86: bool = True
+    features: tuple[Feature, ...] = ()
+    permission: int | None = None
 
 
 FP16_CONVERT = "fp16_convert"  # read float16 as fast as float32
@@ -30,15 +58,47 @@ _VNNI = (*_AVX512, "-mavx512vnni")
 _BF16 = (*_VNNI, "-mavx512bf16")
 _AMX = (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 
+_EAX, _EBX, _ECX, _EDX = range(4)
+_TILE_DATA = 18  # in XCR0; 17 is the tiles' configuration
+
+_HAS_AVX2: tuple[Feature, ...] = (
+    Cpuid(1, 0, _ECX, 27),  # OSXSAVE: XCR0 can be read
+    SavedState(1 << 1 | 1 << 2),  # registers of 128 and of 256 bits
+    Cpuid(1, 0, _ECX, 12),  # FMA
+    Cpuid(1, 0, _ECX, 29),  # F16C
+    Cpuid(7, 0, _EBX, 3),  # BMI1
+    Cpuid(7, 0, _EBX, 5),  # AVX2
+    Cpuid(7, 0, _EBX, 8),  # BMI2
+    Cpuid(0x80000001, 0, _ECX, 5),  # LZCNT
+)
+_HAS_AVX_VNNI: tuple[Feature, ...] = (*_HAS_AVX2, Cpuid(7, 1, _EAX, 4))
+_HAS_AVX512: tuple[Feature, ...] = (
+    *_HAS_AVX2,
+    SavedState(1 << 5 | 1 << 6 | 1 << 7),  # masks, and registers of 512 bits
+    *(Cpuid(7, 0, _EBX, bit) for bit in (16, 17, 28, 30, 31)),  # F, DQ, CD, BW, VL
+)
+_HAS_VNNI: tuple[Feature, ...] = (*_HAS_AVX512, Cpuid(7, 0, _ECX, 11))
+_HAS_BF16: tuple[Feature, ...] = (*_HAS_VNNI, Cpuid(7, 1, _EAX, 5))
+_HAS_AMX: tuple[Feature, ...] = (
+    *_HAS_BF16,
+    *(Cpuid(7, 0, _EDX, bit) for bit in (22, 24, 25)),  # BF16, TILE, INT8
+    SavedState(1 << 17 | 1 << _TILE_DATA),
+)
+
+_X86 = "x86_64"
+_CONVERTS = frozenset({FP16_CONVERT})
+_MULTIPLIES_BYTES = _CONVERTS | {DOT_U8S8}
+_MULTIPLIES_BF16 = _MULTIPLIES_BYTES | {BF16_DOT}
+
 # Lowest first. A processor that runs avx_vnni may run all, some or none of the rows after it.
 ISAS = (
-    Isa("portable", on_x86=False),
-    Isa("avx2", _AVX2, frozenset({FP16_CONVERT})),
-    Isa("avx_vnni", (*_AVX2, "-mavxvnni"), frozenset({FP16_CONVERT, DOT_U8S8})),
-    Isa("avx512", _AVX512, frozenset({FP16_CONVERT})),
-    Isa("avx512_vnni", _VNNI, frozenset({FP16_CONVERT, DOT_U8S8})),
-    Isa("avx512_bf16", _BF16, frozenset({FP16_CONVERT, DOT_U8S8, BF16_DOT})),
-    Isa("amx", _AMX, frozenset({FP16_CONVERT, DOT_U8S8, BF16_DOT, TILES})),
+    Isa("portable"),
+    Isa("avx2", _X86, _AVX2, _CONVERTS, _HAS_AVX2),
+    Isa("avx_vnni", _X86, (*_AVX2, "-mavxvnni"), _MULTIPLIES_BYTES, _HAS_AVX_VNNI),
+    Isa("avx512", _X86, _AVX512, _CONVERTS, _HAS_AVX512),
+    Isa("avx512_vnni", _X86, _VNNI, _MULTIPLIES_BYTES, _HAS_VNNI),
+    Isa("avx512_bf16", _X86, _BF16, _MULTIPLIES_BF16, _HAS_BF16),
+    Isa("amx", _X86, _AMX, _MULTIPLIES_BF16 | {TILES}, _HAS_AMX, _TILE_DATA),
 )
 
 # A flag, and the part of a macro that a source tests if the flag changes how the source is compiled.
@@ -50,3 +110,10 @@ TESTED_AS = {
     "-mamx-bf16": "AMX_TILE",
     "-mamx-int8": "AMX_TILE",
 }
+
+
+def compiled_on(machine: str) -> tuple[Isa, ...]:
+    """Return the rows for a machine that `platform.machine` names."""
+    machine = machine.lower()
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    return tuple(isa for isa in ISAS if isa.machine in (None, machine))

@@ -1,8 +1,9 @@
 """The library of CPU kernels for this processor: loaded once, its functions bound, its threads PyTorch's.
 
-The kernels are C++, compiled when the package is built, once for each instruction set (setup.py). Importing them starts
-no thread. Their functions let other Python threads run meanwhile. They check nothing: the modules beside the sources
-compare shapes and bounds before a kernel reads memory.
+The kernels are C++, compiled when the package is built, once for each instruction set (setup.py). The library is
+loaded when the first kernel is called, or chosen by the processor's capabilities: importing this loads nothing, and an
+engine on a GPU calls none. Loading starts no thread. Kernels let other Python threads run meanwhile. They check
+nothing: the modules beside the sources compare shapes and bounds before a kernel reads memory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, ISAS
+from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, ISAS, Isa
+from transept.core.kernels.cpu.processor import instruction_sets, permits
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
 from transept.errors import ForkedProcessError, KernelsNotBuiltError, ParameterError
 
@@ -31,11 +32,27 @@ _HERE = Path(__file__).parent
 _REBUILD = "build them with `pip install --editable .`, or `make`, in the checkout"
 
 
-def bind(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
-    """Return a function of the library. types: of its arguments: Pointer, Int and Float."""
-    function = library()[name]
-    function.argtypes, function.restype = types, returns
-    return function
+class KernelFunction:
+    """A function of the library, which is loaded and bound when the function is first called.
+
+    types: of the arguments: Pointer, Int and Float. returns: of the result, None for none.
+    """
+
+    __slots__ = ("_call", "_name", "_returns", "_types")
+
+    def __init__(self, name: str, *types: Any, returns: Any = None) -> None:
+        self._name, self._types, self._returns = name, types, returns
+        self._call: Any = self._bind_and_call
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function without Python's lock."""
+        return self._call(*arguments)
+
+    def _bind_and_call(self, *arguments: Any) -> Any:
+        function = library()[self._name]
+        function.argtypes, function.restype = self._types, self._returns
+        self._call = function
+        return function(*arguments)
 
 
 @cache
@@ -47,28 +64,40 @@ def library() -> ctypes.CDLL:
     return _load(level())
 
 
-@cache
 def level() -> str:
-    """Return the instruction set that kernels use: the highest of LEVELS that the processor has.
+    """Return the name of the instruction set that kernels use.
 
-    TRANSEPT_CPU_LEVEL makes it the highest up to that one. Raises ParameterError where it is none of LEVELS.
+    It is the highest that the processor runs and the system permits. TRANSEPT_CPU_LEVEL makes it the highest up to that
+    one. Raises ParameterError if the variable names none of LEVELS.
     """
-    wanted = os.environ.get(LEVEL_VARIABLE) or LEVELS[-1]
-    if wanted not in LEVELS:
-        raise ParameterError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
-    return [name for name in levels() if LEVELS.index(name) <= LEVELS.index(wanted)][-1]
+    return _chosen().name
 
 
-@cache
 def capabilities() -> frozenset[str]:
     """Return the capabilities of `level()`."""
-    return ISAS[LEVELS.index(level())].capabilities
+    return _chosen().capabilities
 
 
 def levels() -> list[str]:
-    """Return those of LEVELS that the processor has."""
-    runs = int(_load(LEVELS[0]).transept_levels())
-    return [name for number, name in enumerate(LEVELS) if runs >> number & 1]
+    """Return those of LEVELS that the processor runs. Asks for no permission: `level` does, for the one it takes."""
+    return [isa.name for isa in instruction_sets(_portable())]
+
+
+@cache
+def _chosen() -> Isa:
+    wanted = os.environ.get(LEVEL_VARIABLE) or LEVELS[-1]
+    if wanted not in LEVELS:
+        raise ParameterError(f"{LEVEL_VARIABLE} is {wanted!r}, and not one of {', '.join(LEVELS)}")
+    most, portable = LEVELS.index(wanted), _portable()
+    for isa in reversed(instruction_sets(portable)):
+        if LEVELS.index(isa.name) <= most and permits(isa, portable):
+            return isa
+    return ISAS[0]
+
+
+@cache
+def _portable() -> ctypes.CDLL:
+    return _load(LEVELS[0])
 
 
 def reads_float16() -> bool:
@@ -89,8 +118,8 @@ def runs_on(tensor: Tensor) -> bool:
 def share_num_threads() -> None:
     """Let this thread's kernels run on as many threads as PyTorch's operators do now, and on the same ones.
 
-    Called as a worker is made and before each of its steps; a thread that never calls it runs kernels by itself. Raises
-    ForkedProcessError in a process that was forked after the first call.
+    A worker on a CPU calls it when it is made and before each of its steps; a thread that never calls it runs kernels
+    alone. Raises ForkedProcessError in a process that was forked after the first call.
     """
     global _threads_started
     if _forked_from_threads:
@@ -103,13 +132,8 @@ def share_num_threads() -> None:
         _threads_started = True
         openmp = openmp_library()
         parallel = None if openmp is None else ctypes.cast(openmp.GOMP_parallel, Pointer)
-        bind("transept_use_gomp", Pointer)(parallel)
-    _set_num_threads()(torch.get_num_threads())
-
-
-@cache
-def _set_num_threads() -> Callable[[int], None]:
-    return bind("transept_set_num_threads", ctypes.c_int)
+        _use_gomp(parallel)
+    _set_num_threads(torch.get_num_threads())
 
 
 def _load(level: str) -> ctypes.CDLL:
@@ -126,11 +150,15 @@ def _load(level: str) -> ctypes.CDLL:
 
 @cache
 def _fingerprint() -> str:
-    """The sources' content, as in setup.py; an installed package has none of them."""
+    """Return a hash of the sources, as setup.py does; an installed package has none of them."""
     root, digest = _HERE.parents[3], hashlib.sha256()
     for file in [*sorted(_HERE.rglob("*.h")), *sorted(_HERE.rglob("*.cpp"))]:
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
+
+
+_use_gomp = KernelFunction("transept_use_gomp", Pointer)
+_set_num_threads = KernelFunction("transept_set_num_threads", ctypes.c_int)
 
 
 def _note_fork() -> None:

@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
 MOST_TOKENS_ROUNDED = 1 << 16  # of more, a query's weights would have too few steps
 
-_attend = bind("transept_attend_sequence", Pointer, Float)
-_attend_in_int16 = bind("transept_attend_sequence_in_int16", Pointer, Float)
-_attend_in_int8 = bind("transept_attend_sequence_in_int8", Pointer, Float)
-_attend_in_bfloat16 = bind("transept_attend_sequence_in_bfloat16", Pointer, Float)
+_attend = KernelFunction("transept_attend_sequence", Pointer, Float)
+_attend_in_int16 = KernelFunction("transept_attend_sequence_in_int16", Pointer, Float)
+_attend_in_int8 = KernelFunction("transept_attend_sequence_in_int8", Pointer, Float)
+_attend_in_bfloat16 = KernelFunction("transept_attend_sequence_in_bfloat16", Pointer, Float)
 
 
 class _Sequence(ctypes.Structure):

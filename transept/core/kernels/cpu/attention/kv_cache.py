@@ -7,9 +7,9 @@ import ctypes
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-_copy_rows = bind("transept_copy_rows", Pointer, Int, Int, Int, Int, Pointer)
+_copy_rows = KernelFunction("transept_copy_rows", Pointer, Int, Int, Int, Int, Pointer)
 
 
 class KVCacheStruct(ctypes.Structure):

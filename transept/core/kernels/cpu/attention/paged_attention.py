@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
-from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
 MOST_QUERIES = 5  # of a sequence; with more, products of matrices are faster
 PIECE_KEYS = 128
@@ -24,7 +24,7 @@ HIDDEN = -1e38  # the bias of a key that is hidden, and its score, since it is r
 
 _PIECE_FIELDS, _ROW_FIELDS = 6, 3  # numbers of a Piece and of a RowPieces in attention/paged_attention.h
 
-_attend = bind("transept_attend_paged", Pointer, Int, Pointer, Pointer, Float, Pointer, Pointer)
+_attend = KernelFunction("transept_attend_paged", Pointer, Int, Pointer, Pointer, Float, Pointer, Pointer)
 
 
 class WorkStruct(ctypes.Structure):

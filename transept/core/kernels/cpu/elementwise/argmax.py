@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-_argmax = bind("transept_argmax", Pointer, Int, Int, Pointer, Pointer)
+_argmax = KernelFunction("transept_argmax", Pointer, Int, Int, Pointer, Pointer)
 
 
 def argmax(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
-_add_and_norm = bind("transept_add_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
+_add_and_norm = KernelFunction("transept_add_and_norm", *[Pointer] * 5, Float, Int, Int, Pointer, Pointer)
 
 
 def add_and_norm(

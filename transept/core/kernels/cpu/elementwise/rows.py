@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-_activate = bind("transept_activate", Pointer, Int, Int, Pointer, Int)
+_activate = KernelFunction("transept_activate", Pointer, Int, Int, Pointer, Int)
 
 
 def activate(x: Tensor, bias: Tensor | None, activation: str) -> None:

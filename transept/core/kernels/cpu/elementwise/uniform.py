@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
 _Keys = npt.NDArray[np.uint64]
 
-_uniform = bind("transept_uniform", Pointer, Int, Int, Pointer)
+_uniform = KernelFunction("transept_uniform", Pointer, Int, Int, Pointer)
 
 
 def uniform(keys: _Keys, count: int) -> Tensor:

@@ -19,9 +19,11 @@ from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.attention.kv_cache import KVCacheStruct
 from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStruct, DistanceBias, PagedWork, WorkStruct
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
-from transept.core.kernels.cpu.library import Float, Int, Pointer, bind
+from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
-_decoder_layers = bind("transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4, returns=Int)
+_decoder_layers = KernelFunction(
+    "transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4, returns=Int
+)
 
 
 class _StepStruct(ctypes.Structure):

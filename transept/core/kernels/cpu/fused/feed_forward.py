@@ -14,9 +14,9 @@ from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.fused.decoder_layer import Projection
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-_add_feed_forward = bind("transept_add_feed_forward", Pointer, Int, Pointer, Pointer)
+_add_feed_forward = KernelFunction("transept_add_feed_forward", Pointer, Int, Pointer, Pointer)
 TILE_INPUTS = {torch.bfloat16: 32, torch.uint8: 64}  # dtype of weights -> numbers of a row of a tile
 
 

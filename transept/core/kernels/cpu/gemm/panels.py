@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transept.core.kernels.cpu.library import Int, Pointer, bind, reads_float16
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer, reads_float16
 from transept.core.kernels.large_pages import empty_in_large_pages
 
-PANEL: int = bind("transept_panel", returns=Int)()  # outputs
-
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
-_pack_floats = bind("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
-_pack_int8 = bind("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
+_panel = KernelFunction("transept_panel", returns=Int)
+_pack_floats = KernelFunction("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
+_pack_int8 = KernelFunction("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
-_whole_pairs = bind("transept_whole_pairs", Int, returns=Int)
-_pack_bfloat16 = bind("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
-_weight_rows = bind("transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer, returns=Int)
+_whole_pairs = KernelFunction("transept_whole_pairs", Int, returns=Int)
+_pack_bfloat16 = KernelFunction("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
+_weight_rows = KernelFunction(
+    "transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer, returns=Int
+)
 
 
 class _Weight(ctypes.Structure):
@@ -43,7 +45,7 @@ class WeightPanels:
     what a kernel reads.
     """
 
-    device, alignment, x_dtype = "cpu", PANEL, torch.float32
+    device, x_dtype = "cpu", torch.float32
 
     def __init__(self, values: Tensor, scales: Tensor | None, num_outputs: int, num_inputs: int) -> None:
         self.values, self.scales = values, scales
@@ -59,8 +61,13 @@ class WeightPanels:
         self._parts: dict[tuple[int, int], WeightPanels] = {}
 
     @property
+    def alignment(self) -> int:
+        """Outputs of a panel."""
+        return panel_size()
+
+    @property
     def dtype(self) -> torch.dtype:
-        """Of the values."""
+        """The values' dtype."""
         return self.values.dtype
 
     def outputs(self, first: int, stop: int) -> WeightPanels:
@@ -68,10 +75,11 @@ class WeightPanels:
         if (first, stop) == (0, self.num_outputs):
             return self
         if (first, stop) not in self._parts:
-            if first % PANEL:
-                raise ValueError(f"output {first} is not the first of a panel of {PANEL}")
-            panels = slice(first // PANEL, -(-stop // PANEL))
-            scales = None if self.scales is None else self.scales[first : panels.stop * PANEL]
+            panel = panel_size()
+            if first % panel:
+                raise ValueError(f"output {first} is not the first of a panel of {panel}")
+            panels = slice(first // panel, -(-stop // panel))
+            scales = None if self.scales is None else self.scales[first : panels.stop * panel]
             self._parts[first, stop] = WeightPanels(self.values[panels], scales, stop - first, self.num_inputs)
         return self._parts[first, stop]
 
@@ -118,6 +126,13 @@ class WeightPanels:
         raise TypeError("a packed weight is in the order of this machine's kernels: pack it where it is used")
 
 
+@cache
+def panel_size() -> int:
+    """Return PANEL, the number of outputs that lie side by side in a packed weight."""
+    size: int = _panel()
+    return size
+
+
 def pack_floats(weight: Tensor, dtype: torch.dtype | None = None) -> WeightPanels:
     """Pack a weight [out, in] of any floating dtype, in one reading.
 
@@ -146,7 +161,7 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
     """Round a weight [out, in] of any floating dtype to bfloat16."""
     weight = _readable(weight)
     num_out, num_in = weight.shape
-    values = empty_in_large_pages(-(-num_out // PANEL), _whole_pairs(num_in) // 2, PANEL, 2, dtype=torch.bfloat16)
+    values = empty_in_large_pages(_panels_of(num_out), _whole_pairs(num_in) // 2, panel_size(), 2, dtype=torch.bfloat16)
     _pack_bfloat16(weight.data_ptr(), weight.dtype is torch.float16, num_out, num_in, values.data_ptr())
     return WeightPanels(values, None, num_out, num_in)
 
@@ -154,12 +169,17 @@ def pack_bfloat16(weight: Tensor) -> WeightPanels:
 def _rounded_to_int8(weight: Tensor, dtype: torch.dtype, group: int) -> WeightPanels:
     weight = _readable(weight)
     num_out, num_in = weight.shape
-    panels = -(-num_out // PANEL)
-    values = empty_in_large_pages(panels, -(-num_in // group), PANEL, group, dtype=dtype)
-    scales = torch.empty(panels * PANEL, dtype=torch.float32)
+    panels, panel = _panels_of(num_out), panel_size()
+    values = empty_in_large_pages(panels, -(-num_in // group), panel, group, dtype=dtype)
+    scales = torch.empty(panels * panel, dtype=torch.float32)
     half = weight.dtype is torch.float16
     _pack_int8(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr(), scales.data_ptr())
     return WeightPanels(values, scales, num_out, num_in)
+
+
+def _panels_of(num_outputs: int) -> int:
+    """Return how many panels hold so many outputs."""
+    return -(-num_outputs // panel_size())
 
 
 def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
@@ -172,7 +192,7 @@ def _forced(weight: Tensor, dtype: torch.dtype) -> WeightPanels:
 def _packed_floats(weight: Tensor, dtype: torch.dtype) -> WeightPanels | None:
     """None where float16 does not hold every number."""
     num_out, num_in = weight.shape
-    values = empty_in_large_pages(-(-num_out // PANEL), num_in, PANEL, dtype=dtype)
+    values = empty_in_large_pages(_panels_of(num_out), num_in, panel_size(), dtype=dtype)
     half = weight.dtype is torch.float16
     fits = _pack_floats(weight.data_ptr(), half, num_out, num_in, _KINDS[dtype], values.data_ptr())
     return WeightPanels(values, None, num_out, num_in) if fits else None

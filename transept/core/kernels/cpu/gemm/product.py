@@ -9,10 +9,10 @@ from torch import Tensor
 
 from transept.core.kernels.activations import ACTIVATIONS
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
-_product = bind("transept_product", Pointer, Int, Pointer, Pointer, Int, Pointer)
-_product_by_amx = bind("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Int, Pointer)
+_product = KernelFunction("transept_product", Pointer, Int, Pointer, Pointer, Int, Pointer)
+_product_by_amx = KernelFunction("transept_float_product_by_amx", Pointer, Int, Pointer, Pointer, Int, Pointer)
 NO_ACTIVATION = -1
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from transept.core.kernels.cpu.library import Int, Pointer, bind
+from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 
 Floats = npt.NDArray[np.float32]
 
-_recur = bind("transept_recur", Pointer, Int, Int, Pointer, Pointer, Pointer, Pointer)
+_recur = KernelFunction("transept_recur", Pointer, Int, Int, Pointer, Pointer, Pointer, Pointer)
 
 
 def recur(inputs: Floats, recurrent: Floats, hidden: Floats, memory: Floats) -> Floats:
