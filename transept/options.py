@@ -40,6 +40,9 @@ class Option:
     help: one line, for ``--help`` and the API's documentation. more: further sentences, for ``help()`` in Python.
     group: the heading under which ``--help`` lists it. metavar: stands for its value there. default: stands for the
         default there; None: the default itself, if it is neither None nor a flag.
+    flag: the option's name on the command line, in the environment and in files of settings, if it has another there.
+    unset: what None means, for an error; "": nothing that needs a word.
+    wanted: what a value is, for an error; "": what its type says.
     ge, gt, le, lt: bounds of a number.
     parse: brings every accepted form of a value, also text, into the declared type. Receives the option's name and the
         value; raises ParameterError.
@@ -50,6 +53,9 @@ class Option:
     group: str = ""
     metavar: str = ""
     default: str | None = None
+    flag: str = ""
+    unset: str = ""
+    wanted: str = ""
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -164,6 +170,8 @@ class DeclaredOption:
     @property
     def wanted(self) -> str:
         """What its values are, for an error."""
+        if self.option.wanted:
+            return self.option.wanted
         if self.choices:
             words = [f'"{word}"' for word in self.choices]
             return f"{', '.join(words[:-1])} or {words[-1]}"
@@ -184,7 +192,8 @@ class DeclaredOption:
             parts.append(f"above {option.gt:g}")
         if option.lt is not None:
             parts.append(f"below {option.lt:g}")
-        return f" {' and '.join(parts)}" if parts else ""
+        unset = f", or None for {option.unset}" if option.unset else ""
+        return f" {' and '.join(parts)}{unset}" if parts else ""
 
 
 def declared(cls: Any) -> Mapping[str, DeclaredOption]:

@@ -64,7 +64,7 @@ NAMES: Table = {
     "a user without a home": (lambda path: "~nobody-here/model", "nobody-here"),
     "a file": (lambda path: CMUDICT / "bart-g2p" / "model.safetensors", "a checkpoint is a directory"),
     "a name with a zero byte": (lambda path: "org/mo\0del", "org/mo"),
-    "half a surrogate pair": (lambda path: "org/\ud800", "no checkpoint"),
+    "half a surrogate pair": (lambda path: "org/\ud800", "half a surrogate pair"),
     "a name of a megabyte": (lambda path: "a" * (1 << 20), "too long"),
     "a URL": (lambda path: "https://huggingface.co/facebook/bart-base", "https://"),
     "a name of three parts": (lambda path: "hub/org/model", "hub/org/model"),

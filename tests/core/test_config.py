@@ -5,15 +5,17 @@ import os
 import pytest
 
 from transept import EngineConfig
-from transept.core.config import INTEGERS
 from transept.errors import ParameterError
+from transept.options import declared
+
+INTEGERS = {name: each for name, each in declared(EngineConfig).items() if int in each.types}
 
 OPTIONAL = ("num_threads", "kv_cache_bytes", "max_decoder_tokens", "max_encoder_tokens", "encoder_tokens_per_step")
 
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_of_another_type_or_out_of_range(name):
-    lowest, highest = INTEGERS[name]
+    lowest, highest = int(INTEGERS[name].option.ge or 0), int(INTEGERS[name].option.le or 0)
     for value in (lowest - 1, -(2**70), 2**70, highest + 1, True, False, 1.0, 4.5, float("nan"), "8", [8], b"8"):
         with pytest.raises(ParameterError, match=f"^{name} must be (an integer of at least|at most) "):
             EngineConfig(model="org/name", **{name: value})

@@ -136,7 +136,7 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
         ("[engine]\ndevise = 'cpu'", "Engine has no option 'devise'. Did you mean 'device'"),
         ("[engine]\nmodel = 'a'", "leave it out of engine"),
         ("[engine]\nmax_num_seqs = 0", "max_num_seqs must be an integer of at least 1"),
-        ("[engine.limits]\nmax_audio = 0", "there is no limit 'max_audio'"),
+        ("[engine.limits]\nmax_audio = 0", "Limits has no 'max_audio'"),
         ("[engine]\nlimits = 5", "limits"),
         ("port = ", "are not TOML"),
         ("api_key_file = 'none'", "cannot be read: No such file"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from transept.core.config import DTYPES, QUANTIZATIONS
+from transept.cli.flags import add_flag
+from transept.core.config import EngineConfig
+from transept.core.request.limits import Limits
+from transept.options import declared
 
-MODEL = "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name"
+MODEL = declared(EngineConfig)["model"].option.help
 NAMES = (
-    "plugin",
     "device",
     "dtype",
     "quantization",
@@ -18,11 +20,9 @@ NAMES = (
     "pipeline_parallel_size",
     "model_dir",
     "offline",
+    "plugin",
 )
-LIMITS: dict[str, tuple[type, str, str]] = {
-    "max_audio_seconds": (float, "S", "refuse longer recordings (default: 24 hours)"),
-    "max_text_characters": (int, "N", "refuse longer documents (default: 33554432)"),
-}
+LIMITS = ("max_audio_seconds", "max_text_characters")
 
 
 def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -35,47 +35,14 @@ def add_model_options(parser: argparse.ArgumentParser, default: str | None) -> N
 
 def add_engine_options(parser: argparse._ActionsContainer) -> None:
     """The options of `NAMES`."""
-    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda or cuda:1 (default: a GPU if any)")
-    parser.add_argument(
-        "--dtype",
-        choices=("auto", *DTYPES),
-        default="auto",
-        metavar="NAME",
-        help="bfloat16, float16 or float32 (default on a CPU)",
-    )
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        metavar="NAME",
-        help="round weights: int8 is faster, fp8 for GPUs",
-    )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", dest="num_threads", help="of a CPU's work (default: one for each core)"
-    )
-    parser.add_argument(
-        "--tensor-parallel-size", type=int, default=1, metavar="N", help="processes or GPUs that share each layer"
-    )
-    parser.add_argument(
-        "--pipeline-parallel-size",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes or GPUs that layers are divided among",
-    )
-    parser.add_argument(
-        "--model-dir",
-        metavar="DIR",
-        help="folder of models (default: the hub's cache)",
-    )
-    parser.add_argument("--model_dir", dest="model_dir", help=argparse.SUPPRESS)  # openai-whisper's
-    parser.add_argument("--offline", action="store_true", help="download nothing: take models that are on this machine")
-    parser.add_argument("--plugin", metavar="NAME", help="plugin to run the model with, where several could")
+    for name in NAMES:
+        each = declared(EngineConfig)[name]
+        add_flag(parser, each, default=each.default)
 
 
 def add_limit(parser: argparse._ActionsContainer, name: str) -> None:
     """The option of one of `LIMITS`."""
-    kind, metavar, about = LIMITS[name]
-    parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=about)
+    add_flag(parser, declared(Limits)[name], default=None)
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -16,13 +16,17 @@ def flag(name: str) -> str:
     return f"--{name.replace('_options.', '_').replace('_', '-')}"
 
 
-def assigned(name: str, value: Any) -> str:
-    """Return an option with its value as it is written in a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``."""
+def assigned(name: str, value: Any, called: str = "") -> str:
+    """Return an option with its value as it is written in a command: ``--beam-size 5``, ``--vad``, ``--no-fp16``.
+
+    called: its flag, if that is another than its name says.
+    """
+    called = called or flag(name)
     if isinstance(value, bool):
-        return flag(name) if value else f"--no-{flag(name)[2:]}"
+        return called if value else f"--no-{called[2:]}"
     if isinstance(value, tuple):
         value = ",".join(map(str, value))
-    return f"{flag(name)} {value}"
+    return f"{called} {value}"
 
 
 def named(name: str, kind: type, help: str, metavar: str = "") -> DeclaredOption:
@@ -36,13 +40,19 @@ def add_flags(
     """Declare the flags of one group. What is not given is not in the parsed namespace."""
     group = parser.add_argument_group(title, about)
     for each in options:
-        shared: dict[str, Any] = {"dest": each.name, "default": argparse.SUPPRESS, "help": _help(each)}
-        if not each.is_flag:
-            group.add_argument(flag(each.name), type=_parser_of(each), metavar=each.option.metavar, **shared)
-        elif each.default is True or each.optional:
-            group.add_argument(flag(each.name), action=BooleanOptionalAction, **shared)
-        else:
-            group.add_argument(flag(each.name), action="store_true", **shared)
+        add_flag(group, each)
+
+
+def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: Any = argparse.SUPPRESS) -> None:
+    """Declare the flag of an option, also with underscores. default: of what is not given; none without it."""
+    name = flag(each.option.flag or each.name)
+    shared: dict[str, Any] = {"dest": each.name, "default": default, "help": _help(each)}
+    if not each.is_flag:
+        parser.add_argument(name, type=_parser_of(each), metavar=each.option.metavar, **shared)
+    elif each.default is True or each.optional:
+        parser.add_argument(name, action=BooleanOptionalAction, **shared)
+    else:
+        parser.add_argument(name, action="store_true", **shared)
 
 
 def _help(each: DeclaredOption) -> str:

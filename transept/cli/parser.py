@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from transept.cli.flags import assigned, flag
@@ -160,6 +161,13 @@ def _options(args: Sequence[str], *, before_command: bool) -> Iterator[str]:
             yield name
 
 
+def _flag(parser: argparse.ArgumentParser, name: str) -> str:
+    """Return the parser's flag for an option, or what it would be."""
+    dest = name.replace("_options.", "_")
+    flags = (each for action in parser._actions if action.dest == dest for each in action.option_strings)
+    return next((each for each in flags if each.startswith("--") and not each.startswith("--no-")), flag(name))
+
+
 def in_flags(error: Exception | str, parser: argparse.ArgumentParser) -> str:
     """A message about Python's options, with those that the parser has written as its flags: ``--patience 2``.
 
@@ -168,7 +176,7 @@ def in_flags(error: Exception | str, parser: argparse.ArgumentParser) -> str:
     does at the message's beginning, and after a word of `ASKED`.
     """
     if isinstance(error, ParameterError) and error.param is not None:
-        return error.spelt(flag, assigned)
+        return error.spelt(partial(_flag, parser), lambda name, value: assigned(name, value, _flag(parser, name)))
     message = str(error)
     flags: dict[str, str] = {}
     for action in parser._actions:

@@ -6,30 +6,16 @@ import dataclasses
 import logging
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from transept.core.parallel.launcher import Launcher
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
-from transept.errors import ParameterError, suggest
-from transept.option_names import made_of, refuses_unknown
+from transept.errors import ParameterError
+from transept.options import Option, declares_options, made_of, take_options
 
-DTYPES = ("float32", "bfloat16", "float16")
-KV_CACHE_DTYPES = ("auto", "fp8")
-QUANTIZATIONS = ("int8", "fp8")
 CPU_CACHE_BYTES = 5 << 28  # 36 windows of Whisper base, 13,600 tokens of BART large
-INTEGERS = {  # of EngineConfig: at least, at most
-    "tensor_parallel_size": (1, 1 << 10),
-    "pipeline_parallel_size": (1, 1 << 10),
-    "num_threads": (1, 1 << 31),
-    "block_size": (1, 1 << 16),
-    "kv_cache_bytes": (1, 1 << 50),
-    "swap_bytes": (0, 1 << 50),
-    "max_num_seqs": (1, 1 << 20),
-    "max_decoder_tokens": (1, 1 << 31),
-    "max_encoder_tokens": (1, 1 << 31),
-    "encoder_tokens_per_step": (1, 1 << 31),
-}
 MOST_SECONDS = 86_400
 THREADS_A_PROCESSOR = 64  # at most; starting many thousands takes minutes
 ENCODER_TOKENS_A_STEP = 16384  # default budget: ten Whisper windows, so that prefills delay running requests briefly
@@ -69,131 +55,210 @@ class SchedulerConfig:
             )
 
 
-@refuses_unknown("Engine has no option")
+def _path(_: str, given: Any) -> Any:
+    """Return a path as text, and anything else as it is."""
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
+def _dtype(_: str, given: Any) -> str:
+    """Return a dtype's name, also of PyTorch's dtype."""
+    return str(given).removeprefix("torch.")
+
+
+@declares_options("Engine has no option")
 @dataclass(frozen=True)
 class EngineConfig:
     """All that may be set on an engine. Sizes left None follow from the model and the machine.
 
-    model: a local directory, ``package:NAME/folder`` for weights inside an installed Python package, a hub name, or a
-        short name such as ``"small"``, which `transept models` lists.
-    model_dir: folder that models are looked up in and downloaded to; None: the hub's cache.
-    offline: never ask the hub; a model that is not on this machine is an error.
-    device: ``"cpu"``, ``"cuda"``, or ``"auto"``. dtype: one of DTYPES, or ``"auto"``: float32 on a CPU, else bfloat16.
-        On a CPU bfloat16 is what weights and their factors are rounded to, see docs/models.md.
-    attention_backend: ``"torch"``, ``"triton"`` or ``"xformers"``; ``"auto"``: torch on a CPU, on a GPU triton, or
-        torch where that cannot serve.
-    quantization: None, or what linear layers and the vocabulary matrix are rounded to once they are loaded:
-        ``"int8"``, or on a GPU ``"fp8"``. A checkpoint in int8 stays so.
-    tensor_parallel_size: processes that share the model's layers, each with its heads, its part of every feed-forward
-        network and of the vocabulary; on GPUs each has one. It must divide the heads. See docs/parallel.md.
-    pipeline_parallel_size: stages, each with some of the layers, that work on different requests at a time. Each has
-        tensor_parallel_size processes.
-    worker_timeout: seconds after which such a process is taken to hang that computes and does not get on: on a CPU, of
-        processor time, so that waiting for a core does not count before a minute. None: 8 on CPUs, 60 on GPUs.
-    launcher: what starts these processes, such as `transept.cluster.RankActors`; None: programs on this machine.
-    num_threads: of a CPU's work, for all engines of this process, and divided among the processes that share the
-        model; None leaves PyTorch's, which are one for each core.
-    plugin: the plugin to take, where two run the same architecture.
-    block_size: slots (tokens) of a cache block.
-    kv_cache_dtype: what keys and values are rounded to in the cache: ``"auto"``, which is the dtype, but float16 beside
-        int8 weights on a CPU, or ``"fp8"`` (e4m3), which halves what cross-attention reads on a GPU.
-    kv_cache_bytes: cache memory on the device; on a CPU of all processes that share the model together. Default: on
-        a CPU 1.25 GiB, and at most a quarter of the machine's memory, whose pages are used only when they are written;
-        on a GPU what gpu_memory_utilization leaves.
-    gpu_memory_utilization: the share of a GPU's memory, over 0 and up to 1, that may be used once the engine is built.
-        Weights and the activations of the largest step, which is run to measure them, are part of it.
-    swap_bytes: host memory for preempted requests; 0 recomputes them.
-    enforce_eager: on a GPU, launch a decode step's kernels one by one instead of replaying a CUDA graph.
-    max_num_seqs, max_decoder_tokens, max_encoder_tokens: budgets of one step, see SchedulerConfig.
-    encoder_tokens_per_step: on a CPU, how much of encoders there is on average in steps that others take part in, see
-        SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers set 375,
-        which is an encoder of Whisper in every fifth step or so.
-    limits: how much one request may hold, see Limits; or a dict of them.
-
     Raises ParameterError for an unknown option or a value out of range.
     """
 
-    model: str
-    device: str = "auto"
-    dtype: str = "auto"
-    attention_backend: str = "auto"
-    quantization: str | None = None
-    tensor_parallel_size: int = 1
-    pipeline_parallel_size: int = 1
-    worker_timeout: float | None = None
-    launcher: Launcher | None = None
-    num_threads: int | None = None
-    plugin: str | None = None
-    model_dir: str | None = None
-    offline: bool = False
-    block_size: int = 64
-    kv_cache_dtype: str = "auto"
-    kv_cache_bytes: int | None = None
-    gpu_memory_utilization: float = 0.9
-    swap_bytes: int = 0
-    enforce_eager: bool = False
-    max_num_seqs: int = 64
-    max_decoder_tokens: int | None = None
-    max_encoder_tokens: int | None = None
-    encoder_tokens_per_step: int | None = None
-    limits: Limits = DEFAULT_LIMITS
+    model: Annotated[
+        str,
+        Option(
+            "name (`transept models` lists them), checkpoint directory, package:NAME/folder, or hub name",
+            wanted="a directory or a name",
+            parse=_path,
+        ),
+    ]
+    device: Annotated[
+        str,
+        Option(
+            "cpu, cuda or cuda:1",
+            metavar="NAME",
+            default="a GPU if any",
+            wanted='a string, such as "cpu" or "cuda:0"',
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        Option(
+            "bfloat16, float16 or float32 (default on a CPU)",
+            "auto: float32 on a CPU, else bfloat16. On a CPU bfloat16 is what weights and their factors are rounded "
+            "to, see docs/models.md.",
+            metavar="NAME",
+            default="",
+            parse=_dtype,
+        ),
+    ] = "auto"
+    attention_backend: Annotated[
+        str,
+        Option("torch, triton or xformers", "auto: torch on a CPU, on a GPU triton, or torch where that cannot serve."),
+    ] = "auto"
+    quantization: Annotated[
+        Literal["int8", "fp8"] | None,
+        Option(
+            "round weights: int8 is faster, fp8 for GPUs",
+            "Linear layers and the vocabulary matrix are rounded once they are loaded. A checkpoint in int8 stays so.",
+            metavar="NAME",
+        ),
+    ] = None
+    tensor_parallel_size: Annotated[
+        int,
+        Option(
+            "processes or GPUs that share each layer",
+            "Each has its heads, its part of every feed-forward network and of the vocabulary. It must divide the "
+            "heads. See docs/parallel.md.",
+            metavar="N",
+            default="",
+            ge=1,
+            le=1 << 10,
+        ),
+    ] = 1
+    pipeline_parallel_size: Annotated[
+        int,
+        Option(
+            "processes or GPUs that layers are divided among",
+            "Stages work on different requests at a time. Each has tensor_parallel_size processes.",
+            metavar="N",
+            default="",
+            ge=1,
+            le=1 << 10,
+        ),
+    ] = 1
+    worker_timeout: Annotated[
+        float | None,
+        Option(
+            "seconds after which a process that computes and makes no progress is taken to hang",
+            "On a CPU, seconds of processor time, so that waiting for a core does not count before a minute. None: 8 "
+            "on CPUs, 60 on GPUs.",
+            ge=1,
+            le=MOST_SECONDS,
+        ),
+    ] = None
+    launcher: Annotated[
+        Launcher | None,
+        Option(
+            "what starts the processes, such as transept.cluster.RankActors()",
+            "None: programs on this machine.",
+            wanted="a Launcher, such as transept.cluster.RankActors(), or None",
+        ),
+    ] = None
+    num_threads: Annotated[
+        int | None,
+        Option(
+            "of a CPU's work",
+            "For all engines of this process, and divided among the processes that share the model.",
+            flag="threads",
+            metavar="N",
+            default="one for each core",
+            ge=1,
+            le=1 << 31,
+        ),
+    ] = None
+    plugin: Annotated[
+        str | None,
+        Option("plugin to run the model with, where several could", metavar="NAME", wanted="a plugin's name or None"),
+    ] = None
+    model_dir: Annotated[
+        str | None,
+        Option(
+            "folder of models",
+            "Models are looked up in it and downloaded to it.",
+            metavar="DIR",
+            default="the hub's cache",
+            wanted="a folder or None",
+            parse=_path,
+        ),
+    ] = None
+    offline: Annotated[bool, Option("download nothing: take models that are on this machine")] = False
+    block_size: Annotated[int, Option("slots (tokens) of a cache block", ge=1, le=1 << 16)] = 64
+    kv_cache_dtype: Annotated[
+        Literal["auto", "fp8"],
+        Option(
+            "what keys and values are rounded to in the cache",
+            "auto: the dtype, but float16 beside int8 weights on a CPU. fp8 (e4m3) halves what cross-attention reads "
+            "on a GPU.",
+        ),
+    ] = "auto"
+    kv_cache_bytes: Annotated[
+        int | None,
+        Option(
+            "cache memory on the device",
+            "On a CPU of all processes that share the model together. Default: on a CPU 1.25 GiB, and at most a "
+            "quarter of the machine's memory, whose pages are used only when they are written; on a GPU what "
+            "gpu_memory_utilization leaves.",
+            ge=1,
+            le=1 << 50,
+        ),
+    ] = None
+    gpu_memory_utilization: Annotated[
+        float,
+        Option(
+            "share of a GPU's memory that may be used once the engine is built",
+            "Weights and the activations of the largest step, which is run to measure them, are part of it.",
+            gt=0,
+            le=1,
+        ),
+    ] = 0.9
+    swap_bytes: Annotated[int, Option("host memory for preempted requests; 0 recomputes them", ge=0, le=1 << 50)] = 0
+    enforce_eager: Annotated[bool, Option("on a GPU, launch kernels one by one instead of replaying CUDA graphs")] = (
+        False
+    )
+    max_num_seqs: Annotated[
+        int,
+        Option(
+            "decoder sequences that run at a time",
+            "All samples and beams of a request count. See SchedulerConfig.",
+            ge=1,
+            le=1 << 20,
+        ),
+    ] = 64
+    max_decoder_tokens: Annotated[
+        int | None, Option("decoder tokens computed in one step", "See SchedulerConfig.", ge=1, le=1 << 31)
+    ] = None
+    max_encoder_tokens: Annotated[
+        int | None, Option("encoder tokens computed in one step", "See SchedulerConfig.", ge=1, le=1 << 31)
+    ] = None
+    encoder_tokens_per_step: Annotated[
+        int | None,
+        Option(
+            "on a CPU, how much of encoders there is on average in steps that others take part in",
+            "See SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers "
+            "set 375, which is an encoder of Whisper in every fifth step or so.",
+            ge=1,
+            le=1 << 31,
+        ),
+    ] = None
+    limits: Annotated[
+        Limits, Option("how much one request may hold", "Limits, or a dict of them.", parse=partial(made_of, Limits))
+    ] = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))  # torch.float16 means "float16"
-        if isinstance(self.limits, Mapping):
-            object.__setattr__(self, "limits", made_of(Limits, "there is no limit", self.limits))
-        self._check_types()
-        if self.dtype not in ("auto", *DTYPES):
-            raise ParameterError(f"no dtype {self.dtype!r}.{suggest(self.dtype, ('auto', *DTYPES))}")
-        if self.kv_cache_dtype not in KV_CACHE_DTYPES:
-            hint = suggest(str(self.kv_cache_dtype), KV_CACHE_DTYPES)
-            raise ParameterError(f"no kv_cache_dtype {self.kv_cache_dtype!r}.{hint}")
-        if self.quantization not in (None, *QUANTIZATIONS):
-            hint = suggest(str(self.quantization), QUANTIZATIONS)
-            raise ParameterError(f"no quantization {self.quantization!r}.{hint}")
-        optional = {field.name for field in dataclasses.fields(self) if field.default is None}
-        for name, (low, high) in INTEGERS.items():
-            value = getattr(self, name)
-            if value is None and name in optional:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ParameterError(f"{name} must be an integer of at least {low}, not {value!r}")
-            if value > high:
-                raise ParameterError(f"{name} must be at most {high}, not {value:,}")
+        take_options(self)
         self.scheduler_config(None, None)
         processors = os.cpu_count() or 1
         if self.num_threads is not None and self.num_threads > THREADS_A_PROCESSOR * processors:
-            raise ParameterError(f"num_threads={self.num_threads} is far above this machine's {processors} processors")
-        share = self.gpu_memory_utilization
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise ParameterError(f"gpu_memory_utilization must be a number over 0 and up to 1, not {share!r}")
-
-        seconds = 1 if self.worker_timeout is None else self.worker_timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 1 <= seconds <= MOST_SECONDS:
             raise ParameterError(
-                f"worker_timeout must be a number of seconds from 1 to {MOST_SECONDS}, not {seconds!r}"
+                f"{{num_threads=}} is far above this machine's {processors} processors",
+                param="num_threads",
+                value=self.num_threads,
             )
 
     @property
     def num_ranks(self) -> int:
         """Processes that share the model."""
         return self.tensor_parallel_size * self.pipeline_parallel_size
-
-    def _check_types(self) -> None:
-        kinds: dict[str, tuple[tuple[type, ...], str]] = {
-            "model": ((str, os.PathLike), "a directory or a name"),
-            "device": ((str,), 'a string, such as "cpu" or "cuda:0"'),
-            "attention_backend": ((str,), 'a string, such as "auto"'),
-            "plugin": ((str, type(None)), "a plugin's name or None"),
-            "model_dir": ((str, os.PathLike, type(None)), "a folder or None"),
-            "offline": ((bool,), "True or False"),
-            "enforce_eager": ((bool,), "True or False"),
-            "limits": ((Limits,), "Limits or a dict of them"),
-            "launcher": ((Launcher, type(None)), "a Launcher, such as transept.cluster.RankActors(), or None"),
-        }
-        for name, (types, wanted) in kinds.items():
-            if not isinstance(getattr(self, name), types):
-                raise ParameterError(f"{name} must be {wanted}, not {getattr(self, name)!r}")
 
     def on_this_machine(self) -> EngineConfig:
         """The same with device and dtype decided, and on a CPU kv_cache_bytes.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
@@ -65,7 +64,7 @@ class Engine(Closable):
 
     @shows_options(EngineConfig)
     def __init__(self, model: str | Path, **options: Any) -> None:
-        config = EngineConfig(model=str(model) if isinstance(model, os.PathLike) else model, **options)
+        config = EngineConfig(model=cast(str, model), **options)
         described = describe(config)
         with _IMPORTING:
             self.view = described.view

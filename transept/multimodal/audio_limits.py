@@ -7,16 +7,14 @@ that it announces.
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
-from transept.errors import MediaError, MediaTooLargeError, ParameterError
+from transept.errors import MediaError, MediaTooLargeError
 from transept.multimodal.decoded_memory import hold
 from transept.multimodal.sounds import Sound
-from transept.option_names import finite
+from transept.options import Option, take_options
 
 MAX_SECONDS = 24 * 3600.0
 MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
@@ -27,13 +25,9 @@ READ_BYTES = 1 << 20  # of a pipe at a time
 SAMPLE_BYTES = 4  # of float32
 
 
-def check_limit(name: str, value: Any, kind: type[Integral] | type[Real]) -> None:
-    """Raise ParameterError unless a limit is a number of this kind above 0, or None."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, kind) or not 0 < finite(value) < math.inf:
-        what = "an integer" if kind is Integral else "a number"
-        raise ParameterError(f"{name} must be {what} above 0, or None for no limit, not {value!r}")
+def limit(help: str, more: str = "", default: str = "") -> Option:
+    """Declare a limit: a number above 0, or None for no limit."""
+    return Option(help, more, default=default, metavar="N", gt=0, unset="no limit")
 
 
 def check_window(seconds: float, longest: float) -> None:
@@ -53,19 +47,31 @@ class AudioTooLongError(MediaTooLargeError):
 class AudioLimits:
     """The limits on one recording, named as in `load_audio`; None: no limit.
 
-    Raises ParameterError for what is no limit.
+    Raises ParameterError for anything but a number above 0 and None.
     """
 
-    max_audio_seconds: float | None = MAX_SECONDS
-    max_audio_bytes: int | None = MAX_BYTES
-    max_stream_bytes: int | None = MAX_STREAM_BYTES
-    max_decoded_bytes: int | None = MAX_DECODED_BYTES
+    max_audio_seconds: Annotated[float | None, limit("refuse longer recordings", "In seconds.", default="24 hours")] = (
+        MAX_SECONDS
+    )
+    max_audio_bytes: Annotated[
+        int | None, limit("refuse larger recordings", "Before they are decoded.", default="64 GiB")
+    ] = MAX_BYTES
+    max_stream_bytes: Annotated[
+        int | None,
+        limit("refuse larger recordings from a pipe or an open file", "They are held in memory.", default="4 GiB"),
+    ] = MAX_STREAM_BYTES
+    max_decoded_bytes: Annotated[
+        int | None,
+        limit(
+            "refuse recordings with more samples",
+            "As float32, of all channels at the recording's own sample rate, or mono at the model's. They are counted "
+            "on the way; only those of the model's rate are kept.",
+            default="64 GiB",
+        ),
+    ] = MAX_DECODED_BYTES
 
     def __post_init__(self) -> None:
-        check_limit("max_audio_seconds", self.max_audio_seconds, Real)
-        check_limit("max_audio_bytes", self.max_audio_bytes, Integral)
-        check_limit("max_stream_bytes", self.max_stream_bytes, Integral)
-        check_limit("max_decoded_bytes", self.max_decoded_bytes, Integral)
+        take_options(self)
 
     def check_size(self, num_bytes: int, name: str) -> None:
         """Raise MediaError for encoded audio of more bytes than max_audio_bytes."""

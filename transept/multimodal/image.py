@@ -14,16 +14,16 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from transept.errors import MediaError, MediaTooLargeError, message_of, require_packages
-from transept.multimodal.audio_limits import check_limit
+from transept.multimodal.audio_limits import limit
 from transept.multimodal.audio_url import is_url
 from transept.multimodal.image_bytes import EncodedImage
+from transept.options import take_options
 
 Pixels = npt.NDArray[np.uint8]  # RGB [height, width, 3]
 
@@ -61,17 +61,20 @@ ORIENTATIONS: dict[int, Callable[[Pixels], Pixels]] = {  # EXIF 2.32, section 4.
 class ImageLimits:
     """The limits on one image; None: no limit of ours.
 
-    max_image_bytes: of an encoded image. max_image_pixels: height times width; Pillow has a limit of its own
-        beyond 179 million (``PIL.Image.MAX_IMAGE_PIXELS``).
-    Raises ParameterError for what is no limit.
+    Raises ParameterError for anything but a number above 0 and None.
     """
 
-    max_image_bytes: int | None = MAX_BYTES
-    max_image_pixels: int | None = MAX_PIXELS
+    max_image_bytes: Annotated[int | None, limit("refuse larger images", "Before they are decoded.")] = MAX_BYTES
+    max_image_pixels: Annotated[
+        int | None,
+        limit(
+            "refuse images with more pixels",
+            "Height times width; Pillow has a limit of its own beyond 179 million (``PIL.Image.MAX_IMAGE_PIXELS``).",
+        ),
+    ] = MAX_PIXELS
 
     def __post_init__(self) -> None:
-        check_limit("max_image_bytes", self.max_image_bytes, Integral)
-        check_limit("max_image_pixels", self.max_image_pixels, Integral)
+        take_options(self)
 
     def check_bytes(self, num_bytes: int, name: str) -> None:
         """Raise MediaError for an encoded image of more bytes than max_image_bytes."""

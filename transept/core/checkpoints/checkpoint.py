@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -25,7 +25,7 @@ class Checkpoint(ABC):
     format: str
     architectures: tuple[str, ...]
     config_dict: dict[str, Any]
-    quantization: str | None = None
+    quantization: Literal["int8"] | None = None
 
     @property
     def config_file(self) -> Path:

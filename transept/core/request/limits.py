@@ -7,20 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from transept.errors import PromptError
-from transept.multimodal.audio_limits import (
-    MAX_BYTES,
-    MAX_DECODED_BYTES,
-    MAX_SECONDS,
-    MAX_STREAM_BYTES,
-    AudioLimits,
-    check_limit,
-)
-from transept.option_names import refuses_unknown
-from transept.options import LONE_SURROGATE
+from transept.multimodal.audio_limits import AudioLimits, limit
+from transept.options import LONE_SURROGATE, declares_options
 
 if TYPE_CHECKING:
     from transept.multimodal.audio import LoadedAudio
@@ -29,33 +20,18 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARACTERS = 32 << 20  # 33.6 million: seven times the Bible in English
 
 
-@refuses_unknown("there is no limit")
+@declares_options("there is no limit")
 @dataclass(frozen=True)
-class Limits:
-    """What is refused. The defaults stop files made to fill the memory, and no work; None: no limit.
+class Limits(AudioLimits):
+    """How much one request may hold. The defaults refuse files made to fill the memory; None means no limit.
 
-    max_audio_seconds: of a recording, in seconds; by default 24 hours.
-    max_audio_bytes: of a recording before it is decoded; by default 64 GiB.
-    max_stream_bytes: of one that comes through a pipe or as an open file, all held in memory; by default 4 GiB.
-    max_decoded_bytes: of its samples as float32, of all its channels at its own sample rate, or mono at the model's;
-        by default 64 GiB. They are counted on the way; only those of the model's are kept.
-    max_text_characters: of a prompt or a document; by default 32 x 2^20.
-    max_queue_length: requests that wait for others; by default any number.
-
-    Raises ParameterError for an unknown limit, and for what is no number above 0.
+    Raises ParameterError for an unknown limit, and for anything but a number above 0 and None.
     """
 
-    max_audio_seconds: float | None = MAX_SECONDS
-    max_audio_bytes: int | None = MAX_BYTES
-    max_stream_bytes: int | None = MAX_STREAM_BYTES
-    max_decoded_bytes: int | None = MAX_DECODED_BYTES
-    max_text_characters: int | None = MAX_TEXT_CHARACTERS
-    max_queue_length: int | None = None
-
-    def __post_init__(self) -> None:
-        AudioLimits(**self.audio())
-        check_limit("max_text_characters", self.max_text_characters, Integral)
-        check_limit("max_queue_length", self.max_queue_length, Integral)
+    max_text_characters: Annotated[
+        int | None, limit("refuse longer documents", "Also longer prompts.", default="33554432")
+    ] = MAX_TEXT_CHARACTERS
+    max_queue_length: Annotated[int | None, limit("requests that may wait for others", default="any number")] = None
 
     def audio(self) -> dict[str, Any]:
         """The keywords of `load_audio`."""
