@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import pairwise
 
 from simulated_cache import SimulatedCache, encoded, fork, make_group
@@ -31,11 +31,12 @@ class Simulation:
         max_decoder_tokens: int = 1000,
         max_encoder_tokens: int = 1000,
         encoder_tokens_per_step: int | None = None,
+        make_scheduler: Callable[[SchedulerConfig, BlockSpaceManager], Scheduler] = Scheduler,
     ) -> None:
         budgets = max_num_seqs, max_decoder_tokens, max_encoder_tokens
         self.config = SchedulerConfig(*budgets, encoder_tokens_per_step)
         self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
-        self.scheduler = Scheduler(self.config, self.manager)
+        self.scheduler = make_scheduler(self.config, self.manager)
         self.cache = SimulatedCache(BLOCK_SIZE)
         self.arrivals = 0
         self.groups: dict[str, SequenceGroup] = {}

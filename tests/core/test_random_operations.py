@@ -6,6 +6,7 @@ each step by the simulation.
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 
 import pytest
 from simulated_engine import Simulation
@@ -53,8 +54,8 @@ def interrupted_step(sim: Simulation) -> None:
     sim.scheduler.restart_all()
 
 
-def random_run(rng: random.Random, done: Counter[str]) -> None:
-    sim = Simulation(
+def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simulation] = Simulation) -> None:
+    sim = make(
         device=rng.randint(6, 24),
         host=rng.choice([0, 6, 12, 40]),
         max_num_seqs=rng.randint(2, 10),
@@ -139,9 +140,9 @@ class Pipeline:
         self.sim.manager.check_integrity()
 
 
-def random_run_of_a_pipeline(rng: random.Random) -> int:
+def random_run_of_a_pipeline(rng: random.Random, make: Callable[..., Simulation] = Simulation) -> int:
     """Returns how many steps were under way at most."""
-    sim = Simulation(rng.randint(6, 24), rng.choice([0, 6, 40]), rng.randint(2, 10), rng.randint(20, 150), 60)
+    sim = make(rng.randint(6, 24), rng.choice([0, 6, 40]), rng.randint(2, 10), rng.randint(20, 150), 60)
     pipeline = Pipeline(sim, rng.randint(2, 4))
     for _ in range(OPERATIONS_A_RUN):
         operation = rng.choices(["add", "step", "abort", "interrupt"], [40, 60, 3, 2], k=1)[0]

@@ -36,7 +36,7 @@ class RankActor:
         ray: Any = require_ray()
 
         from transept.core.execution.worker_main import WorkerProcess
-        from transept.core.parallel.connection import Connection, pack
+        from transept.core.parallel.connection import Connection
 
         host = ray.util.get_node_ip_address()
         if (interface := interface_of(host)) is not None:
@@ -47,7 +47,7 @@ class RankActor:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.sendall(token)
         connection = Connection(connected)
-        with pack((rank, host, os.getpid()), connection.passes_memory) as parcel:
+        with connection.pack((rank, host, os.getpid())) as parcel:
             connection.send(parcel)
 
         def leave() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
 import random
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from transept import Engine, RequestOutput, SamplingParams
 from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import Capacity, Executor, WorkerConfig
+from transept.core.execution.step_deltas import StepDecoder, StepEncoder
 from transept.core.execution.worker import Worker
+from transept.core.parallel.connection import dumps
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.parallel.stage_links import SocketLink
@@ -53,7 +55,7 @@ class StageThreads(Executor):
         self.capacity = Capacity(*blocks, asynchronous=True, num_stages=count)
         self.orders: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in stages]
         self.outputs: queue.SimpleQueue[tuple[int, StepOutput | Exception]] = queue.SimpleQueue()
-        self.number = 0
+        self.number, self.encoder, self.decoders = 0, StepEncoder(), [StepDecoder() for _ in stages]
         self.threads = [threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(count)]
         for thread in self.threads:
             thread.start()
@@ -62,7 +64,8 @@ class StageThreads(Executor):
         worker = self.workers[index]
         try:
             while (order := self.orders[index].get()) is not None:
-                worker.runner.stage.step, step = order
+                worker.runner.stage.step, pickled = order
+                step = self.decoders[index].decode(pickle.loads(pickled))
                 output = worker.runner.issue(step).collect()
                 if worker.runner.stage.is_last:
                     self.outputs.put((order[0], output))
@@ -73,9 +76,9 @@ class StageThreads(Executor):
 
     def issue(self, step: StepInput) -> int:
         self.number += 1
-        copied = replace(step, decodes=[copy_of(each) for each in step.decodes])  # as a pickle is one
+        pickled = dumps(self.encoder.encode(step))
         for orders in self.orders:
-            orders.put((self.number, copied))
+            orders.put((self.number, pickled))
         return self.number
 
     def collect(self, number: int) -> StepOutput:
@@ -94,14 +97,6 @@ class StageThreads(Executor):
             thread.join(30)
         for link in self.links:
             link._socket.close()
-
-
-def copy_of(metadata: Any) -> Any:
-    data = {
-        seq_id: replace(each, output_token_ids=[*each.output_token_ids]) for seq_id, each in metadata.seq_data.items()
-    }
-    tables = {seq_id: [*table] for seq_id, table in metadata.block_tables.items()}
-    return replace(metadata, seq_data=data, block_tables=tables, cross_block_table=[*metadata.cross_block_table])
 
 
 @pytest.fixture(scope="module")

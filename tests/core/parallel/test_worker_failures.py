@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -334,6 +335,14 @@ class Forbids:
         logits[:, self.token] = kept
 
 
+def unknown_to_workers() -> Any:
+    """A logits processor that pickles, of a module that workers cannot import."""
+    module = sys.modules["only_here"] = types.ModuleType("only_here")
+    call = {"__module__": "only_here", "__call__": lambda processor, logits, rows: None}
+    module.Processor = type("Processor", (), call)
+    return module.Processor()
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("exchange", "sizes"),
@@ -352,7 +361,7 @@ def test_requests_fail_alone_and_close_ends_all(
     monkeypatch.setenv("TRANSEPT_EXCHANGE", exchange)
     engine = make(**sizes)
     reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
-    broken = {"raises": (Raises(),), "lambda": (lambda logits, rows: None,)}
+    broken = {"raises": (Raises(),), "lambda": (lambda logits, rows: None,), "elsewhere": (unknown_to_workers(),)}
     for word in WORDS:
         engine.add_request(word, word, GREEDY)
     for name, processors in broken.items():
@@ -364,6 +373,7 @@ def test_requests_fail_alone_and_close_ends_all(
     assert "this processor is broken" in str(finished["raises"].error)
     assert isinstance(finished["lambda"].error, ParameterError)
     assert "logits_processors must pickle" in str(finished["lambda"].error)
+    assert "No module named 'only_here'" in str(finished["elsewhere"].error)
     assert set(finished["forbids"].outputs[0].token_ids[:9]) == {7}
     for word in WORDS:
         engine.add_request(word, word, LONG)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
-from transept.core.parallel.connection import pack
+from transept.core.execution.step_deltas import StepEncoder, unpack_output
 from transept.core.parallel.local_processes import LocalProcesses
 from transept.core.parallel.remote_worker import RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
@@ -47,7 +47,7 @@ class MultiProcessExecutor(Executor):
     def __init__(self, config: WorkerConfig) -> None:
         self._workers = workers = _Workers(config)
         self._finalizer = weakref.finalize(self, workers.stop, EngineClosedError(CLOSED))
-        self._number = 0
+        self._number, self._encoder = 0, StepEncoder()
         try:
             self.capacity = workers.start(config)
         except BaseException:
@@ -62,12 +62,16 @@ class MultiProcessExecutor(Executor):
         """See Executor."""
         self._workers.check()
         self._number += 1
-        self._workers.tell_all("step", self._number, step)
+        try:
+            self._workers.tell_all("step", self._number, self._encoder.encode(step))
+        except BaseException:
+            self._encoder = StepEncoder()  # the workers may not have been told
+            raise
         return self._number
 
     def collect(self, number: int) -> StepOutput:
         """See Executor. Raises EngineDeadError once a worker has died or hung."""
-        output = self._workers.output(number)
+        output = unpack_output(*self._workers.output(number))
         if output.interruption is not None and not is_interruption(output.interruption):
             return dataclasses.replace(output, interruption=None)  # not this thread's to raise
         return output
@@ -87,7 +91,7 @@ class _Workers:
         self._silence = SILENCE_SECONDS if self._on_cpu else GPU_SILENCE_SECONDS
         self._process = os.getpid()
         self._changed = threading.Condition()
-        self._outputs: dict[int, StepOutput] = {}
+        self._outputs: dict[int, list[Any]] = {}  # packed, by the number of the step
         self._failure: Exception | None = None  # why nothing goes on
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
@@ -128,7 +132,7 @@ class _Workers:
 
     def tell_all(self, *message: Any) -> None:
         """Send a message, packed once, to every worker."""
-        with pack(message, self._workers[0].connection.passes_memory) as parcel:
+        with self._workers[0].connection.pack(message) as parcel:
             try:
                 for worker in self._workers:
                     worker.connection.send(parcel)
@@ -139,8 +143,8 @@ class _Workers:
                 self._fail(EngineDeadError("the workers were interrupted while they were told what to do" + AGAIN))
                 raise
 
-    def output(self, number: int) -> StepOutput:
-        """What came of a step; waits for it."""
+    def output(self, number: int) -> list[Any]:
+        """Wait for a step's output. Returns it packed."""
         with self._changed:
             while number not in self._outputs:
                 self._check()
@@ -186,7 +190,7 @@ class _Workers:
 
     def _tell(self, worker: RemoteWorker, *message: Any) -> None:
         """Send a message to one worker; that it is gone others notice."""
-        with pack(message, worker.connection.passes_memory) as parcel, suppress(OSError):
+        with worker.connection.pack(message) as parcel, suppress(OSError):
             worker.connection.send(parcel)
 
     def _listen(self, worker: RemoteWorker) -> None:
@@ -221,7 +225,7 @@ class _Workers:
                 if kind == "ready":
                     worker.ready = tuple(content)
                 else:
-                    self._outputs[content[0]] = content[1]
+                    self._outputs[content[0]] = content[1:]
                 self._changed.notify_all()
 
     def _watch(self) -> None:

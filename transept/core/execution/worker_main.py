@@ -33,17 +33,16 @@ from transept.core.checkpoints.model_description import describe_model
 from transept.core.checkpoints.source import locate
 from transept.core.execution.executor import WorkerConfig
 from transept.core.execution.model_runner import IssuedStep
+from transept.core.execution.step_deltas import StepDecoder, pack_output
 from transept.core.execution.worker import Worker
-from transept.core.parallel.connection import Connection, pack, portable
+from transept.core.parallel.connection import Connection, portable
 from transept.core.parallel.group import Exchange, ParallelGroup, TorchExchange
 from transept.core.parallel.pipeline_stage import Link, Message, PipelineStage
 from transept.core.parallel.shared_memory import SharedMemoryExchange
 from transept.core.parallel.stage_links import SocketLink, TorchLink
-from transept.core.scheduling.step import StepOutput
 from transept.errors import EngineDeadError, message_of
 
 BEAT_SECONDS = 0.5
-FAILED = "the request failed while it was computed"
 LOOPBACK = "127.0.0.1"
 FOR_EVER = timedelta(days=1)  # who watches ends waiting ranks much earlier
 
@@ -205,7 +204,7 @@ class WorkerProcess:
 
     def _work(self, worker: Worker, answers: bool) -> None:
         """Run steps in their order. A GPU is given the next one, if it is there, before the last one is collected."""
-        on_cpu, last = worker.device.type == "cpu", None
+        on_cpu, last, steps = worker.device.type == "cpu", None, StepDecoder()
         issued: deque[tuple[int, IssuedStep]] = deque()
         while True:
             if issued and (on_cpu or self._orders.empty()):
@@ -214,15 +213,15 @@ class WorkerProcess:
                 self._num_done += 1
                 self._busy = bool(issued)
                 if output is not None:
-                    self._send("output", number, with_portable_errors(output))
+                    self._send("output", number, *pack_output(output))
                 continue
             order = self._next()
             if order[0] == "close":
                 return
             self._busy = True
-            _, number, step_input = order
+            _, number, delta = order
             self._stage.step = number
-            last = worker.runner.issue(step_input, last)
+            last = worker.runner.issue(steps.decode(delta), last)
             issued.append((number, last))
 
     def _next(self) -> tuple[Any, ...]:
@@ -252,7 +251,7 @@ class WorkerProcess:
 
     def _send(self, *message: Any) -> None:
         try:
-            with self._sending, pack(message, self._connection.passes_memory) as parcel:
+            with self._sending, self._connection.pack(message) as parcel:
                 self._connection.send(parcel)
         except OSError:
             self._end()
@@ -269,13 +268,6 @@ def _here(config: WorkerConfig) -> Path:
     if config.path.exists():
         return config.path
     return locate(options.model, model_dir=options.model_dir, offline=options.offline)
-
-
-def with_portable_errors(output: StepOutput) -> StepOutput:
-    """A step's output that pickles."""
-    failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
-    failed_encodes = {encode_id: portable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
-    return dataclasses.replace(output, failures=failures, failed_encodes=failed_encodes)
 
 
 def main() -> None:

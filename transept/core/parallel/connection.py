@@ -1,8 +1,8 @@
-"""Messages between an executor and its workers: pickles over a socket, and large tensors beside them.
+"""Messages between the engine's process and its workers: pickles over a socket, and large tensors beside them.
 
-A message for several workers is packed once. On one machine its tensors are in anonymous memory, and each worker gets a
-descriptor of it: the memory has no name that could be left behind, and is freed with the last process that holds it.
-Between machines the tensors follow the pickle.
+`multi_process` and `worker_main` are the two ends. A message for several workers is packed once. On one machine its
+tensors lie in anonymous memory, and each worker receives a descriptor of it: the memory has no name that could be left
+behind, and is freed with the last process that holds it. Between machines the tensors follow the pickle.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from transept.core.request.sampling_params import SamplingParams
-from transept.errors import ParameterError, RequestFailedError, message_of
+from transept.errors import RequestFailedError, message_of
 
-INLINE_BYTES = 1 << 16  # of tensors that travel through the socket
-HEAD = struct.Struct("<QQQ")  # bytes of the pickle, number of tensors, bytes of anonymous memory
-KEPT = 256  # parameters with processors whose pickles are kept
+INLINE_BYTES = 1 << 16  # of a message's tensors, up to which they travel through the socket
+HEAD = struct.Struct("<QQQ")  # bytes of sizes and pickle, number of tensors, bytes of anonymous memory
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Parcel:
-    """A message, packed. memory: descriptor of the memory with the tensors; None: they follow the pickle."""
+    """A packed message: what goes through the socket, and a descriptor of memory with its tensors if they do not."""
 
-    body: bytes
-    buffers: list[memoryview]
+    data: bytes
     memory: int | None
 
     def __enter__(self) -> Parcel:
@@ -52,65 +49,55 @@ class Parcel:
             self.memory = None
 
 
-def pack(message: Any, passes_memory: bool) -> Parcel:
-    """A message for connections that pass descriptors of memory on, or that do not.
-
-    Tensors travel through the socket if the system refuses memory or a descriptor. Raises whatever pickling raises;
-    logits processors that do not pickle fail when they are called.
-    """
-    stream, pickled = io.BytesIO(), []
-    _Pickler(stream, 5, buffer_callback=lambda buffer: pickled.append(buffer)).dump(message)
-    buffers = [buffer.raw() for buffer in pickled]
-    total = sum(buffer.nbytes for buffer in buffers)
-    memory = None
-    if passes_memory and total > INLINE_BYTES:
-        try:
-            memory = _shared(buffers, total)
-        except OSError as error:
-            logger.warning("no shared memory for a message of %d bytes: %s", total, error)
-    return Parcel(stream.getvalue(), buffers, memory)
-
-
 class Connection:
-    """One end of it. One thread may send while another receives.
-
-    passes_memory: whether both ends are on one machine, where descriptors of memory can be passed on.
-    """
+    """One end of a connection. One thread may send while another receives."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.passes_memory = connected.family == socket.AF_UNIX
+        self._passes_memory = connected.family == socket.AF_UNIX  # both ends are on one machine
+
+    def pack(self, message: Any) -> Parcel:
+        """Pack a message for this connection and others of its kind. Raises whatever pickling raises.
+
+        Tensors travel through the socket if they are small, or if the system refuses memory or a descriptor.
+        """
+        buffers: list[memoryview] = []
+        pickled = dumps(message, lambda buffer: buffers.append(buffer.raw()))
+        sizes = [buffer.nbytes for buffer in buffers]
+        memory, total = None, sum(sizes)
+        if self._passes_memory and total > INLINE_BYTES:
+            try:
+                memory = _shared(buffers, total)
+            except OSError as error:
+                logger.warning("no shared memory for a message of %d bytes: %s", total, error)
+        head = HEAD.pack(8 * len(sizes) + len(pickled), len(sizes), total if memory is not None else 0)
+        inline = buffers if memory is None else ()
+        return Parcel(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), pickled, *inline)), memory)
 
     def send(self, parcel: Parcel) -> None:
-        """Raises OSError where the other end is gone."""
-        total = sum(buffer.nbytes for buffer in parcel.buffers)
-        sizes = struct.pack(f"<{len(parcel.buffers)}Q", *(buffer.nbytes for buffer in parcel.buffers))
-        in_memory = parcel.memory is not None
-        head = HEAD.pack(len(parcel.body), len(parcel.buffers), total if in_memory else 0)
+        """Send a packed message. Raises OSError if the other end is gone."""
+        sent = 0
         if parcel.memory is not None:
-            socket.send_fds(self._socket, [head], [parcel.memory])
-        else:
-            self._socket.sendall(head)
-        self._socket.sendall(b"".join((sizes, parcel.body, *(() if in_memory else parcel.buffers))))
+            sent = socket.send_fds(self._socket, [parcel.data], [parcel.memory])
+        self._socket.sendall(memoryview(parcel.data)[sent:])
 
     def receive(self) -> Any:
-        """The next message. Raises EOFError where the other end is gone."""
+        """Wait for the next message. Raises EOFError if the other end is gone."""
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, HEAD.size, 1)
             if not head:
                 raise EOFError
-            head += self._read(HEAD.size - len(head))
-            body_size, num_buffers, memory_size = HEAD.unpack(head)
-            sizes = struct.unpack(f"<{num_buffers}Q", self._read(8 * num_buffers))
-            body = self._read(body_size)
+            body_size, num_buffers, memory_size = HEAD.unpack(head + self._read(HEAD.size - len(head)))
+            body = memoryview(self._read(body_size))
+            sizes = struct.unpack_from(f"<{num_buffers}Q", body)
             if descriptors:
-                memory = memoryview(mmap.mmap(descriptors[0], memory_size, flags=mmap.MAP_PRIVATE))
+                tensors = memoryview(mmap.mmap(descriptors[0], memory_size, flags=mmap.MAP_PRIVATE))
                 os.close(descriptors[0])
             else:
-                memory = memoryview(self._read(sum(sizes)))
+                tensors = memoryview(self._read(sum(sizes)))
         except OSError as error:
             raise EOFError from error
-        return pickle.loads(body, buffers=_split(memory, sizes))
+        return pickle.loads(body[8 * num_buffers :], buffers=_split(tensors, sizes))
 
     def shut(self) -> None:
         """End the connection; threads that wait at either end get an EOFError."""
@@ -166,8 +153,15 @@ def _shared(buffers: Sequence[memoryview], total: int) -> int:
     return descriptor
 
 
+def dumps(message: Any, take: Callable[[pickle.PickleBuffer], object] | None = None) -> bytes:
+    """Pickle a message. take: receives the numbers of its tensors; without it they are within the pickle."""
+    stream = io.BytesIO()
+    _Pickler(stream, 5, buffer_callback=take).dump(message)
+    return stream.getvalue()
+
+
 class _Pickler(pickle.Pickler):
-    """Leaves the numbers of tensors beside the pickle, and what may fail to load for when it is called."""
+    """Leaves the numbers of tensors beside the pickle, and refuses what a worker cannot import."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Called by pickle for all objects except Python's built-in ones."""
@@ -175,8 +169,6 @@ class _Pickler(pickle.Pickler):
             flat = obj.detach().cpu().contiguous().flatten()
             numbers: Any = flat.view(torch.uint8).numpy()
             return _tensor, (pickle.PickleBuffer(numbers), flat.dtype, obj.shape)
-        if type(obj) is SamplingParams and obj.logits_processors:
-            return _with_processors, _reduced(obj)
         if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
             raise pickle.PicklingError(
                 f"{obj.__qualname__} is defined in the script itself, which workers cannot import: move it to a module"
@@ -186,53 +178,6 @@ class _Pickler(pickle.Pickler):
 
 def _tensor(numbers: Any, dtype: torch.dtype, shape: torch.Size) -> Tensor:
     return torch.frombuffer(numbers, dtype=dtype).view(shape) if len(numbers) else torch.empty(shape, dtype=dtype)
-
-
-class _Unavailable:
-    """Stands for logits processors that did not reach the worker."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __call__(self, logits: Tensor, rows: Any) -> None:
-        raise ParameterError(
-            f"with several processes logits_processors must pickle, and these do not: {self._why}. Classes "
-            "and functions of a module that workers can import do; lambdas and what a function defines do not"
-        )
-
-
-_kept: dict[int, tuple[SamplingParams, tuple[SamplingParams, bytes, str]]] = {}  # by id
-_loaded: dict[bytes, Any] = {}  # processors by their pickle, so that equal ones are one object
-
-
-def _reduced(params: SamplingParams) -> tuple[SamplingParams, bytes, str]:
-    """Return parameters without their processors, the pickle of those, and the reason if they do not pickle."""
-    kept = _kept.get(id(params))
-    if kept is not None and kept[0] is params:
-        return kept[1]
-    pickled, why = io.BytesIO(), ""
-    try:
-        _Pickler(pickled, 5).dump(params.logits_processors)
-    except Exception as error:  # of a user's object
-        why = message_of(error)
-    if len(_kept) >= KEPT:
-        _kept.clear()
-    reduced = replace(params, logits_processors=()), b"" if why else pickled.getvalue(), why
-    _kept[id(params)] = params, reduced
-    return reduced
-
-
-def _with_processors(params: SamplingParams, pickled: bytes, why: str) -> SamplingParams:
-    if why:
-        return replace(params, logits_processors=(_Unavailable(why),))
-    if pickled not in _loaded:
-        if len(_loaded) >= KEPT:
-            _loaded.clear()
-        try:
-            _loaded[pickled] = pickle.loads(pickled)
-        except Exception as error:  # its module cannot be imported here, say
-            _loaded[pickled] = (_Unavailable(f"{type(error).__name__}: {message_of(error)}"),)
-    return replace(params, logits_processors=_loaded[pickled])
 
 
 def portable(error: Exception, what: str) -> Exception:

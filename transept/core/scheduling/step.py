@@ -108,10 +108,13 @@ class BlockMoves:
 
 @dataclass(frozen=True)
 class StepInput:
-    """One step: all that crosses from the scheduling side to the execution side. It pickles.
+    """One step: all that crosses from the scheduling side to the execution side.
 
-    Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads (or
-    pickles) them when the step is issued. Blocks move, then inputs are encoded, then requests are decoded.
+    Its token lists and block tables are live: they hold until the step's tokens are appended, so an executor reads them
+    when the step is issued. Blocks move, then inputs are encoded, then requests are decoded.
+
+    From step to step, tokens are only appended, except that PENDING is replaced or taken back. All sequences of a
+    request have the same lists for the decoder's and the encoder's prompt. `step_deltas` relies on both.
     """
 
     encodes: list[Encode] = field(default_factory=list)

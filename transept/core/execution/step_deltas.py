@@ -1,0 +1,282 @@
+"""Steps as messages between processes: each says only what the workers do not know yet.
+
+`multi_process` encodes every step with a StepEncoder; each worker decodes it with a StepDecoder, in the same order. A
+request crosses once, with its prompt and parameters, and an input when it is encoded. Later steps bring new tokens,
+new blocks and changed tables. The scheduler knows nothing of this: a decoded StepInput equals the encoded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from transept.core.execution.processor_pickles import ProcessorLoader, pickle_processors
+from transept.core.parallel.connection import portable
+from transept.core.request.sampling_params import SamplingParams
+from transept.core.scheduling.sequence import SampledToken
+from transept.core.scheduling.step import (
+    PENDING,
+    BlockMoves,
+    BlockTable,
+    Encode,
+    SequenceData,
+    SequenceGroupMetadata,
+    StepInput,
+    StepOutput,
+)
+
+MOST_ABSENT = (
+    256  # requests without a part in the step that workers remember: they may come back, as after a preemption
+)
+FAILED = "the request failed while it was computed"
+
+
+class Constants(NamedTuple):
+    """The properties of a request that never change.
+
+    params: without logits processors. processors: those, see `pickle_processors`; None if there are none.
+    """
+
+    prompt_token_ids: list[int]
+    encoder_token_ids: Sequence[int]
+    num_encoder_tokens: int
+    params: SamplingParams
+    processors: bytes | str | None
+
+
+class RequestDelta(NamedTuple):
+    """A request that is new, or whose metadata is not the object of its last step.
+
+    constants: None if the workers know them. sample_indices: by decoder sequence id, in order.
+    """
+
+    request_id: str
+    constants: Constants | None
+    is_prefill: bool
+    encode_id: int | None
+    num_samples: int
+    sample_indices: dict[int, int]
+    cross_block_table: BlockTable
+
+
+class StepDelta(NamedTuple):
+    """What the workers do not know yet of a step.
+
+    is_first: the workers forget all that they know, before anything else. forgotten: ids of requests to forget.
+    request_ids: of all decodes, in order; None if they are those of the last step.
+    new_tokens: of each sequence of each decode, in order: the output tokens after those known, where a PENDING one does
+        not count as known.
+    tables: (first, stop, blocks) by decoder sequence id: the new table is `table[first:stop] + blocks`.
+    """
+
+    is_first: bool
+    forgotten: list[str]
+    requests: list[RequestDelta]
+    request_ids: list[str] | None
+    new_tokens: list[list[int]]
+    tables: dict[int, tuple[int, int, BlockTable]]
+    encodes: list[Encode]
+    moves: BlockMoves | None
+
+
+@dataclass
+class _KnownSequence:
+    """What the workers know of a sequence. num_tokens: output tokens without a PENDING one."""
+
+    num_tokens: int = 0
+    table: BlockTable = field(default_factory=list)
+
+
+@dataclass
+class _KnownRequest:
+    """What the workers know of a request. last_step: the step in which it took part last."""
+
+    metadata: SequenceGroupMetadata
+    sequences: dict[int, _KnownSequence]
+    last_step: int = 0
+
+
+class StepEncoder:
+    """The engine's side: knows what the workers were told.
+
+    It relies on what StepInput promises: the same metadata object says the same, but for its live lists; output tokens
+    are only appended, but for PENDING; the sequences of a request have one prompt. If a delta does not reach the
+    workers, a new encoder must take this one's place.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[str, _KnownRequest] = {}
+        self._request_ids: list[str] = []  # of the last step
+        self._num_steps = 0
+
+    def encode(self, step: StepInput) -> StepDelta:
+        """Describe a step to workers that have decoded all steps before it."""
+        self._num_steps += 1
+        requests: list[RequestDelta] = []
+        new_tokens: list[list[int]] = []
+        tables: dict[int, tuple[int, int, BlockTable]] = {}
+        for metadata in step.decodes:
+            known = self._requests.get(metadata.request_id)
+            if known is None or known.metadata is not metadata:
+                known = self._describe(metadata, known, requests)
+            known.last_step = self._num_steps
+            for (seq_id, sequence), data in zip(known.sequences.items(), metadata.seq_data.values(), strict=True):
+                tokens, table = data.output_token_ids, metadata.block_tables[seq_id]
+                new_tokens.append(tokens[sequence.num_tokens :])
+                sequence.num_tokens = len(tokens) - (data.last_token_id == PENDING)
+                if table != sequence.table:
+                    tables[seq_id] = _table_delta(sequence.table, table)
+                    sequence.table = table.copy()
+        request_ids = [metadata.request_id for metadata in step.decodes]
+        same, self._request_ids = request_ids == self._request_ids, request_ids
+        return StepDelta(
+            self._num_steps == 1,
+            self._forget_absent(),
+            requests,
+            None if same else request_ids,
+            new_tokens,
+            tables,
+            step.encodes,
+            step.moves or None,
+        )
+
+    def _describe(
+        self, metadata: SequenceGroupMetadata, known: _KnownRequest | None, requests: list[RequestDelta]
+    ) -> _KnownRequest:
+        """Add what is new of a request to `requests`. Returns what the workers know of it then."""
+        if known is not None and not _same_request(metadata, known.metadata):
+            known = None  # its id was another's
+        requests.append(
+            RequestDelta(
+                metadata.request_id,
+                _constants(metadata) if known is None else None,
+                metadata.is_prefill,
+                metadata.encode_id,
+                metadata.num_samples,
+                {seq_id: data.sample_index for seq_id, data in metadata.seq_data.items()},
+                metadata.cross_block_table,
+            )
+        )
+        sequences = {} if known is None else known.sequences
+        known = _KnownRequest(metadata, {each: sequences.get(each, _KnownSequence()) for each in metadata.seq_data})
+        self._requests[metadata.request_id] = known
+        return known
+
+    def _forget_absent(self) -> list[str]:
+        """Forget requests that were not in the last steps, once there are many. Returns their ids."""
+        if len(self._requests) <= len(self._request_ids) + MOST_ABSENT:
+            return []
+        absent = {key: each.last_step for key, each in self._requests.items() if each.last_step < self._num_steps}
+        forgotten = sorted(absent, key=absent.__getitem__)[: len(absent) - MOST_ABSENT // 2]
+        for request_id in forgotten:
+            del self._requests[request_id]
+        return forgotten
+
+
+def _same_request(metadata: SequenceGroupMetadata, other: SequenceGroupMetadata) -> bool:
+    """True if their constants are the same objects."""
+    one, two = (next(iter(each.seq_data.values())) for each in (metadata, other))
+    return (
+        metadata.sampling_params is other.sampling_params
+        and metadata.num_encoder_tokens == other.num_encoder_tokens
+        and one.prompt_token_ids is two.prompt_token_ids
+        and one.encoder_token_ids is two.encoder_token_ids
+    )
+
+
+def _constants(metadata: SequenceGroupMetadata) -> Constants:
+    data, params, processors = next(iter(metadata.seq_data.values())), metadata.sampling_params, None
+    if params.logits_processors:
+        processors = pickle_processors(params.logits_processors)
+        params = replace(params, logits_processors=())
+    return Constants(data.prompt_token_ids, data.encoder_token_ids, metadata.num_encoder_tokens, params, processors)
+
+
+def _table_delta(known: BlockTable, table: BlockTable) -> tuple[int, int, BlockTable]:
+    """Blocks were appended, replaced at the end, or given back at the front; or all are others."""
+    first = known.index(table[0]) if table and table[0] in known else len(known)
+    pairs = zip(known[first:], table, strict=False)
+    num_kept = next(
+        (index for index, (old, new) in enumerate(pairs) if old != new), min(len(known) - first, len(table))
+    )
+    return first, first + num_kept, table[num_kept:]
+
+
+class StepDecoder:
+    """A worker's side. Its lists are live, as the scheduler's are: a step holds until the next one is decoded."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, SequenceGroupMetadata] = {}
+        self._request_ids: list[str] = []  # of the last step
+        self._processors = ProcessorLoader()
+
+    def decode(self, delta: StepDelta) -> StepInput:
+        """Return the step that was encoded. Deltas come in the order in which they were made."""
+        if delta.is_first:
+            self._requests, self._request_ids = {}, []
+        for request_id in delta.forgotten:
+            del self._requests[request_id]
+        for request in delta.requests:
+            self._requests[request.request_id] = self._metadata(request)
+        if delta.request_ids is not None:
+            self._request_ids = delta.request_ids
+        decodes = [self._requests[request_id] for request_id in self._request_ids]
+        all_new_tokens = iter(delta.new_tokens)
+        for metadata in decodes:
+            for (seq_id, data), new_tokens in zip(metadata.seq_data.items(), all_new_tokens, strict=False):
+                tokens = data.output_token_ids
+                if tokens and tokens[-1] == PENDING:
+                    tokens.pop()
+                tokens += new_tokens
+                if seq_id in delta.tables:
+                    first, stop, blocks = delta.tables[seq_id]
+                    table = metadata.block_tables[seq_id]
+                    table[:] = table[first:stop] + blocks
+        return StepInput(delta.encodes, decodes, delta.moves or BlockMoves())
+
+    def _metadata(self, request: RequestDelta) -> SequenceGroupMetadata:
+        """The request as the delta describes it, with the tokens and tables that are known already."""
+        constants, known = request.constants, self._requests.get(request.request_id)
+        seq_data: dict[int, SequenceData] = {}
+        tables: dict[int, BlockTable] = {}
+        if constants is not None:
+            prompt, read_again, num_encoder_tokens, params, processors = constants
+            if processors is not None:
+                params = replace(params, logits_processors=self._processors.load(processors))
+        else:
+            assert known is not None
+            first = next(iter(known.seq_data.values()))
+            prompt, read_again = first.prompt_token_ids, first.encoder_token_ids
+            num_encoder_tokens, params = known.num_encoder_tokens, known.sampling_params
+            seq_data, tables = known.seq_data, known.block_tables
+        return SequenceGroupMetadata(
+            request.request_id,
+            request.is_prefill,
+            request.encode_id,
+            num_encoder_tokens,
+            {
+                seq_id: seq_data.get(seq_id) or SequenceData(prompt, [], sample_index, read_again)
+                for seq_id, sample_index in request.sample_indices.items()
+            },
+            params,
+            request.num_samples,
+            {seq_id: tables.get(seq_id, []) for seq_id in request.sample_indices},
+            request.cross_block_table,
+        )
+
+
+def pack_output(output: StepOutput) -> tuple[Any, ...]:
+    """A step's output as a message, whose errors pickle. Tokens are plain tuples, which pickle fast."""
+    failures = {request_id: portable(error, FAILED) for request_id, error in output.failures.items()}
+    failed_encodes = {encode_id: portable(error, FAILED) for encode_id, error in output.failed_encodes.items()}
+    others = output.probes, failures, failed_encodes, output.interruption, output.whole_step_failed
+    sampled = {seq_id: [tuple(token) for token in tokens] for seq_id, tokens in output.sampled.items()}
+    return sampled, others if any(others) else ()
+
+
+def unpack_output(sampled: dict[int, list[tuple[Any, ...]]], others: tuple[Any, ...]) -> StepOutput:
+    """Return the output that was packed."""
+    return StepOutput(
+        {seq_id: [SampledToken._make(token) for token in tokens] for seq_id, tokens in sampled.items()}, *others
+    )
