@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from transept.core.checkpoints.model_description import ModelDescription
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
+from transept.core.execution.freed_memory import give_back_freed_memory
 from transept.core.execution.model_runner import IssuedStep
 from transept.core.execution.worker import Worker
+from transept.core.kernels.dispatch import free_scratch
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, EngineDeadError
+
+_open: WeakSet[InProcessExecutor] = WeakSet()  # of this process; they share the kernels' scratch memory
 
 
 class InProcessExecutor(Executor):
@@ -27,6 +32,7 @@ class InProcessExecutor(Executor):
         self.capacity = Capacity(worker.num_device_blocks, worker.num_host_blocks, worker.device.type != "cpu")
         self._number = 0
         self._issued: dict[int, IssuedStep] = {}  # by number, in order
+        _open.add(self)
 
     @property
     def worker(self) -> Worker:
@@ -69,3 +75,7 @@ class InProcessExecutor(Executor):
         """See Executor."""
         self._issued.clear()
         self._worker = None
+        _open.discard(self)
+        if not _open:
+            free_scratch()
+            give_back_freed_memory()

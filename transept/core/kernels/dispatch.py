@@ -38,6 +38,7 @@ from transept.core.kernels.cpu.gemm import panels, product
 from transept.core.kernels.cpu.gemm.panels import WeightPanels as WeightPanels
 from transept.core.kernels.cpu.isas import BF16_DOT, DOT_U8S8, TILES
 from transept.core.kernels.cpu.library import capabilities
+from transept.core.kernels.cpu.library import free_scratch as free_scratch
 from transept.core.kernels.cpu.library import multiplies_bfloat16 as multiplies_bfloat16
 from transept.core.kernels.cpu.library import reads_float16 as reads_float16
 from transept.core.kernels.cpu.library import runs_on as runs_on

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 from transept.core.kernels.cpu.isas import BF16_DOT, FP16_CONVERT, ISAS, Isa
 from transept.core.kernels.cpu.processor import instruction_sets, permits
 from transept.core.kernels.openmp import end_openmp_threads, openmp_library
-from transept.errors import ForkedProcessError, KernelsNotBuiltError, ParameterError
+from transept.errors import CapacityError, ForkedProcessError, KernelsNotBuiltError, ParameterError
 
 LEVELS = tuple(isa.name for isa in ISAS)
 LEVEL_VARIABLE = "TRANSEPT_CPU_LEVEL"  # lowers the level, to measure or to test
@@ -33,26 +34,31 @@ _REBUILD = "build them with `pip install --editable .`, or `make`, in the checko
 
 
 class KernelFunction:
-    """A function of the library, which is loaded and bound when the function is first called.
+    """A kernel of the library, which is loaded and bound when the kernel is first called.
 
-    types: of the arguments: Pointer, Int and Float. returns: of the result, None for none.
+    types: of the arguments: Pointer, Int and Float. The result is an Int of at least -1; less means that the kernel got
+    no scratch memory (`run_kernel` in export.h).
     """
 
-    __slots__ = ("_call", "_name", "_returns", "_types")
+    __slots__ = ("_call", "_name", "_types")
 
-    def __init__(self, name: str, *types: Any, returns: Any = None) -> None:
-        self._name, self._types, self._returns = name, types, returns
-        self._call: Any = self._bind_and_call
+    def __init__(self, name: str, *types: Any) -> None:
+        self._name, self._types = name, types
+        self._call: Callable[..., int] = self._bind_and_call
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the function without Python's lock."""
+    def __call__(self, *arguments: Any) -> int:
+        """Run the kernel; other Python threads run meanwhile. Raises CapacityError if it gets no scratch memory."""
+        result = self._call(*arguments)
+        if result < -1:
+            raise CapacityError(
+                f"the system refused a CPU kernel {-result / 1e6:.1f} MB of scratch memory. Give the process more "
+                "memory, or compute less at a time: lower max_num_seqs, max_encoder_tokens or max_decoder_tokens"
+            )
+        return result
+
+    def _bind_and_call(self, *arguments: Any) -> int:
+        self._call = _bound(self._name, *self._types, returns=Int)
         return self._call(*arguments)
-
-    def _bind_and_call(self, *arguments: Any) -> Any:
-        function = library()[self._name]
-        function.argtypes, function.restype = self._types, self._returns
-        self._call = function
-        return function(*arguments)
 
 
 @cache
@@ -132,8 +138,27 @@ def share_num_threads() -> None:
         _threads_started = True
         openmp = openmp_library()
         parallel = None if openmp is None else ctypes.cast(openmp.GOMP_parallel, Pointer)
-        _use_gomp(parallel)
-    _set_num_threads(torch.get_num_threads())
+        _bound("transept_use_gomp", Pointer)(parallel)
+    _bound("transept_set_num_threads", ctypes.c_int)(torch.get_num_threads())
+
+
+def scratch_bytes() -> int:
+    """Return the bytes of scratch memory that kernels keep for their next calls, of all threads."""
+    return int(_bound("transept_scratch_bytes", returns=Int)()) if library.cache_info().currsize else 0
+
+
+def free_scratch() -> None:
+    """Free the scratch memory that kernels keep. Does nothing while a kernel runs in another thread."""
+    if library.cache_info().currsize:
+        _bound("transept_free_scratch", returns=Int)()
+
+
+@cache
+def _bound(name: str, *types: Any, returns: Any = None) -> Callable[..., Any]:
+    """Return a function of the library, with the types of its arguments and of its result."""
+    function = library()[name]
+    function.argtypes, function.restype = types, returns
+    return function
 
 
 def _load(level: str) -> ctypes.CDLL:
@@ -155,10 +180,6 @@ def _fingerprint() -> str:
     for file in [*sorted(_HERE.rglob("*.h")), *sorted(_HERE.rglob("*.cpp"))]:
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
-
-
-_use_gomp = KernelFunction("transept_use_gomp", Pointer)
-_set_num_threads = KernelFunction("transept_set_num_threads", ctypes.c_int)
 
 
 def _note_fork() -> None:

@@ -130,10 +130,10 @@ void attend_bfloat16(const Sequence& of, float scale) {
 }  // namespace transept
 
 // The same fields as transept::Sequence.
-EXPORT void transept_attend_sequence(const transept::Sequence* sequence, float scale) {
-  transept::attend(*sequence, scale);
+EXPORT int64_t transept_attend_sequence(const transept::Sequence* sequence, float scale) {
+  return transept::run_kernel([&] { transept::attend(*sequence, scale); });
 }
 
-EXPORT void transept_attend_sequence_in_bfloat16(const transept::Sequence* sequence, float scale) {
-  transept::attend_bfloat16(*sequence, scale);
+EXPORT int64_t transept_attend_sequence_in_bfloat16(const transept::Sequence* sequence, float scale) {
+  return transept::run_kernel([&] { transept::attend_bfloat16(*sequence, scale); });
 }

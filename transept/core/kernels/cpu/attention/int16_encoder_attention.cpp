@@ -114,6 +114,6 @@ void attend_int16(const Sequence& of, float scale) {
 }  // namespace
 }  // namespace transept
 
-EXPORT void transept_attend_sequence_in_int16(const transept::Sequence* sequence, float scale) {
-  transept::attend_int16(*sequence, scale);
+EXPORT int64_t transept_attend_sequence_in_int16(const transept::Sequence* sequence, float scale) {
+  return transept::run_kernel([&] { transept::attend_int16(*sequence, scale); });
 }

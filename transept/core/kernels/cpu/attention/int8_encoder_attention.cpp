@@ -172,6 +172,6 @@ void attend_int8(const Sequence& of, float scale) {
 }  // namespace
 }  // namespace transept
 
-EXPORT void transept_attend_sequence_in_int8(const transept::Sequence* sequence, float scale) {
-  transept::attend_int8(*sequence, scale);
+EXPORT int64_t transept_attend_sequence_in_int8(const transept::Sequence* sequence, float scale) {
+  return transept::run_kernel([&] { transept::attend_int8(*sequence, scale); });
 }

@@ -21,10 +21,12 @@ void copy_rows(const float* from, int64_t rows, int64_t stride, int64_t size, Nu
 }  // namespace transept
 
 // Copy rows of `size` numbers, `stride` apart, to rows without gaps of float32, or of float16 (is_half 1).
-EXPORT void transept_copy_rows(const float* from, int64_t rows, int64_t stride, int64_t size, int64_t is_half, void* to) {
-  if (is_half) {
-    transept::copy_rows(from, rows, stride, size, static_cast<transept::Half*>(to));
-  } else {
-    transept::copy_rows(from, rows, stride, size, static_cast<float*>(to));
-  }
+EXPORT int64_t transept_copy_rows(const float* from, int64_t rows, int64_t stride, int64_t size, int64_t is_half, void* to) {
+  return transept::run_kernel([&] {
+    if (is_half) {
+      transept::copy_rows(from, rows, stride, size, static_cast<transept::Half*>(to));
+    } else {
+      transept::copy_rows(from, rows, stride, size, static_cast<float*>(to));
+    }
+  });
 }

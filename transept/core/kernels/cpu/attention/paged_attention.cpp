@@ -244,8 +244,8 @@ void attend_paged(const float* query, int64_t heads, const KVCache& cache, const
 
 }  // namespace transept
 
-EXPORT void transept_attend_paged(const float* query, int64_t heads, const transept::KVCache* cache,
-                                  const transept::PagedWork* work, float scale, const transept::DistanceBias* bias,
-                                  float* out) {
-  transept::attend_paged(query, heads, *cache, *work, scale, *bias, out);
+EXPORT int64_t transept_attend_paged(const float* query, int64_t heads, const transept::KVCache* cache,
+                                     const transept::PagedWork* work, float scale, const transept::DistanceBias* bias,
+                                     float* out) {
+  return transept::run_kernel([&] { transept::attend_paged(query, heads, *cache, *work, scale, *bias, out); });
 }

@@ -32,27 +32,29 @@ void reduce_piece(const float* logits, int64_t size, float& top, float& total) {
 }  // namespace transept
 
 // logits: [rows, size]. tokens: [rows], the first of equals. logprobs: [rows].
-EXPORT void transept_argmax(const float* logits, int64_t rows, int64_t size, int64_t* tokens, float* logprobs) {
+EXPORT int64_t transept_argmax(const float* logits, int64_t rows, int64_t size, int64_t* tokens, float* logprobs) {
   using namespace transept;
-  const int64_t pieces = (size + PIECE_LOGITS - 1) / PIECE_LOGITS;
-  float* tops = scratch<Use::PIECE_TOPS, float>(2 * rows * pieces);
-  float* sums = tops + rows * pieces;
-  parallel_for(rows * pieces, [&](int64_t index) {
-    const int64_t row = index / pieces, first = index % pieces * PIECE_LOGITS;
-    reduce_piece(logits + row * size + first, std::min(PIECE_LOGITS, size - first), tops[index], sums[index]);
+  return run_kernel([&] {
+    const int64_t pieces = (size + PIECE_LOGITS - 1) / PIECE_LOGITS;
+    float* tops = scratch<Use::PIECE_TOPS, float>(2 * rows * pieces);
+    float* sums = tops + rows * pieces;
+    parallel_for(rows * pieces, [&](int64_t index) {
+      const int64_t row = index / pieces, first = index % pieces * PIECE_LOGITS;
+      reduce_piece(logits + row * size + first, std::min(PIECE_LOGITS, size - first), tops[index], sums[index]);
+    });
+    for (int64_t row = 0; row < rows; row++, tops += pieces, sums += pieces, logits += size) {
+      int64_t best = 0;
+      for (int64_t piece = 0; piece < pieces; piece++) {
+        if (tops[piece] > tops[best]) best = piece;
+      }
+      float total = 0;
+      for (int64_t piece = 0; piece < pieces; piece++) {
+        total += sums[piece] * of_one([](Floats x) { return exp(x); }, tops[piece] - tops[best]);
+      }
+      int64_t token = best * PIECE_LOGITS;
+      while (logits[token] != tops[best] && token < size - 1) token++;  // a row of NaNs has no such token
+      tokens[row] = token;
+      logprobs[row] = -std::log(total);
+    }
   });
-  for (int64_t row = 0; row < rows; row++, tops += pieces, sums += pieces, logits += size) {
-    int64_t best = 0;
-    for (int64_t piece = 0; piece < pieces; piece++) {
-      if (tops[piece] > tops[best]) best = piece;
-    }
-    float total = 0;
-    for (int64_t piece = 0; piece < pieces; piece++) {
-      total += sums[piece] * of_one([](Floats x) { return exp(x); }, tops[piece] - tops[best]);
-    }
-    int64_t token = best * PIECE_LOGITS;
-    while (logits[token] != tops[best] && token < size - 1) token++;  // a row of NaNs has no such token
-    tokens[row] = token;
-    logprobs[row] = -std::log(total);
-  }
 }

@@ -20,26 +20,28 @@ void add(const float* x, const float* y, int64_t size, float* to) {
 
 // normed = norm(x + y), and total = x + y + addend, of [rows, columns]; y, addend and total may each be null. bias: null
 // for an RMS norm.
-EXPORT void transept_add_and_norm(const float* x, const float* y, const float* addend, const float* weight,
-                                  const float* bias, float epsilon, int64_t rows, int64_t columns, float* total,
-                                  float* normed) {
+EXPORT int64_t transept_add_and_norm(const float* x, const float* y, const float* addend, const float* weight,
+                                     const float* bias, float epsilon, int64_t rows, int64_t columns, float* total,
+                                     float* normed) {
   using namespace transept;
-  parallel_for((rows + ROWS_OF_PIECE - 1) / ROWS_OF_PIECE, [&](int64_t piece) {
-    const int64_t stop = std::min((piece + 1) * ROWS_OF_PIECE, rows);
-    for (int64_t row = piece * ROWS_OF_PIECE; row < stop; row++) {
-      const float* from = x + row * columns;
-      float* to = normed + row * columns;
-      if (y) {
-        float* sums = total ? total + row * columns : to;
-        add(from, y + row * columns, columns, sums);
-        from = sums;
+  return run_kernel([&] {
+    parallel_for((rows + ROWS_OF_PIECE - 1) / ROWS_OF_PIECE, [&](int64_t piece) {
+      const int64_t stop = std::min((piece + 1) * ROWS_OF_PIECE, rows);
+      for (int64_t row = piece * ROWS_OF_PIECE; row < stop; row++) {
+        const float* from = x + row * columns;
+        float* to = normed + row * columns;
+        if (y) {
+          float* sums = total ? total + row * columns : to;
+          add(from, y + row * columns, columns, sums);
+          from = sums;
+        }
+        normalize(from, 1, columns, weight, bias, epsilon, to);
+        if (total && (addend || !y)) {
+          float* kept = total + row * columns;
+          if (!y) std::copy(from, from + columns, kept);
+          if (addend) add(kept, addend, columns, kept);
+        }
       }
-      normalize(from, 1, columns, weight, bias, epsilon, to);
-      if (total && (addend || !y)) {
-        float* kept = total + row * columns;
-        if (!y) std::copy(from, from + columns, kept);
-        if (addend) add(kept, addend, columns, kept);
-      }
-    }
+    });
   });
 }

@@ -76,6 +76,7 @@ void normalize(const float* x, int64_t rows, int64_t columns, const float* weigh
 
 }  // namespace transept
 
-EXPORT void transept_activate(float* x, int64_t rows, int64_t columns, const float* bias, int64_t activation) {
-  transept::activate(x, rows, columns, bias, static_cast<transept::Activation>(activation));
+EXPORT int64_t transept_activate(float* x, int64_t rows, int64_t columns, const float* bias, int64_t activation) {
+  using namespace transept;
+  return run_kernel([&] { activate(x, rows, columns, bias, static_cast<Activation>(activation)); });
 }

@@ -26,18 +26,20 @@ INLINE Bits mixed(Bits bits) {
 }  // namespace transept
 
 // Fill [rows, count] with numbers between 0 and 1: of each key, those of the places from 1 on. keys: [rows].
-EXPORT void transept_uniform(const uint64_t* keys, int64_t rows, int64_t count, float* out) {
+EXPORT int64_t transept_uniform(const uint64_t* keys, int64_t rows, int64_t count, float* out) {
   using namespace transept;
-  const int64_t pieces = (count + PIECE_NUMBERS - 1) / PIECE_NUMBERS;
-  parallel_for(rows * pieces, [&](int64_t piece) {
-    const int64_t row = piece / pieces, first = piece % pieces * PIECE_NUMBERS;
-    Bits places;
-    for (int lane = 0; lane < LANES; lane++) places[lane] = first + 1 + lane;
-    for_vectors(out + row * count + first, std::min(PIECE_NUMBERS, count - first), [&](Floats, int64_t) INLINE_LAMBDA {
-      const SignedBits bits = (SignedBits)(mixed(keys[row] + places * STEP) >> 1);
-      const Floats number = __builtin_convertvector(bits, Floats) * broadcast(0x1p-63f);
-      places += LANES;
-      return minimum(maximum(number, broadcast(LEAST)), broadcast(MOST));
+  return run_kernel([&] {
+    const int64_t pieces = (count + PIECE_NUMBERS - 1) / PIECE_NUMBERS;
+    parallel_for(rows * pieces, [&](int64_t piece) {
+      const int64_t row = piece / pieces, first = piece % pieces * PIECE_NUMBERS;
+      Bits places;
+      for (int lane = 0; lane < LANES; lane++) places[lane] = first + 1 + lane;
+      for_vectors(out + row * count + first, std::min(PIECE_NUMBERS, count - first), [&](Floats, int64_t) INLINE_LAMBDA {
+        const SignedBits bits = (SignedBits)(mixed(keys[row] + places * STEP) >> 1);
+        const Floats number = __builtin_convertvector(bits, Floats) * broadcast(0x1p-63f);
+        places += LANES;
+        return minimum(maximum(number, broadcast(LEAST)), broadcast(MOST));
+      });
     });
   });
 }

@@ -153,15 +153,17 @@ EXPORT int64_t transept_decoder_layers(const float* x, int64_t rows, int64_t hid
                                        const transept::KVCache* const* caches, const transept::LastNorm* last,
                                        float* out) {
   using namespace transept;
-  const int64_t row = row_without_slot(step->slots, rows, count, caches);
-  if (row >= 0) return row;
-  std::copy(x, x + rows * hidden, out);
-  for (int64_t i = 0; i < count; i++) {
-    Layer layer(out, rows, *layers[i]);
-    layer.attend_to_itself(*step, *caches[i]);
-    layer.attend_to_encoder(*step, *caches[i]);
-    layer.feed_forward();
-  }
-  if (last) normalize(out, rows, hidden, last->norm.weight, last->norm.bias, last->epsilon, out);
-  return -1;
+  return run_kernel([&]() -> int64_t {
+    const int64_t row = row_without_slot(step->slots, rows, count, caches);
+    if (row >= 0) return row;
+    std::copy(x, x + rows * hidden, out);
+    for (int64_t i = 0; i < count; i++) {
+      Layer layer(out, rows, *layers[i]);
+      layer.attend_to_itself(*step, *caches[i]);
+      layer.attend_to_encoder(*step, *caches[i]);
+      layer.feed_forward();
+    }
+    if (last) normalize(out, rows, hidden, last->norm.weight, last->norm.bias, last->epsilon, out);
+    return -1;
+  });
 }

@@ -21,9 +21,7 @@ from transept.core.kernels.cpu.attention.paged_attention import NO_BIAS, BiasStr
 from transept.core.kernels.cpu.gemm.panels import WeightPanels
 from transept.core.kernels.cpu.library import Float, Int, KernelFunction, Pointer
 
-_decoder_layers = KernelFunction(
-    "transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4, returns=Int
-)
+_decoder_layers = KernelFunction("transept_decoder_layers", Pointer, Int, Int, Pointer, Int, *[Pointer] * 4)
 
 
 class _StepStruct(ctypes.Structure):

@@ -86,6 +86,6 @@ void feed_forward(const float*, int64_t, const FeedForward&, float*) { std::abor
 
 // Add it to out, [rows, out]. x: [rows, in]; weights are both in bfloat16 or both in int8 for rows in int8, and their inputs
 // whole rows of tiles.
-EXPORT void transept_add_feed_forward(const float* x, int64_t rows, const transept::FeedForward* layer, float* out) {
-  transept::feed_forward(x, rows, *layer, out);
+EXPORT int64_t transept_add_feed_forward(const float* x, int64_t rows, const transept::FeedForward* layer, float* out) {
+  return transept::run_kernel([&] { transept::feed_forward(x, rows, *layer, out); });
 }

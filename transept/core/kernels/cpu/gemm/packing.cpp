@@ -171,38 +171,44 @@ EXPORT int64_t transept_whole_pairs(int64_t num_inputs) { return transept::whole
 // of it; values hold nothing then.
 EXPORT int64_t transept_pack_floats(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
                                     void* values) {
-  auto floats = static_cast<const float*>(weight);
-  auto halves = static_cast<const Half*>(weight);
-  auto to_floats = static_cast<float*>(values);
-  auto to_halves = static_cast<Half*>(values);
-  if (kind == transept::FLOAT16) {
-    return is_half ? transept::pack_floats(halves, num_out, num_in, to_halves)
-                   : transept::pack_floats(floats, num_out, num_in, to_halves);
-  }
-  return is_half ? transept::pack_floats(halves, num_out, num_in, to_floats)
-                 : transept::pack_floats(floats, num_out, num_in, to_floats);
+  return transept::run_kernel([&]() -> int64_t {
+    auto floats = static_cast<const float*>(weight);
+    auto halves = static_cast<const Half*>(weight);
+    auto to_floats = static_cast<float*>(values);
+    auto to_halves = static_cast<Half*>(values);
+    if (kind == transept::FLOAT16) {
+      return is_half ? transept::pack_floats(halves, num_out, num_in, to_halves)
+                     : transept::pack_floats(floats, num_out, num_in, to_halves);
+    }
+    return is_half ? transept::pack_floats(halves, num_out, num_in, to_floats)
+                   : transept::pack_floats(floats, num_out, num_in, to_floats);
+  });
 }
 
 // Round a weight to int8, each output by its largest number: in pairs of inputs, or, for rows in int8 (kind 4), in fours
 // and with 128 added.
-EXPORT void transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
-                               int8_t* values, float* scales) {
-  const auto pack = [&](const auto* numbers) {
-    if (kind == transept::INT8) {
-      transept::pack_int8<2>(numbers, num_out, num_in, 0, values, scales);
-    } else {
-      transept::pack_int8<4>(numbers, num_out, num_in, 128, values, scales);
-    }
-  };
-  is_half ? pack(static_cast<const Half*>(weight)) : pack(static_cast<const float*>(weight));
+EXPORT int64_t transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
+                                  int8_t* values, float* scales) {
+  return transept::run_kernel([&] {
+    const auto pack = [&](const auto* numbers) {
+      if (kind == transept::INT8) {
+        transept::pack_int8<2>(numbers, num_out, num_in, 0, values, scales);
+      } else {
+        transept::pack_int8<4>(numbers, num_out, num_in, 128, values, scales);
+      }
+    };
+    is_half ? pack(static_cast<const Half*>(weight)) : pack(static_cast<const float*>(weight));
+  });
 }
 
 // Round a weight to bfloat16.
-EXPORT void transept_pack_bfloat16(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in,
-                                   transept::BFloat16* values) {
-  if (is_half) {
-    transept::pack_bfloat16(static_cast<const Half*>(weight), num_out, num_in, values);
-  } else {
-    transept::pack_bfloat16(static_cast<const float*>(weight), num_out, num_in, values);
-  }
+EXPORT int64_t transept_pack_bfloat16(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in,
+                                      transept::BFloat16* values) {
+  return transept::run_kernel([&] {
+    if (is_half) {
+      transept::pack_bfloat16(static_cast<const Half*>(weight), num_out, num_in, values);
+    } else {
+      transept::pack_bfloat16(static_cast<const float*>(weight), num_out, num_in, values);
+    }
+  });
 }

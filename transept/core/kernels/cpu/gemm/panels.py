@@ -13,15 +13,13 @@ from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer, read
 from transept.core.kernels.large_pages import empty_in_large_pages
 
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.int8: 2, torch.bfloat16: 3, torch.uint8: 4}  # as in gemm/weight.h
-_panel = KernelFunction("transept_panel", returns=Int)
-_pack_floats = KernelFunction("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer, returns=Int)
+_panel = KernelFunction("transept_panel")
+_pack_floats = KernelFunction("transept_pack_floats", Pointer, Int, Int, Int, Int, Pointer)
 _pack_int8 = KernelFunction("transept_pack_int8", Pointer, Int, Int, Int, Int, Pointer, Pointer)
 _MOST_INPUTS = 1 << 16  # whose products of 8 by 8 bits a sum has room for
-_whole_pairs = KernelFunction("transept_whole_pairs", Int, returns=Int)
+_whole_pairs = KernelFunction("transept_whole_pairs", Int)
 _pack_bfloat16 = KernelFunction("transept_pack_bfloat16", Pointer, Int, Int, Int, Pointer)
-_weight_rows = KernelFunction(
-    "transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer, returns=Int
-)
+_weight_rows = KernelFunction("transept_weight_rows", Pointer, Pointer, Int, Pointer, Int, Pointer, Pointer)
 
 
 class _Weight(ctypes.Structure):

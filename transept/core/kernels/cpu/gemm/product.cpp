@@ -30,12 +30,14 @@ Epilogue epilogue_of(const float* bias, int64_t activation) {
 }  // namespace
 }  // namespace transept
 
-EXPORT void transept_product(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
-                             int64_t activation, float* out) {
-  transept::product(x, rows, *weight, transept::epilogue_of(bias, activation), out);
+EXPORT int64_t transept_product(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
+                                int64_t activation, float* out) {
+  using namespace transept;
+  return run_kernel([&] { product(x, rows, *weight, epilogue_of(bias, activation), out); });
 }
 
-EXPORT void transept_float_product_by_amx(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
-                                          int64_t activation, float* out) {
-  transept::float_product_by_amx(x, rows, *weight, transept::epilogue_of(bias, activation), out);
+EXPORT int64_t transept_float_product_by_amx(const float* x, int64_t rows, const transept::Weight* weight, const float* bias,
+                                             int64_t activation, float* out) {
+  using namespace transept;
+  return run_kernel([&] { float_product_by_amx(x, rows, *weight, epilogue_of(bias, activation), out); });
 }

@@ -44,13 +44,15 @@ void unpack(const Weight& weight, int64_t output, float* out) {
 // given. Returns how many there were before one that the weight or the table has not.
 EXPORT int64_t transept_weight_rows(const transept::Weight* weight, const int64_t* outputs, int64_t count,
                                     const float* table, int64_t size, const int64_t* places, float* out) {
-  const int64_t num_in = weight->num_inputs;
-  for (int64_t row = 0; row < count; row++) {
-    if (outputs[row] < 0 || outputs[row] >= weight->num_outputs) return row;
-    if (places && (places[row] < 0 || places[row] >= size)) return row;
-    float* to = out + row * num_in;
-    transept::unpack(*weight, outputs[row], to);
-    for (int64_t i = 0; places && i < num_in; i++) to[i] += table[places[row] * num_in + i];
-  }
-  return count;
+  return transept::run_kernel([&]() -> int64_t {
+    const int64_t num_in = weight->num_inputs;
+    for (int64_t row = 0; row < count; row++) {
+      if (outputs[row] < 0 || outputs[row] >= weight->num_outputs) return row;
+      if (places && (places[row] < 0 || places[row] >= size)) return row;
+      float* to = out + row * num_in;
+      transept::unpack(*weight, outputs[row], to);
+      for (int64_t i = 0; places && i < num_in; i++) to[i] += table[places[row] * num_in + i];
+    }
+    return count;
+  });
 }

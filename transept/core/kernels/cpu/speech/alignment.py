@@ -10,7 +10,7 @@ from transept.core.kernels.cpu.library import Int, KernelFunction, Pointer
 NEIGHBOURS = 3  # to either side, of which a median is taken
 
 _medians_of_seven = KernelFunction("transept_medians_of_seven", Pointer, Int, Int, Pointer)
-_cheapest_path = KernelFunction("transept_cheapest_path", Pointer, Int, Int, Pointer, returns=Int)
+_cheapest_path = KernelFunction("transept_cheapest_path", Pointer, Int, Int, Pointer)
 
 
 def medians(padded: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
