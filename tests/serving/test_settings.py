@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from transept.errors import ParameterError
-from transept.serving.configuration import ENGINE_SETTINGS, SETTINGS, read_settings
+from transept.serving.configuration import ENGINE, SETTINGS, has_many, read_settings, written
 from transept.serving.settings import ModelSource, ServerSettings
 
 MODELS = {"models": ["a"]}
@@ -63,7 +63,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "log_json": True,
         "log_probes": True,
     }
-    assert set(values) == {setting.name for setting in SETTINGS}
+    assert set(values) == {written(setting) for setting in SETTINGS}
     engine = {
         "plugin": "whisper",
         "device": "cpu",
@@ -75,18 +75,19 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
         "model_dir": "/models",
         "offline": True,
     }
-    as_flags = settings(**values, **engine)
+    as_flags = settings(**{setting.name: values[written(setting)] for setting in SETTINGS}, **engine)
     variables = {
-        setting.variable: ",".join(value) if isinstance(value := values[setting.name], list) else str(value)
+        f"TRANSEPT_{written(setting).upper()}": ",".join(value) if has_many(setting) else str(value)
         for setting in SETTINGS
+        for value in [values[written(setting)]]
     }
-    variables |= {setting.variable: str(value) for setting, value in zip(ENGINE_SETTINGS, engine.values(), strict=True)}
+    variables |= {f"TRANSEPT_{written(ENGINE[name]).upper()}": str(value) for name, value in engine.items()}
     assert settings(environment=variables) == as_flags
-    written = [
+    lines = [
         [f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}" for name, value in table.items()]
         for table in (values, engine)
     ]
-    toml = "\n".join([*written[0], "[engine]", *written[1]])
+    toml = "\n".join([*lines[0], "[engine]", *lines[1]])
     assert settings(toml, folder=tmp_path) == as_flags
     assert as_flags.api_keys == ("key", "key-1", "key-2")
     own = {"encoder_tokens_per_step": 375}
@@ -125,10 +126,10 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
     [
         ("hots = 'a'", "unknown setting 'hots'. Did you mean 'host'"),
         ("max-queue = 5", "Did you mean 'max_queue'"),
-        ("port = 'a'", "port must be an integer, not 'a'"),
-        ("port = true", "port must be an integer, not True"),
-        ("port = 1.5", "port must be an integer, not 1.5"),
-        ("log_json = 1", "log_json must be true or false, not 1"),
+        ("port = 'a'", "port must be an integer of at least 0, not 'a'"),
+        ("port = true", "port must be an integer of at least 0, not True"),
+        ("port = 1.5", "port must be an integer of at least 0, not 1.5"),
+        ("log_json = 1", "log_json must be True or False, not 1"),
         ("cors = [1]", "cors must be a text, not 1"),
         ("models = 5", "models must be a text, not 5"),
         ("[models]\na = 5", "a must be a text, not 5"),
@@ -151,7 +152,7 @@ def test_a_mistake_in_the_file_is_told(toml: str, message: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("TRANSEPT_PORT", "x", "TRANSEPT_PORT must be an integer, not 'x'"),
+        ("TRANSEPT_PORT", "x", "TRANSEPT_PORT must be an integer of at least 0, not 'x'"),
         ("TRANSEPT_MAX_UPLOAD_MB", "x", "TRANSEPT_MAX_UPLOAD_MB must be a number"),
         ("TRANSEPT_LOG_JSON", "maybe", "TRANSEPT_LOG_JSON must be true or false"),
         ("TRANSEPT_API_KEY", "", "an API key must be"),
@@ -174,12 +175,12 @@ def test_a_mistake_in_a_variable_is_told(variable: str, value: str, message: str
         ({"port": 65536}, "at most 65535"),
         ({"port": -1}, "at least 0"),
         ({"max_running": 0}, "max_running must be an integer of at least 1"),
-        ({"max_upload_mb": 0}, "max_upload_mb must be above 0"),
+        ({"max_upload_mb": 0}, "max_upload_mb must be a number above 0"),
         ({"max_upload_mb": float("nan")}, "max_upload_mb must be a number"),
         ({"shutdown_timeout": float("inf")}, "shutdown_timeout must be a number"),
         ({"max_audio_seconds": 0.0}, "max_audio_seconds"),
-        ({"api_key": ["with blank"]}, "visible ASCII"),
-        ({"api_key": ["schlüssel"]}, "visible ASCII"),
+        ({"api_keys": ["with blank"]}, "visible ASCII"),
+        ({"api_keys": ["schlüssel"]}, "visible ASCII"),
         ({"cors": ["example.org"]}, "https://example.org"),
         ({"cors": ["https://example.org/path"]}, "cors takes origins"),
         ({"root_path": "speech"}, "a path such as /speech"),
@@ -195,7 +196,7 @@ def test_what_cannot_be_is_refused(flags: dict[str, Any], message: str) -> None:
 
 
 def test_a_key_is_not_shown() -> None:
-    assert "secret" not in repr(settings(api_key=["secret"]))
+    assert "secret" not in repr(settings(api_keys=["secret"]))
 
 
 def test_the_example_for_a_deployment_is_right() -> None:

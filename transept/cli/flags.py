@@ -47,7 +47,9 @@ def add_flag(parser: argparse._ActionsContainer, each: DeclaredOption, default: 
     """Declare the flag of an option, also with underscores. default: of what is not given; none without it."""
     name = flag(each.option.flag or each.name)
     shared: dict[str, Any] = {"dest": each.name, "default": default, "help": _help(each)}
-    if not each.is_flag:
+    if tuple in each.types and each.option.parse is None:
+        parser.add_argument(name, action="append", metavar=each.option.metavar, **shared)
+    elif not each.is_flag:
         parser.add_argument(name, type=_parser_of(each), metavar=each.option.metavar, **shared)
     elif each.default is True or each.optional:
         parser.add_argument(name, action=BooleanOptionalAction, **shared)
@@ -59,7 +61,7 @@ def _help(each: DeclaredOption) -> str:
     """The line of ``--help``, with the default if that says more than "none" and "off"."""
     default = each.option.default
     if default is None and not each.is_flag and each.default is not None:
-        default = f"{each.default:g}" if isinstance(each.default, int | float) else str(each.default)
+        default = f"{each.default:g}" if isinstance(each.default, float) else str(each.default or "")
     return f"{each.option.help} (default: {default})" if default else each.option.help
 
 

@@ -11,9 +11,10 @@ import sys
 import time
 
 from transept.cli.engine_options import MODEL, NAMES, add_engine_options
+from transept.cli.flags import add_flag
 from transept.cli.printable import PrintableFormatter, printable
 from transept.errors import require_packages
-from transept.serving.configuration import CONFIG, MODELS, SETTINGS, Setting, read_settings
+from transept.serving.configuration import CONFIG, MODELS, SETTINGS, read_settings
 from transept.serving.request_context import RequestIdFilter
 
 EXTRA = {  # module: the package that holds it
@@ -43,22 +44,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "models",
         nargs="*",
         default=None,
-        metavar=MODELS.metavar,
+        metavar=MODELS.option.metavar,
         help=f"{MODEL}; NAME=MODEL is what clients call it",
     )
     for setting in (CONFIG, *SETTINGS):
-        _add_option(parser, setting)
+        add_flag(parser, setting, default=None)
     _add_cluster(parser)
     add_engine_options(parser.add_argument_group("models"))
     parser.set_defaults(run=serve, parser=parser, **dict.fromkeys(NAMES))  # None: not given
-
-
-def _add_option(parser: argparse.ArgumentParser, setting: Setting) -> None:
-    if setting.kind is bool:
-        parser.add_argument(setting.flag, action="store_const", const=True, help=setting.help)
-        return
-    action = "append" if setting.many else "store"
-    parser.add_argument(setting.flag, action=action, type=setting.kind, metavar=setting.metavar, help=setting.help)
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:

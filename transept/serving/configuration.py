@@ -1,103 +1,55 @@
 """Where a server's settings come from: flags, then variables of the environment, then a TOML file, then the defaults.
 
-Called by `transept serve`. One table says of every setting how it is written; nothing heavy is imported here.
+Called by `transept serve`. How a setting is written follows from its declaration; nothing heavy is imported here.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError, shown
 from transept.option_names import refuse_unknown
-from transept.options import TRUTHS
+from transept.options import DeclaredOption, Option, declared
 from transept.serving.settings import ModelSource, ServerSettings, read_keys
 
 PREFIX = "TRANSEPT_"  # of the variables: TRANSEPT_MAX_QUEUE is --max-queue
-KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
+MODELS = declared(ServerSettings)["models"]  # the command's arguments
+API_KEY_FILE = DeclaredOption(
+    "api_key_file", Option("file of such keys, one a line", metavar="FILE"), (str,), (), False, None
+)
+CONFIG = DeclaredOption(
+    "config", Option("TOML file of settings; flags and variables win", metavar="FILE"), (str,), (), False, None
+)
+_SERVER = {name: each for name, each in declared(ServerSettings).items() if name not in ("models", "engine")}
+SETTINGS = (_SERVER.pop("api_keys"), API_KEY_FILE, *_SERVER.values())
+ENGINE = declared(EngineConfig)  # flags of every command that runs a model; in the file they stand under [engine]
 
 Given: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A setting as users write it.
-
-    name: in the TOML file; with dashes it is the flag, in capitals behind TRANSEPT_ the variable. kind: of its value,
-    or of each where there are many: a repeated flag, a list in TOML, and in a variable texts with commas between them.
-    """
-
-    name: str
-    kind: type[str] | type[int] | type[float] | type[bool]
-    metavar: str | None
-    help: str
-    many: bool = False
-
-    @property
-    def flag(self) -> str:
-        """On the command line."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def variable(self) -> str:
-        """In the environment."""
-        return PREFIX + self.name.upper()
+def written(setting: DeclaredOption) -> str:
+    """A setting's name in the TOML file; in capitals behind TRANSEPT_ it is the variable."""
+    return setting.option.flag or setting.name
 
 
-MODELS = Setting("models", str, "MODEL", "what to serve", many=True)  # the command's arguments
-SETTINGS = (
-    Setting("host", str, "ADDRESS", "address to listen on; 0.0.0.0: every network (default: 127.0.0.1)"),
-    Setting("port", int, "N", "port to listen on; 0: any that is free (default: 8000)"),
-    Setting(
-        "api_key",
-        str,
-        "KEY",
-        "a key that clients must send; the list of processes shows it, so prefer a file",
-        many=True,
-    ),
-    Setting("api_key_file", str, "FILE", "file of such keys, one a line"),
-    Setting("max_queue", int, "N", "requests that may wait for a model, beyond which the answer is 429 (default: 64)"),
-    Setting("max_running", int, "N", "recordings or documents that a model works on at a time (default: 16)"),
-    Setting("max_uploads", int, "N", "requests that are received at a time (default: 512)"),
-    Setting("max_upload_mb", float, "MB", "refuse larger requests, in MiB (default: 512)"),
-    Setting("max_audio_seconds", float, "S", "refuse longer recordings (default: 4 hours)"),
-    Setting("audio_memory_mb", float, "MB", "memory for the samples of all recordings, in MiB (default: 2048)"),
-    Setting("max_text_characters", int, "N", "refuse longer documents (default: 33554432)"),
-    Setting("upload_timeout", float, "S", "fail an upload that pauses this long (default: 30)"),
-    Setting("cors", str, "ORIGIN", "let pages of this origin call it: https://example.org", many=True),
-    Setting("root_path", str, "PATH", "path at which a proxy shows it, such as /speech"),
-    Setting("shutdown_timeout", float, "S", "time for running requests after SIGTERM (default: 30)"),
-    Setting("log_json", bool, None, "write the log as JSON"),
-    Setting("log_probes", bool, None, "also log requests to /health, /ready and /metrics"),
-)
-ENGINE_SETTINGS = (  # flags of every command that runs a model; in the file they stand, with others, under [engine]
-    Setting("plugin", str, "NAME", "see `transept serve --help`"),
-    Setting("device", str, "NAME", "see `transept serve --help`"),
-    Setting("dtype", str, "NAME", "see `transept serve --help`"),
-    Setting("quantization", str, "NAME", "see `transept serve --help`"),
-    Setting("threads", int, "N", "see `transept serve --help`"),
-    Setting("tensor_parallel_size", int, "N", "processes, or GPUs, that share each of the model's layers"),
-    Setting("pipeline_parallel_size", int, "N", "processes, or GPUs, that the model's layers are divided among"),
-    Setting("model_dir", str, "DIR", "see `transept serve --help`"),
-    Setting("offline", bool, None, "see `transept serve --help`"),
-)
-ENGINE_FIELDS = {"threads": "num_threads"}  # where EngineConfig's name is another
-CONFIG = Setting("config", str, "FILE", "TOML file of settings; flags and variables win")
+def has_many(setting: DeclaredOption) -> bool:
+    """True for a setting of several texts: a repeated flag, a list in TOML, in a variable texts with commas."""
+    return tuple in setting.types
 
 
 def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSettings:
     """The server's settings.
 
-    flags: by the names of `Setting` and of EngineConfig, None for one that was not given. environment: os.environ.
+    flags: by the names of ServerSettings and of EngineConfig, None for one that was not given. environment: os.environ.
     Raises ParameterError for a value of a wrong type, naming the variable or the file that holds it, for an unknown
     name in the file, with the nearest one, and for what ServerSettings refuses.
     """
-    file = flags.get("config") or environment.get(CONFIG.variable)
+    file = flags.get("config") or environment.get(f"{PREFIX}CONFIG")
     sources = [
         _of_file(Path(file)) if file else {},
         _of_environment(environment),
@@ -105,43 +57,41 @@ def read_settings(flags: Given, environment: Mapping[str, str]) -> ServerSetting
     ]
     found: dict[str, Any] = {}
     engine: dict[str, Any] = {}
-    engine_names = {field.name for field in dataclasses.fields(EngineConfig)}
     for source in sources:
         engine |= source.get("engine", {})
-        engine |= {name: value for name, value in source.items() if name in engine_names}
-        found |= {name: value for name, value in source.items() if name not in {"engine", *engine_names}}
-    keys = tuple(found.pop("api_key", ()))
+        engine |= {name: value for name, value in source.items() if name in ENGINE}
+        found |= {name: value for name, value in source.items() if name not in {"engine", *ENGINE}}
+    keys = tuple(found.pop("api_keys", ()))
     if (key_file := found.pop("api_key_file", None)) is not None:
         keys += read_keys(key_file)
     models = tuple(ModelSource.parse(each) for each in found.pop("models", ()))
-    for name in (each.name for each in SETTINGS if each.many):
-        if name in found:
-            found[name] = tuple(found[name])
+    if "cors" in found:
+        found["cors"] = tuple(found["cors"])
     return ServerSettings(models, api_keys=keys, engine=engine, **found)
 
 
 def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for setting in (MODELS, *SETTINGS, *ENGINE_SETTINGS):
-        text = environment.get(setting.variable)
-        if text is None:
+    for setting in (MODELS, *SETTINGS, *ENGINE.values()):
+        variable = PREFIX + written(setting).upper()
+        text = environment.get(variable)
+        if text is None or setting.name in ("model", "launcher"):
             continue
-        name = ENGINE_FIELDS.get(setting.name, setting.name)
-        if setting.name == "api_key":
-            found[name] = [text]  # which may hold a comma
-        elif setting.many:
-            found[name] = [part.strip() for part in text.split(",") if part.strip()]
+        if setting.name == "api_keys":
+            found[setting.name] = [text]  # which may hold a comma
+        elif has_many(setting):
+            found[setting.name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
-            found[name] = _of_text(setting, text)
+            found[setting.name] = _in(variable, partial(setting.from_text, text))
     return found
 
 
-def _of_text(setting: Setting, text: str) -> Any:
-    """The value that a variable's text stands for."""
+def _in(place: str, value: Callable[[], Any]) -> Any:
+    """Return a value. Raises its ParameterError with the place that holds it in the option's stead."""
     try:
-        return TRUTHS[text.strip().lower()] if setting.kind is bool else setting.kind(text)
-    except (KeyError, ValueError):
-        raise ParameterError(f"{setting.variable} must be {KINDS[setting.kind]}, not {shown(text)}") from None
+        return value()
+    except ParameterError as error:
+        raise ParameterError(error.spelt(lambda _: place, lambda _, given: f"{place}={given}")) from None
 
 
 def _of_file(file: Path) -> dict[str, Any]:
@@ -151,7 +101,7 @@ def _of_file(file: Path) -> dict[str, Any]:
         raise ParameterError(f'the settings "{file}" cannot be read: {error.strerror}') from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f'the settings "{file}" are not TOML: {error}') from None
-    known = {setting.name: setting for setting in (MODELS, *SETTINGS)}
+    known = {written(setting): setting for setting in (MODELS, *SETTINGS)}
     refuse_unknown(f'"{file}" has an unknown setting', given, [*known, "engine"])
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -160,22 +110,21 @@ def _of_file(file: Path) -> dict[str, Any]:
                 raise ParameterError(f'"{file}": engine must be a table of the engine\'s options, not {shown(value)}')
             found[name] = value
             continue
-        if name == "models" and isinstance(value, dict):  # a table of name = model
-            value = [f"{each}={model}" for each, model in value.items() if _is_a(str, model, file, each)]
-        setting = known[name]
-        if setting.many:
+        setting, place = known[name], f'"{file}": {name}'
+        if setting is MODELS and isinstance(value, dict):  # a table of name = model
+            value = [each + "=" + _text(model, f'"{file}": {each}') for each, model in value.items()]
+        if has_many(setting):
             values = value if isinstance(value, list) else [value]
-            found[name] = [each for each in values if _is_a(setting.kind, each, file, name)]
-        elif _is_a(setting.kind, value, file, name):
-            found[name] = value
+            found[setting.name] = [_text(each, place) for each in values]
+        else:
+            found[setting.name] = _in(place, partial(setting.taken, value))
     if "api_key_file" in found:
         found["api_key_file"] = file.parent / found["api_key_file"]
     return found
 
 
-def _is_a(kind: type, value: Any, file: Path, name: str) -> bool:
-    """True. Raises ParameterError for a value of another kind."""
-    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
-    if not fits:
-        raise ParameterError(f'"{file}": {name} must be {KINDS[kind]}, not {shown(value)}')
-    return True
+def _text(value: Any, place: str) -> str:
+    """Return a text. Raises ParameterError for a value of another kind; place: begins the message."""
+    if not isinstance(value, str):
+        raise ParameterError(f"{place} must be a text, not {shown(value)}")
+    return value

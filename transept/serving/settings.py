@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from transept.core.config import EngineConfig
 from transept.errors import ParameterError
-from transept.option_names import finite, refuses_unknown
+from transept.options import Option, declares_options, take_options
 
 MIB = 1 << 20
 MAX_UPLOAD_MB = 512
@@ -43,46 +42,74 @@ class ModelSource:
         return cls(name.strip(), source.strip())
 
 
-@refuses_unknown("the server has no setting")
+@declares_options("the server has no setting")
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings of a server: models, address, access and limits.
-
-    models: at least one, of different names. host, port: to listen on; port 0 takes a free one. root_path: the path
-        under which a proxy shows the server, such as ``/speech``. cors: origins whose pages may call it, ``"*"`` any.
-    api_keys: any of them opens it; none: everybody may.
-    max_running: recordings or documents that a model works on at a time. max_queue: requests that wait for each model;
-        further ones are answered with 429.
-    max_uploads: requests that are received at a time, for all models; an address may hold at most as many as it leaves
-        free. max_upload_mb: of a request's body, in MiB. upload_timeout: seconds without a byte after which an upload
-        fails.
-    max_audio_seconds: of a recording; None: the engine's limit, or else 4 hours. audio_memory_mb: of the samples of all
-        recordings that are decoded at a time, in MiB; further recordings wait. max_text_characters: see Limits.
-    shutdown_timeout: seconds that running requests have after SIGTERM.
-    log_json: each line of the log on stderr is JSON. log_probes: requests of /health, /ready and /metrics are logged.
-    engine: options of every model's Engine, of which encoder_tokens_per_step is 375 here.
+    """Settings of a server: models, address, access and limits. `configuration` reads them from their sources.
 
     Raises ParameterError for invalid values.
     """
 
-    models: tuple[ModelSource, ...]
-    host: str = "127.0.0.1"
-    port: int = 8000
-    root_path: str = ""
-    cors: tuple[str, ...] = ()
-    api_keys: tuple[str, ...] = field(default=(), repr=False)
-    max_running: int = MAX_RUNNING
-    max_queue: int = MAX_QUEUE
-    max_uploads: int = MAX_UPLOADS
-    max_upload_mb: float = MAX_UPLOAD_MB
-    max_audio_seconds: float | None = None
-    audio_memory_mb: float = AUDIO_MEMORY_MB
-    max_text_characters: int | None = None
-    upload_timeout: float = 30.0
-    shutdown_timeout: float = 30.0
-    log_json: bool = False
-    log_probes: bool = False
-    engine: dict[str, Any] = field(default_factory=dict)
+    models: Annotated[
+        tuple[ModelSource, ...], Option("what to serve", "At least one, of different names.", metavar="MODEL")
+    ]
+    host: Annotated[str, Option("address to listen on; 0.0.0.0: every network", metavar="ADDRESS")] = "127.0.0.1"
+    port: Annotated[int, Option("port to listen on; 0: any that is free", metavar="N", ge=0, le=65535)] = 8000
+    root_path: Annotated[str, Option("path at which a proxy shows it, such as /speech", metavar="PATH", default="")] = (
+        ""
+    )
+    cors: Annotated[
+        tuple[str, ...], Option("let pages of this origin call it: https://example.org", "* is any.", metavar="ORIGIN")
+    ] = ()
+    api_keys: Annotated[
+        tuple[str, ...],
+        Option(
+            "a key that clients must send; the list of processes shows it, so prefer a file",
+            "Any of several opens it. Without keys anyone may call it.",
+            metavar="KEY",
+            flag="api_key",
+        ),
+    ] = field(default=(), repr=False)
+    max_running: Annotated[
+        int, Option("recordings or documents that a model works on at a time", metavar="N", ge=1)
+    ] = MAX_RUNNING
+    max_queue: Annotated[
+        int, Option("requests that may wait for a model, beyond which the answer is 429", metavar="N", ge=0)
+    ] = MAX_QUEUE
+    max_uploads: Annotated[
+        int,
+        Option(
+            "requests that are received at a time",
+            "For all models. An address may hold at most as many as it leaves free.",
+            metavar="N",
+            ge=1,
+        ),
+    ] = MAX_UPLOADS
+    max_upload_mb: Annotated[float, Option("refuse larger requests, in MiB", metavar="MB", gt=0)] = MAX_UPLOAD_MB
+    max_audio_seconds: Annotated[
+        float | None,
+        Option("refuse longer recordings", "None: the engine's limit.", metavar="S", default="4 hours", gt=0),
+    ] = None
+    audio_memory_mb: Annotated[
+        float,
+        Option(
+            "memory for the samples of all recordings, in MiB",
+            "Recordings wait until there is room for their samples.",
+            metavar="MB",
+            gt=0,
+        ),
+    ] = AUDIO_MEMORY_MB
+    max_text_characters: Annotated[
+        int | None, Option("refuse longer documents", metavar="N", default="33554432", gt=0)
+    ] = None
+    upload_timeout: Annotated[float, Option("fail an upload that pauses this long", metavar="S", gt=0)] = 30.0
+    shutdown_timeout: Annotated[float, Option("time for running requests after SIGTERM", metavar="S", ge=0)] = 30.0
+    log_json: Annotated[bool, Option("write the log as JSON")] = False
+    log_probes: Annotated[bool, Option("also log requests to /health, /ready and /metrics")] = False
+    engine: Annotated[
+        dict[str, Any],
+        Option("options of every model's Engine", "encoder_tokens_per_step is 375 here.", wanted="a table of options"),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -91,20 +118,21 @@ class ServerSettings:
         for name in names:
             if names.count(name) > 1:
                 raise ParameterError(f'two models are called "{name}"; give each its own name, as NAME=MODEL')
-        self._check_numbers()
+        take_options(self)
         if not self.host.strip():
-            raise ParameterError("host is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
+            raise self._wrong("host", "{host} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 all its networks")
         for origin in self.cors:
             if not ORIGIN.fullmatch(origin):
-                raise ParameterError(f"cors takes origins such as https://example.org, or *, not {origin!r}")
+                raise self._wrong("cors", f"{{cors}} takes origins such as https://example.org, or *, not {origin!r}")
         if not all(HEADER_SAFE.fullmatch(key) for key in self.api_keys):
             raise ParameterError(
                 "an API key must be of visible ASCII characters without blanks, and not empty; leave it out to let "
-                "everybody in"
+                "everybody in",
+                param="api_keys",
             )
         root_path = self.root_path.rstrip("/")
         if root_path and not re.fullmatch(r"/[\w./~-]*", root_path, re.ASCII):
-            raise ParameterError(f"root_path must be a path such as /speech, not {self.root_path!r}")
+            raise self._wrong("root_path", f"{{root_path}} must be a path such as /speech, not {self.root_path!r}")
         object.__setattr__(self, "root_path", root_path)
         if "model" in self.engine:
             raise ParameterError("the engine's model is one of the server's models; leave it out of engine")
@@ -112,27 +140,8 @@ class ServerSettings:
             raise ParameterError(f"the engine's limits must be a table of them, not {self.engine['limits']!r}")
         EngineConfig(self.models[0].source, **self.engine_options())  # raises, before anything heavy is imported
 
-    def _check_numbers(self) -> None:
-        for name, least, whole in (
-            ("port", 0, True),
-            ("max_running", 1, True),
-            ("max_queue", 0, True),
-            ("max_uploads", 1, True),
-            ("max_upload_mb", 0, False),
-            ("audio_memory_mb", 0, False),
-            ("upload_timeout", 0, False),
-            ("shutdown_timeout", 0, False),
-        ):
-            value = getattr(self, name)
-            kind = int if whole else (int, float)
-            if isinstance(value, bool) or not isinstance(value, kind) or not least <= finite(value) < math.inf:
-                what = "an integer" if whole else "a number"
-                raise ParameterError(f"{name} must be {what} of at least {least}, not {value!r}")
-        if self.port > 65535:
-            raise ParameterError(f"port must be at most 65535, not {self.port}")
-        for name in ("max_upload_mb", "audio_memory_mb", "upload_timeout"):
-            if getattr(self, name) == 0:
-                raise ParameterError(f"{name} must be above 0")
+    def _wrong(self, name: str, message: str) -> ParameterError:
+        return ParameterError(message, param=name, value=getattr(self, name))
 
     @property
     def max_upload_bytes(self) -> int:
