@@ -83,7 +83,7 @@ class ModelRunner:
         checked = CheckedModel(spec, model)
         self.spec, self.model, self.cache, self.block_size, self.sampler = spec, model, cache, block_size, sampler
         self.device = cache.layers[0].device
-        self.group, self.stage = model.context.group, model.context.stage
+        self.ranks, self.stage = model.context.group, model.context.stage
         if cross_attentions is None:
             cross_attentions = model.cross_attentions()
         self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size)
@@ -168,7 +168,7 @@ class ModelRunner:
     @contextmanager
     def _all_ranks_or_none(self) -> Iterator[None]:
         """Compute within; if one of several ranks fails, all do, and go on with the same halves."""
-        if self.group.size == 1:
+        if self.ranks.size == 1:
             yield
             return
         error: Exception | None = None
@@ -180,11 +180,11 @@ class ModelRunner:
             if is_fatal(raised, self.device):
                 raise
             error = raised
-        failed = self.group.all_agree(int(error is not None))
+        failed = self.ranks.all_agree(int(error is not None))
         if error is not None:
             raise error
         if any(failed):
-            raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.group.rank} computed")
+            raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.ranks.rank} computed")
 
     def _compute(self, step: StepInput, last: IssuedStep | None = None) -> list[Part]:
         """Encode new inputs, decode everyone, draw tokens."""

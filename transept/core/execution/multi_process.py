@@ -1,8 +1,8 @@
 """MultiProcessExecutor: a worker in each of several processes, which share the model's layers. Made by the engine.
 
-Every rank, rank 0 included, is a process of its own. So if a worker dies or hangs, this process can end it and all
-others; it only ever waits on a condition with a time limit. A launcher (`transept.core.parallel.launcher`) starts the
-processes, here or on other machines.
+Every rank, rank 0 included, is a process of its own, so the engine's process can end any of them that dies or hangs,
+and only ever waits on a condition with a time limit. A launcher (`transept.core.parallel.launcher`) starts the
+processes, here or on other machines; `worker_main` is what they run, and lists the messages.
 """
 
 from __future__ import annotations
@@ -20,17 +20,13 @@ import torch
 from transept.core.execution.executor import CLOSED, Capacity, Executor, WorkerConfig
 from transept.core.execution.step_deltas import StepEncoder, unpack_output
 from transept.core.parallel.local_processes import LocalProcesses
-from transept.core.parallel.remote_worker import RemoteWorker
+from transept.core.parallel.remote_worker import CLOCK_SECONDS, RemoteWorker
 from transept.core.scheduling.step import StepInput, StepOutput
 from transept.errors import EngineClosedError, EngineDeadError, ForkedProcessError, is_interruption
 
-SILENCE_SECONDS = 6.0  # of a worker that tells every half a second that it lives
-GPU_SILENCE_SECONDS = 60.0  # where the first steps compile kernels, in which no other thread may run
-WORKER_SECONDS = 8.0  # worker_timeout on CPUs where it is not chosen, of processor time
-CLOCK_SECONDS = 60.0  # the same on GPUs, and the longest on CPUs, by the clock
-STILL_SECONDS = 7.0  # of a worker that has work, without processor time; a GPU's may wait for it
-STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
+WORKER_SECONDS = 8.0  # worker_timeout on CPUs by default, of processor time
 CLOSING_SECONDS = 3.0  # that a worker has to end by itself
+END_SECONDS = 0.3  # a process's end shows this much later than its socket's
 WATCH_SECONDS = 0.25
 AGAIN = ", and the engine has stopped; make another one"
 
@@ -38,10 +34,10 @@ AGAIN = ", and the engine has stopped; make another one"
 class MultiProcessExecutor(Executor):
     """Runs steps in config.num_ranks processes, rank t of stage s having number s * tensor_parallel_size + t.
 
-    All ranks are given each step. All of the last stage draw its tokens, from the same logits by the same function, so
-    that none waits for another's; those of its first rank are the ones that count.
+    All ranks receive each step. All ranks of the last stage draw its tokens, from the same logits by the same function,
+    so that none waits for another; the first of them returns them.
 
-    Raises what Worker raises, and EngineDeadError where a worker dies or hangs as it starts.
+    Raises what Worker raises, and EngineDeadError if a worker dies or hangs as it starts.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -63,9 +59,9 @@ class MultiProcessExecutor(Executor):
         self._workers.check()
         self._number += 1
         try:
-            self._workers.tell_all("step", self._number, self._encoder.encode(step))
+            self._workers.send_to_all("step", self._number, self._encoder.encode(step))
         except BaseException:
-            self._encoder = StepEncoder()  # the workers may not have been told
+            self._encoder = StepEncoder()  # the workers may not have received the step
             raise
         return self._number
 
@@ -82,64 +78,68 @@ class MultiProcessExecutor(Executor):
 
 
 class _Workers:
-    """The processes, a thread for each that reads what it says, and one that watches. Knows no executor."""
+    """All workers, a thread for each that receives its messages, and one that watches them.
 
-    def __init__(self, config: WorkerConfig) -> None:
-        self._on_cpu = config.config.device == "cpu"
+    It holds no reference to the executor, which may be collected while the threads run.
+    """
+
+    def __init__(self, worker_config: WorkerConfig) -> None:
+        config = worker_config.config
+        self._on_cpu = config.device == "cpu"
         default = WORKER_SECONDS if self._on_cpu else CLOCK_SECONDS
-        self._timeout = default if config.config.worker_timeout is None else config.config.worker_timeout
-        self._silence = SILENCE_SECONDS if self._on_cpu else GPU_SILENCE_SECONDS
+        self._timeout = default if config.worker_timeout is None else config.worker_timeout
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._outputs: dict[int, list[Any]] = {}  # packed, by the number of the step
-        self._failure: Exception | None = None  # why nothing goes on
+        self._failure: Exception | None = None  # why no step can be computed any more
         self._stopped, self._ended = False, threading.Event()
         self._stopper: threading.Thread | None = None
-        size, num_stages = config.config.tensor_parallel_size, config.config.pipeline_parallel_size
-        threads = config.config.num_threads or torch.get_num_threads()
-        self.num_threads = max(1, threads // config.config.num_ranks)
-        launcher = config.config.launcher or LocalProcesses()
-        self._launched = launcher.launch(size, num_stages, self.num_threads, "cpu" if self._on_cpu else "cuda")
+        self.num_threads = max(1, (config.num_threads or torch.get_num_threads()) // config.num_ranks)
+        self._launched = (config.launcher or LocalProcesses()).launch(
+            config.tensor_parallel_size,
+            config.pipeline_parallel_size,
+            self.num_threads,
+            "cpu" if self._on_cpu else "cuda",
+        )
         self._workers = [RemoteWorker(rank, process) for rank, process in enumerate(self._launched.processes)]
         self._threads = [
-            threading.Thread(target=self._listen, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
+            threading.Thread(target=self._receive, args=(worker,), daemon=True, name=f"transept-rank-{worker.rank}")
             for worker in self._workers
         ]
         self._threads.append(threading.Thread(target=self._watch, daemon=True, name="transept-watch"))
 
     def start(self, config: WorkerConfig) -> Capacity:
-        """Have all workers load the model. Raises what they raise."""
+        """Let all workers load the model. Raises what they raise."""
         own = dataclasses.replace(config.config, num_threads=self.num_threads, launcher=None)
         for thread in self._threads:
             thread.start()
         for worker in self._workers:
-            self._tell(worker, "start", worker.rank, worker.process.links, dataclasses.replace(config, config=own))
+            self._send(worker, "start", worker.rank, worker.process.links, dataclasses.replace(config, config=own))
         with self._changed:
             while any(worker.ready is None for worker in self._workers):
-                self._check()
-                self._changed.wait(1.0)
+                self._wait()
             self._check()
         blocks = zip(*(worker.ready or () for worker in self._workers), strict=True)
         num_device_blocks, num_host_blocks = map(min, blocks)
         return Capacity(num_device_blocks, num_host_blocks, True, config.config.pipeline_parallel_size)
 
     def check(self) -> None:
-        """Raise why nothing goes on, if so, and ForkedProcessError in a copy of the process that started them."""
+        """Raise the reason if the workers have stopped, and ForkedProcessError in a fork of the engine's process."""
         if os.getpid() != self._process:
             raise ForkedProcessError("the engine's workers belong to the process from which this one was forked")
         with self._changed:
             self._check()
 
-    def tell_all(self, *message: Any) -> None:
+    def send_to_all(self, *message: Any) -> None:
         """Send a message, packed once, to every worker."""
         with self._workers[0].connection.pack(message) as parcel:
             try:
                 for worker in self._workers:
                     worker.connection.send(parcel)
             except OSError:
-                self._fail(self._cause("a worker does not listen any more"))
+                self._fail(self._first_end("a worker does not listen any more"))
                 self.check()
-            except BaseException:  # some were told, others were not
+            except BaseException:  # some workers have received it, others have not
                 self._fail(EngineDeadError("the workers were interrupted while they were told what to do" + AGAIN))
                 raise
 
@@ -147,16 +147,15 @@ class _Workers:
         """Wait for a step's output. Returns it packed."""
         with self._changed:
             while number not in self._outputs:
-                self._check()
-                self._changed.wait(1.0)
+                self._wait()
             output = self._outputs[number]
             for earlier in [each for each in self._outputs if each <= number]:
                 del self._outputs[earlier]
             return output
 
     def stop(self, reason: Exception) -> None:
-        """End all processes, and wait for it. Harmless when it is done again."""
-        if os.getpid() != self._process:  # a copy of the process that started them, which ends
+        """End all processes, and wait for their end. Nothing happens the second time, or in a fork."""
+        if os.getpid() != self._process:
             return
         with self._changed:
             first = not self._stopped
@@ -170,13 +169,12 @@ class _Workers:
             if self._stopper is not threading.current_thread():
                 self._ended.wait(2 * CLOSING_SECONDS)
             return
-        if asked:
-            for worker in self._workers:
-                if worker.ready is not None:
-                    self._tell(worker, "close")
-        end = time.monotonic() + (CLOSING_SECONDS if asked else 0)
+        ready = [worker for worker in self._workers if asked and worker.ready is not None]
+        for worker in ready:
+            self._send(worker, "close")
+        end = time.monotonic() + CLOSING_SECONDS
         for worker in self._workers:
-            if not worker.process.wait(max(0.0, end - time.monotonic()) if worker.ready is not None else 0):
+            if not worker.process.wait(max(0.0, end - time.monotonic()) if worker in ready else 0):
                 worker.process.kill()
         for worker in self._workers:
             worker.process.wait()
@@ -188,80 +186,69 @@ class _Workers:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
 
-    def _tell(self, worker: RemoteWorker, *message: Any) -> None:
-        """Send a message to one worker; that it is gone others notice."""
+    def _wait(self) -> None:
+        """Wait until something changes, for a second at most. Raises the reason if the workers have stopped."""
+        self._check()
+        self._changed.wait(1.0)
+
+    def _send(self, worker: RemoteWorker, *message: Any) -> None:
+        """Send a message to one worker. If it has gone, the thread that receives its messages notices."""
         with worker.connection.pack(message) as parcel, suppress(OSError):
             worker.connection.send(parcel)
 
-    def _listen(self, worker: RemoteWorker) -> None:
-        """A thread: take what a worker says until it is gone."""
+    def _receive(self, worker: RemoteWorker) -> None:
+        """A thread: handle a worker's messages until it has gone."""
         try:
             while True:
                 kind, *content = worker.connection.receive()
-                self._take(worker, kind, content)
+                self._handle(worker, kind, content)
         except EOFError:
-            worker_end = self._cause(f"{self._name(worker)} has gone")
-            self._fail(worker_end)
-        except BaseException as error:  # what it said cannot be read
-            self._fail(EngineDeadError(f"what rank {worker.rank} says cannot be read: {error!r}"))
+            self._fail(self._first_end(f"{self._name(worker)} has gone"))
+        except BaseException as error:
+            self._fail(EngineDeadError(f"a message of rank {worker.rank} cannot be read: {error!r}"))
         finally:
             worker.process.wait()
             worker.connection.close()
 
-    def _take(self, worker: RemoteWorker, kind: str, content: list[Any]) -> None:
-        if kind == "beat":
-            worker.beat(*content)
-        elif kind == "port":
+    def _handle(self, worker: RemoteWorker, kind: str, content: list[Any]) -> None:
+        if kind == "heartbeat":
+            worker.note_heartbeat(*content)
+        elif kind == "store":
             for other in self._workers:
                 if other is not worker:
-                    self._tell(other, "port", *content)
+                    self._send(other, kind, *content)
         elif kind in ("refused", "dead"):
             self._fail(content[0])
         elif kind == "failed":
             worker.has_complained = True
-            self._fail(self._cause(f"rank {worker.rank} has stopped: {content[0]}"))
+            self._fail(self._first_end(f"rank {worker.rank} has stopped: {content[0]}"))
         else:
             with self._changed:
                 if kind == "ready":
-                    worker.ready = tuple(content)
+                    worker.ready = content[0], content[1]
                 else:
                     self._outputs[content[0]] = content[1:]
                 self._changed.notify_all()
 
     def _watch(self) -> None:
-        """A thread: end everything where a worker is silent, or has work and does not get on."""
+        """A thread: stop all workers if one of them hangs."""
         last = time.monotonic()
         while not self._stopped:
             time.sleep(WATCH_SECONDS)
             now = time.monotonic()
-            if now - last > 4 * WATCH_SECONDS:  # this process itself stood still: what workers said is not read yet
-                for worker in self._workers:
-                    worker.heard = worker.progressed = worker.computed = now
-            last = now
+            stood_still, last = now - last > 4 * WATCH_SECONDS, now  # this process did: heartbeats are not read yet
             for worker in self._workers:
-                if (complaint := self._complaint(worker, now)) is not None:
+                if stood_still:
+                    worker.excuse(now)
+                if (complaint := worker.complaint(now, self._on_cpu, self._timeout)) is not None:
                     self._fail(EngineDeadError(f"{self._name(worker)} {complaint}{AGAIN}"))
-
-    def _complaint(self, worker: RemoteWorker, now: float) -> str | None:
-        """Why a worker is taken to hang."""
-        silence = self._silence if worker.ready is not None else STARTUP_SILENCE_SECONDS
-        if now - worker.heard > silence:
-            return f"has not been heard of for {silence:g} s"
-        if worker.ready is None or not worker.works:
-            return None
-        if self._on_cpu and now - worker.computed > STILL_SECONDS:
-            return f"has a step to compute, and has not computed for {STILL_SECONDS:g} s"
-        spent = worker.spent if self._on_cpu else now - worker.progressed
-        if spent > self._timeout or now - worker.progressed > max(self._timeout, CLOCK_SECONDS):
-            return f"has computed for {self._timeout:g} s (worker_timeout) without getting on"
-        return None
 
     def _name(self, worker: RemoteWorker) -> str:
         return f"rank {worker.rank} of {len(self._workers)} ({worker.process.name})"
 
-    def _cause(self, otherwise: str) -> Exception:
-        """The error that tells which process has died first, as far as can be known, or something else."""
-        end = time.monotonic() + 0.3  # a process's end shows a moment after its socket's
+    def _first_end(self, otherwise: str) -> Exception:
+        """The error that names the process which ended first, as far as can be known, or says something else."""
+        end = time.monotonic() + END_SECONDS
         while time.monotonic() < end:
             ends = [(worker, worker.process.end()) for worker in self._workers]
             for worker, how in sorted(ends, key=lambda each: (each[0].has_complained, each[0].exit_code)):
@@ -271,6 +258,7 @@ class _Workers:
         return EngineDeadError(otherwise + AGAIN)
 
     def _fail(self, reason: Exception) -> None:
+        """Stop all workers because of an error. Nothing happens if there was one before."""
         with self._changed:
             if self._failure is not None:
                 return

@@ -1,4 +1,4 @@
-"""The worker: one device with its model, its cache and the moves between cache blocks."""
+"""Worker: one device with its part of the model and its cache. Made by `in_process` and `worker_main`."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """Loads the model onto its device, owns the cache, runs steps.
+    """Loads the model onto its device, and owns the cache and the runner of steps.
 
-    group: the workers that share the model, each with its heads, rows and columns of weights and cache. All are given
-    the same steps. stage: which of the model's layers they have. On a CPU all processes share kv_cache_bytes and
-    swap_bytes, too; a cache has as many blocks in each stage.
+    ranks: the workers that share the layers of a stage, each with its heads, and its rows and columns of weights and
+    cache. All receive the same steps. stage: the model's layers that they have. On a CPU all processes also share
+    kv_cache_bytes and swap_bytes; the caches of all stages have the same number of blocks.
 
-    Raises CheckpointError, PluginError, ParameterError; CapacityError where there is too little memory.
+    Raises CheckpointError, PluginError, ParameterError; CapacityError if there is too little memory.
     """
 
     def __init__(
         self,
         worker_config: WorkerConfig,
         described: ModelDescription,
-        group: ParallelGroup = ALONE,
+        ranks: ParallelGroup = ALONE,
         stage: PipelineStage | None = None,
     ) -> None:
         stage = stage or PipelineStage()
@@ -65,15 +65,15 @@ class Worker:
         self.device = device = torch.device(config.device)
         if device.type == "cpu":
             share_num_threads()
-        all_layers = _own_heads(described.shape, group)
+        all_layers = _own_heads(described.shape, ranks)
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
         with large_blocks_given_back(), plugin_named(described.spec), _memory_for("the weights"):
-            model, attentions = _load(described, config, device, self._cache_dtype, group, stage)
+            model, attentions = _load(described, config, device, self._cache_dtype, ranks, stage)
         records = (
             device.type == "cuda"
-            and group.size == 1
+            and ranks.size == 1
             and stage.count == 1
             and not config.enforce_eager
             and model.context.attention_backend.replayable
@@ -90,10 +90,10 @@ class Worker:
             with on_device(device):
                 kv_cache_bytes = cache_bytes(runner, step, config.gpu_memory_utilization)
             del runner
-        bytes_of_all = group.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
+        bytes_of_all = ranks.size * block_bytes(all_layers, config.block_size, self._cache_dtype)
         own = block_bytes(self._shape, config.block_size, self._cache_dtype)
         size = bytes_of_all if device.type == "cpu" else own
-        self.num_device_blocks = min(group.all_agree(kv_cache_bytes // size))
+        self.num_device_blocks = min(ranks.all_agree(kv_cache_bytes // size))
         self.num_host_blocks = config.swap_bytes // bytes_of_all
         with _memory_for("the cache"):
             self.cache = self._cache(self.num_device_blocks, self.num_host_blocks)
@@ -114,7 +114,7 @@ class Worker:
 
 @contextmanager
 def _memory_for(what: str) -> Iterator[None]:
-    """Raise CapacityError where PyTorch or the system refuse memory."""
+    """Raise CapacityError if PyTorch or the system refuses memory."""
     try:
         yield
     except Exception as error:
@@ -133,14 +133,14 @@ def _is_of_memory(error: BaseException | None) -> bool:
     return refused or getattr(error, "errno", None) == errno.ENOMEM
 
 
-def _own_heads(shape: ModelShape, group: ParallelGroup) -> ModelShape:
-    """The shape of a rank's part of all layers. Raises ParameterError where the group does not divide the heads."""
-    num_heads = None if shape.num_heads is None else group.share(shape.num_heads, "heads")
-    return replace(shape, num_heads=num_heads, num_kv_heads=group.share(shape.num_kv_heads, "heads of keys and values"))
+def _own_heads(shape: ModelShape, ranks: ParallelGroup) -> ModelShape:
+    """The shape of a rank's part of all layers. Raises ParameterError if the ranks cannot divide the heads."""
+    num_heads = None if shape.num_heads is None else ranks.share(shape.num_heads, "heads")
+    return replace(shape, num_heads=num_heads, num_kv_heads=ranks.share(shape.num_kv_heads, "heads of keys and values"))
 
 
 def _cache_dtype(config: EngineConfig) -> torch.dtype:
-    """Of keys and values in the cache. Beside rounded weights a CPU rounds them, too: reading them takes long."""
+    """The dtype of the cache. With rounded weights a CPU also rounds keys and values: reading them takes long."""
     if config.kv_cache_dtype == "fp8":
         return torch.float8_e4m3fn
     narrow = config.device == "cpu" and config.weight_rounding and reads_float16()
@@ -152,12 +152,12 @@ def _load(
     config: EngineConfig,
     device: torch.device,
     cache_dtype: torch.dtype,
-    group: ParallelGroup,
+    ranks: ParallelGroup,
     stage: PipelineStage,
 ) -> tuple[ForConditionalGeneration, Sequence[MakesKeysAndValues | None]]:
-    """The model on its device, its weights loaded, those of linear layers straight into what kernels read.
+    """Load the model onto its device; weights of linear layers go straight into the panels that kernels read.
 
-    Returned with the cross-attentions of the stage's decoder layers.
+    Returns it with the cross-attentions of the stage's decoder layers.
     """
     dtype: torch.dtype = getattr(torch, config.activation_dtype)
     long_inputs = not described.shape.encoder_takes_text
@@ -175,7 +175,7 @@ def _load(
     if device.type == "cpu" and config.weight_rounding == "bfloat16" and not multiplies_bfloat16():
         logger.warning("bfloat16 is slower than float32 on this processor, which does not multiply it by itself")
     logger.info("attention backend %s on %s, dtype %s, quantization %s", *chosen)
-    context = LayerContext(attention_backend=backend, group=group, stage=stage)
+    context = LayerContext(attention_backend=backend, group=ranks, stage=stage)
     # Of a model in stages all layers are built, without touching the host's memory, before most of them are dropped.
     model = _build(described, context, device if stage.count == 1 else torch.device("cpu"), dtype)
     layers = stage.decoder_layers(described.shape)

@@ -1,10 +1,21 @@
-"""A worker's process: ``python -m transept.core.execution.worker_main ORDERS PARENT [MEMORY]``.
+"""A rank's process: ``python -m transept.core.execution.worker_main SOCKET PARENT [MEMORY]``.
 
-Started by `transept.core.parallel.local_processes`. ORDERS: the descriptor of the socket that its orders come over.
-PARENT: the process that started it, and with which this one ends. MEMORY: the descriptor of the memory through which
-ranks exchange tensors; without it they use gloo or NCCL.
+Started by `transept.core.parallel.local_processes`; `transept.cluster` runs the same WorkerProcess in a Ray actor.
+SOCKET: the descriptor of the connection to the engine's process (`multi_process`). PARENT: the id of the process with
+which this one ends. MEMORY: the descriptor of the memory through which ranks exchange tensors; without it they use
+torch.distributed. The first thread computes, the second receives messages, the third sends heartbeats.
 
-The first thread computes, the second reads orders, and the third reports this process's progress to the parent.
+    engine to rank   start      rank, links to other stages, WorkerConfig
+                     store      host, port: where rank 0 serves torch.distributed's store
+                     step       number, StepDelta
+                     close
+    rank to engine   heartbeat  works, processor seconds, progress: see RemoteWorker
+                     store      host, port: of rank 0
+                     ready      blocks on the device, blocks on the host
+                     refused    error: the model cannot be loaded
+                     output     number, and what `pack_output` returns: from the last stage's first rank
+                     failed     message: no step can be computed any more, maybe because another rank has ended
+                     dead       EngineDeadError: the device has failed
 """
 
 from __future__ import annotations
@@ -42,15 +53,15 @@ from transept.core.parallel.shared_memory import SharedMemoryExchange
 from transept.core.parallel.stage_links import SocketLink, TorchLink
 from transept.errors import EngineDeadError, message_of
 
-BEAT_SECONDS = 0.5
+HEARTBEAT_SECONDS = 0.5
 LOOPBACK = "127.0.0.1"
-FOR_EVER = timedelta(days=1)  # who watches ends waiting ranks much earlier
+FOR_EVER = timedelta(days=1)  # the engine ends waiting ranks much earlier
 
 logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Counts this rank's exchanges with others and the layers that it began, which the parent reads as progress.
+    """Counts this rank's exchanges with others and the layers that it began.
 
     waiting: True while it may wait for other ranks.
     """
@@ -63,12 +74,12 @@ class Progress:
         self.num_calls += 1
 
     def begin(self) -> None:
-        """Count the begin of an exchange."""
+        """Count an exchange that begins."""
         self.note()
         self.waiting = True
 
     def end(self) -> None:
-        """Note the end of an exchange."""
+        """Note that the exchange has ended."""
         self.waiting = False
 
 
@@ -106,11 +117,11 @@ class CountedLink(Link):
 
 
 class WorkerProcess:
-    """Reads orders, runs steps, answers.
+    """Receives messages, runs steps, sends their outputs.
 
-    parent: id of the process with which this one ends. memory: see the module. host: this machine's address, at which
-    other ranks reach it. gpu: its number among those that this process sees; None: the rank's. leave: called before
-    this process ends because the engine's process has ended.
+    parent, memory: see the module. host: this machine's address, at which other ranks reach it. gpu: its number among
+    those that this process sees; None: the rank's. leave: called before this process ends because the engine's process
+    has ended.
     """
 
     def __init__(
@@ -125,23 +136,22 @@ class WorkerProcess:
     ) -> None:
         self._connection, self._parent, self._memory = connection, parent, memory
         self._host, self._gpu, self._leave = host, gpu, leave
-        self._orders: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._progress = Progress()
-        self._stage = PipelineStage()
-        self._num_done = 0  # orders
-        self._clock = time.CLOCK_PROCESS_CPUTIME_ID  # of the thread that computes, where the system tells it
+        self._num_steps = 0  # that were computed
+        self._clock = time.CLOCK_PROCESS_CPUTIME_ID  # of the thread that computes, if the system has one
         self._busy = False
 
     def run(self) -> None:
-        """Work until the parent says "close", or is gone."""
+        """Work until the engine's process sends "close", or has ended."""
         if hasattr(time, "pthread_getcpuclockid"):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        for target in (self._read, self._beat):
+        for target in (self._receive, self._send_heartbeats):
             threading.Thread(target=target, daemon=True, name=target.__name__).start()
-        _, rank, links, config = self._next()
+        _, rank, links, config = self._received.get()
         try:
-            worker = self._made(rank, links, config)
+            worker = self._load(rank, links, config)
         except Exception as error:
             logger.debug("rank %d cannot start", rank, exc_info=True)
             self._send("refused", portable(error, "the model cannot be loaded"))
@@ -151,45 +161,47 @@ class WorkerProcess:
                 module.register_forward_pre_hook(lambda *_: self._progress.note())
         self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
         try:
-            self._work(worker, answers=self._stage.is_last and worker.runner.group.rank == 0)
+            self._run_steps(worker)
         except EngineDeadError as error:
             self._send("dead", error)
-            while self._next()[0] != "close":  # the engine's process kills this one, and knows why
+            while self._received.get()[0] != "close":  # the engine's process kills this one, and knows why
                 pass
         except Exception as error:
             self._send("failed", f"{type(error).__name__}: {message_of(error)}")
 
-    def _made(self, rank: int, links: Mapping[int, int], config: WorkerConfig) -> Worker:
-        """links: descriptors of sockets, by the stage at the other end; without them stages use torch.distributed."""
+    def _load(self, rank: int, links: Mapping[int, int], config: WorkerConfig) -> Worker:
+        """Load a rank's part of the model.
+
+        links: descriptors of sockets, by the stage at the other end; without them stages use torch.distributed.
+        """
         on_gpu = config.config.device != "cpu"
         device = f"cuda:{rank if self._gpu is None else self._gpu}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
         own = dataclasses.replace(config, path=_here(config), config=dataclasses.replace(config.config, device=device))
         size, count = own.config.tensor_parallel_size, own.config.pipeline_parallel_size
-        index, tensor_rank = divmod(rank, size)
+        stage, rank_in_stage = divmod(rank, size)
         if self._memory is None:
             backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
             torch.distributed.init_process_group(
                 backend, store=self._store(rank), rank=rank, world_size=size * count, timeout=FOR_EVER
             )
-            ranks = [[*range(size * stage, size * (stage + 1))] for stage in range(count)]
-            groups = [torch.distributed.new_group(each) for each in ranks]  # every rank must call for every group
-            exchange: Exchange = TorchExchange(groups[index])
+            all_ranks = [[*range(size * each, size * (each + 1))] for each in range(count)]
+            groups = [torch.distributed.new_group(each) for each in all_ranks]  # every rank must call for every group
+            exchange: Exchange = TorchExchange(groups[stage])
         else:
-            exchange = SharedMemoryExchange(tensor_rank, size, self._memory)
-        joined: dict[int, Link] = {stage: SocketLink(descriptor) for stage, descriptor in links.items()}
-        for stage in range(count):
-            if stage != index and not links:
-                joined[stage] = TorchLink(size * stage + tensor_rank)
-        counted = {stage: CountedLink(link, self._progress) for stage, link in joined.items()}
-        self._stage = PipelineStage(index, count, counted)
-        group = ParallelGroup(tensor_rank, size, CountedExchange(exchange, self._progress))
+            exchange = SharedMemoryExchange(rank_in_stage, size, self._memory)
+        joined: dict[int, Link] = {other: SocketLink(descriptor) for other, descriptor in links.items()}
+        for other in range(count):
+            if other != stage and not links:
+                joined[other] = TorchLink(size * other + rank_in_stage)
+        counted = {other: CountedLink(link, self._progress) for other, link in joined.items()}
+        ranks = ParallelGroup(rank_in_stage, size, CountedExchange(exchange, self._progress))
         described = describe_model(own.path, own.config.model, own.config.plugin)
-        return Worker(own, described, group, self._stage)
+        return Worker(own, described, ranks, PipelineStage(stage, count, counted))
 
     def _store(self, rank: int) -> Any:
-        """Return the store through which ranks find each other. Rank 0 serves it, and the parent sends its address."""
+        """Return the store through which ranks find each other. Rank 0 serves it; the others receive its address."""
         if rank == 0:
             family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
             listening = socket.create_server((self._host, 0), family=family)
@@ -197,56 +209,55 @@ class WorkerProcess:
             store = TCPStore(
                 self._host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach()
             )
-            self._send("port", self._host, port)
+            self._send("store", self._host, port)
             return store
-        _, host, port = self._next()
+        _, host, port = self._received.get()
         return TCPStore(host, port, is_master=False, wait_for_workers=False)
 
-    def _work(self, worker: Worker, answers: bool) -> None:
-        """Run steps in their order. A GPU is given the next one, if it is there, before the last one is collected."""
-        on_cpu, last, steps = worker.device.type == "cpu", None, StepDecoder()
+    def _run_steps(self, worker: Worker) -> None:
+        """Run steps in their order. A GPU gets the next one, if it is there, before the last one is collected."""
+        runner, decoder, on_cpu = worker.runner, StepDecoder(), worker.device.type == "cpu"
+        returns_outputs = runner.stage.is_last and runner.ranks.rank == 0
+        last: IssuedStep | None = None
         issued: deque[tuple[int, IssuedStep]] = deque()
         while True:
-            if issued and (on_cpu or self._orders.empty()):
+            if issued and (on_cpu or self._received.empty()):
                 number, step = issued.popleft()
-                output = worker.collect(step) if answers else None
-                self._num_done += 1
+                output = worker.collect(step) if returns_outputs else None
+                self._num_steps += 1
                 self._busy = bool(issued)
                 if output is not None:
                     self._send("output", number, *pack_output(output))
                 continue
-            order = self._next()
-            if order[0] == "close":
+            kind, *content = self._received.get()
+            if kind == "close":
                 return
             self._busy = True
-            _, number, delta = order
-            self._stage.step = number
-            last = worker.runner.issue(steps.decode(delta), last)
-            issued.append((number, last))
+            runner.stage.step, delta = content
+            last = runner.issue(decoder.decode(delta), last)
+            issued.append((runner.stage.step, last))
+            del content, delta  # and with them the step's features
 
-    def _next(self) -> tuple[Any, ...]:
-        return self._orders.get()
-
-    def _read(self) -> None:
-        """A thread: put orders into the queue."""
-        order: tuple[Any, ...] = ("",)
+    def _receive(self) -> None:
+        """A thread: put messages into the queue."""
+        message: tuple[Any, ...] = ("",)
         try:
-            while order[0] != "close":
-                order = self._connection.receive()
-                self._orders.put(order)
+            while message[0] != "close":
+                message = self._connection.receive()
+                self._received.put(message)
         except EOFError:
             self._end()
         except BaseException:
-            logger.exception("an order cannot be read")
+            logger.exception("a message of the engine's process cannot be read")
             os._exit(1)
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         """A thread: report this process's progress."""
         while os.getppid() == self._parent:
             works = self._busy and not self._progress.waiting
             seconds = time.process_time(), time.clock_gettime(self._clock)
-            self._send("beat", works, seconds, (self._progress.num_calls, self._num_done))
-            time.sleep(BEAT_SECONDS)
+            self._send("heartbeat", works, seconds, (self._progress.num_calls, self._num_steps))
+            time.sleep(HEARTBEAT_SECONDS)
         os._exit(1)
 
     def _send(self, *message: Any) -> None:
@@ -272,9 +283,9 @@ def _here(config: WorkerConfig) -> Path:
 
 def main() -> None:
     """Run the worker until it ends."""
-    orders, parent, *memory = map(int, sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and decides
-    WorkerProcess(Connection(socket.socket(fileno=orders)), parent, memory[0] if memory else None).run()
+    connected, parent, *memory = map(int, sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine's process is interrupted, and decides
+    WorkerProcess(Connection(socket.socket(fileno=connected)), parent, memory[0] if memory else None).run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # at once, whatever other threads do

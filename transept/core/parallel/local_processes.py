@@ -1,6 +1,6 @@
-"""LocalProcesses: the launcher of ranks as programs of their own on this machine, the one that engines have by default.
+"""LocalProcesses: the default launcher, which starts ranks as programs on this machine. Used by `multi_process`.
 
-They are started neither by a fork nor by multiprocessing, so that a script that makes an engine is not run again.
+The programs are started neither by fork nor by multiprocessing, so a script that makes an engine is not run again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 
+from transept.core.parallel import shared_memory
+from transept.core.parallel.connection import anonymous_memory
 from transept.core.parallel.launcher import Launched, Launcher, RankProcess
-from transept.core.parallel.local_channels import LocalChannels
 
 PROGRAM = "transept.core.execution.worker_main"
 
@@ -20,7 +22,8 @@ PROGRAM = "transept.core.execution.worker_main"
 class LocalProcess(RankProcess):
     """A program that runs `PROGRAM`.
 
-    memory: descriptor of what ranks exchange tensors through, if they do so. links: see RankProcess.
+    memory: descriptor of the memory through which the ranks of its stage exchange tensors; None: they use
+    torch.distributed. links: see RankProcess.
     """
 
     def __init__(self, num_threads: int, memory: int | None, links: Mapping[int, int]) -> None:
@@ -37,10 +40,10 @@ class LocalProcess(RankProcess):
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", PROGRAM, *map(str, (theirs.fileno(), os.getpid(), *given))],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # this process's output is not theirs to write into
+                stdout=2,  # the engine's process keeps its output to itself
                 pass_fds=[theirs.fileno(), *given, *links.values()],
                 env=environment,
-                process_group=0,  # a terminal's Ctrl-C goes to the parent alone, which decides
+                process_group=0,  # a terminal's Ctrl-C goes to the engine's process alone, which decides
             )
         self.name = f"process {self._process.pid}"
 
@@ -62,20 +65,36 @@ class LocalProcess(RankProcess):
 
 
 class LocalProcesses(Launcher):
-    """See the module. What ranks reach each other by is of `LocalChannels`."""
+    """Starts programs, with memory that a stage's ranks share and socket pairs between stages. Neither has a name."""
 
     def launch(self, size: int, num_stages: int, num_threads: int, device: str) -> Launched:
         """See Launcher."""
-        channels = LocalChannels(size, num_stages, on_cpu=device == "cpu")
         processes: list[LocalProcess] = []
-        try:
-            for rank in range(size * num_stages):
-                processes.append(LocalProcess(num_threads, *channels.of(rank)))
-        except BaseException:
-            for process in processes:
-                process.kill()
-                process.wait()
-            raise
-        finally:
-            channels.close()
+        with ExitStack() as ours:  # closed here once the processes have theirs
+            memory: list[int | None] = [None] * num_stages
+            if device == "cpu" and shared_memory.serves():
+                for stage in range(num_stages):
+                    memory[stage] = descriptor = anonymous_memory(shared_memory.memory_bytes(size))
+                    ours.callback(os.close, descriptor)
+            links = _linked(size, num_stages, ours) if shared_memory.is_local() else {}
+            try:
+                for rank in range(size * num_stages):
+                    processes.append(LocalProcess(num_threads, memory[rank // size], links.get(rank, {})))
+            except BaseException:
+                for process in processes:
+                    process.kill()
+                    process.wait()
+                raise
         return Launched(processes)
+
+
+def _linked(size: int, num_stages: int, ours: ExitStack) -> dict[int, dict[int, int]]:
+    """Descriptors of each rank's sockets, by the stage at the other end: neighbours, and from the last to all."""
+    links: dict[int, dict[int, int]] = {rank: {} for rank in range(size * num_stages)}
+    for rank in range(size):
+        for stage in range(num_stages - 1):
+            for other in {stage + 1, num_stages - 1}:
+                one, two = (ours.enter_context(end) for end in socket.socketpair())
+                links[stage * size + rank][other] = one.fileno()
+                links[other * size + rank][stage] = two.fileno()
+    return links

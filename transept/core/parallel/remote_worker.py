@@ -1,50 +1,78 @@
-"""RemoteWorker: a worker's process, its connection, and what it last told. Made by `multi_process`."""
+"""RemoteWorker: a rank's process as the engine's process sees it. Made and watched by `multi_process`."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from transept.core.parallel.connection import Connection
 from transept.core.parallel.launcher import RankProcess
 
-NOTHING_SECONDS = 0.1  # of processor time, which the thread that tells of itself takes in some minutes
+NOTHING_SECONDS = 0.1  # of processor time, which the thread that sends heartbeats takes in some minutes
 RUNNING = 1 << 10  # no process's exit code
+SILENCE_SECONDS = 6.0  # a worker sends a heartbeat every half a second
+GPU_SILENCE_SECONDS = 60.0  # while the first steps compile kernels, no other thread may run
+STARTUP_SILENCE_SECONDS = 120.0  # while it imports and reads weights
+CLOCK_SECONDS = 60.0  # worker_timeout by the clock: its default on GPUs, its minimum on CPUs
+STILL_SECONDS = 7.0  # of a worker on a CPU that has work and takes no processor time
 
 
 class RemoteWorker:
-    """One process as its parent sees it.
+    """A rank's process, its connection, and its last heartbeat.
 
-    ready: what it told once it had loaded the model. works: whether it has something to do, and does not wait for
-    another rank. progress: exchanges with other ranks and layers begun, and orders done. has_complained: it told why it
-    stops. spent: seconds that the thread which computes has taken of a processor since the worker last got on.
+    ready: the cache blocks that it has room for, on the device and on the host; None until it has loaded the model.
+    works: True if it has a step to compute, and does not wait for another rank. has_complained: True if it said why it
+    stops. spent: seconds of processor time that its computing thread has taken since its last progress.
 
-    Times, of time.monotonic: heard: when it last told of itself; progressed: when it had last got on, or had nothing to
-    do; computed: when it had last taken processor time, or had nothing to do.
+    Times, of time.monotonic: heard: of its last heartbeat; progressed: when it last made progress, or had nothing to
+    do; computed: when it last took processor time, or had nothing to do.
     """
 
     def __init__(self, rank: int, process: RankProcess) -> None:
         self.rank, self.process, self.connection = rank, process, Connection(process.socket)
-        self.ready: tuple[Any, ...] | None = None
+        self.ready: tuple[int, int] | None = None
         self.works = self.has_complained = False
-        self.progress = (0, 0)
-        self.heard = self.progressed = self.computed = time.monotonic()
         self.spent = 0.0
+        self._progress = (0, 0)
         self._process_seconds = self._thread_seconds = 0.0
+        self.excuse(time.monotonic())
 
-    def beat(self, works: bool, seconds: tuple[float, float], progress: tuple[int, int]) -> None:
-        """Note what the worker tells of itself. seconds: of processor time: of its process, of the computing thread."""
+    def excuse(self, now: float) -> None:
+        """Start all waiting times anew."""
+        self.heard = self.progressed = self.computed = now
+
+    def note_heartbeat(self, works: bool, seconds: tuple[float, float], progress: tuple[int, int]) -> None:
+        """Note what the worker says of itself.
+
+        seconds: processor time of its process, and of its computing thread. progress: numbers of exchanges and layers
+        that it has begun, and of steps that it has computed.
+        """
         self.heard = time.monotonic()
         process_seconds, thread_seconds = seconds
-        if progress != self.progress or not works:
-            self.progress, self.progressed, self._thread_seconds = progress, self.heard, thread_seconds
+        if progress != self._progress or not works:
+            self._progress, self.progressed, self._thread_seconds = progress, self.heard, thread_seconds
         self.spent = thread_seconds - self._thread_seconds
         if self.progressed == self.heard or process_seconds > self._process_seconds + NOTHING_SECONDS:
             self.computed, self._process_seconds = self.heard, process_seconds
         self.works = works
 
+    def complaint(self, now: float, on_cpu: bool, timeout: float) -> str | None:
+        """Why the worker is considered to hang; None if it is not. timeout: worker_timeout, see EngineConfig."""
+        silence = SILENCE_SECONDS if on_cpu else GPU_SILENCE_SECONDS
+        if self.ready is None:
+            silence = STARTUP_SILENCE_SECONDS
+        if now - self.heard > silence:
+            return f"has not been heard of for {silence:g} s"
+        if self.ready is None or not self.works:
+            return None
+        if on_cpu and now - self.computed > STILL_SECONDS:
+            return f"has a step to compute, and has not computed for {STILL_SECONDS:g} s"
+        spent = self.spent if on_cpu else now - self.progressed
+        if spent > timeout or now - self.progressed > max(timeout, CLOCK_SECONDS):
+            return f"has computed for {timeout:g} s (worker_timeout) without getting on"
+        return None
+
     @property
     def exit_code(self) -> int:
-        """Of the process: below 0 the signal that ended it, and large while it runs."""
+        """The process's exit code, below 0 for the signal that ended it; RUNNING, which is large, while it runs."""
         code = self.process.poll()
         return RUNNING if code is None else code
