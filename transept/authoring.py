@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from transept.core.layers.convolution import GeluConv1d
     from transept.core.layers.embedding import VocabParallelEmbedding, VocabParallelHead
     from transept.core.layers.feed_forward import FeedForward
+    from transept.core.layers.layer_config import LayerConfig
     from transept.core.layers.linear import (
         ColumnParallelLinear,
         EncoderDecoderQKVParallelLinear,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from transept.core.layers.norm import RMSNorm
     from transept.core.layers.positions import fairseq_sinusoids
     from transept.core.layers.projected_attention import CrossAttention, SelfAttention
-    from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
+    from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, EncoderLayers
     from transept.core.layers.transformers_encoder import transformers_encoder
     from transept.core.model import ForConditionalGeneration, replayable
     from transept.core.model_shape import ModelShape
@@ -78,10 +79,11 @@ _LAZY_IMPORTS = {
     "DecoderLayers": "transept.core.layers.transformer",
     "EncoderDecoderQKVParallelLinear": "transept.core.layers.linear",
     "EncoderLayer": "transept.core.layers.transformer",
+    "EncoderLayers": "transept.core.layers.transformer",
     "FeedForward": "transept.core.layers.feed_forward",
     "ForConditionalGeneration": "transept.core.model",
     "GeluConv1d": "transept.core.layers.convolution",
-    "LayerConfig": "transept.core.layers.transformer",
+    "LayerConfig": "transept.core.layers.layer_config",
     "LayerContext": "transept.core.attention.attention",
     "ModelShape": "transept.core.model_shape",
     "ParallelGroup": "transept.core.parallel.group",
@@ -120,6 +122,7 @@ __all__ = [
     "DecoderLayers",
     "EncoderDecoderQKVParallelLinear",
     "EncoderLayer",
+    "EncoderLayers",
     "FeedForward",
     "ForConditionalGeneration",
     "GeluConv1d",

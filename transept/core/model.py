@@ -38,10 +38,11 @@ class ForConditionalGeneration(nn.Module):
 
     A subclass is built as ``Model(config, context)`` and creates its parameters empty: the loader fills them. The
     runner calls `encode` for new inputs and writes what `cross_attentions` make of the output into the cache. Then it
-    calls `decode` once for everyone, and `compute_logits` for the rows that need a token. A subclass that has `decoder`
-    or `head` need not write the method that calls it.
+    calls `decode` once for everyone, and `compute_logits` for the rows that need a token. A subclass that has
+    `encoder`, `decoder` or `head` need not write the method that calls it.
     """
 
+    encoder: Any  # set by subclasses that do not override encode
     decoder: Any  # set by subclasses that do not override decode
     head: Any  # set by subclasses that do not override compute_logits
 
@@ -72,7 +73,6 @@ class ForConditionalGeneration(nn.Module):
             )
         return {}
 
-    @abstractmethod
     def encode(
         self,
         encoder_input_ids: Tensor | None,
@@ -87,8 +87,10 @@ class ForConditionalGeneration(nn.Module):
         multimodal_kwargs: what the input mapper returned, a list with one tensor an input for each keyword, those of
             floating dtypes in compute_dtype.
         Returns hidden states [encoder_tokens, hidden], inputs one after the other, as many rows of each as its
-        mapper declared; with other shapes the step raises PluginError.
+        mapper declared; with other shapes the step raises PluginError. Here those of `encoder`, which is given all of
+        these.
         """
+        return self.encoder(encoder_input_ids, encoder_positions, attn_metadata, **multimodal_kwargs)
 
     def cross_attentions(self) -> Sequence[MakesKeysAndValues | None]:
         """What makes keys and values of the encoder's output, one for each decoder layer, in their order.

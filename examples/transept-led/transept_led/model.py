@@ -10,10 +10,8 @@ from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -32,20 +30,12 @@ class LEDDecoder(nn.Module):
         self.embed_tokens = embed_tokens
         self.embed_positions = nn.Embedding(config.max_decoder_position_embeddings, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
-        layer = LayerConfig(*sizes, config.activation_function, pre_norm=False)
-        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers.of(config, context, pre_norm=False)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        metadata: AttentionMetadata,
-    ) -> Tensor:
-        """input_ids, positions: [tokens]. Returns [tokens, d_model]."""
+    def forward(self, input_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """input_ids, positions: [tokens]. step: what layers take besides. Returns [tokens, d_model]."""
         x = self.layernorm_embedding(self.embed_tokens(input_ids) + self.embed_positions(positions))
-        return self.layers(x, kv_caches, metadata)
+        return self.layers(x, *step)
 
 
 class LEDForConditionalGeneration(ForConditionalGeneration):
@@ -82,8 +72,7 @@ class LEDForConditionalGeneration(ForConditionalGeneration):
         One text after the other, since each is padded to whole windows.
         """
         assert encoder_input_ids is not None
-        texts = encoder_input_ids.split(attn_metadata.encoder_lens)
-        masks = encoder_inputs["global_attention"]
+        texts, masks = encoder_input_ids.split(attn_metadata.encoder_lens), encoder_inputs["global_attention"]
         return torch.cat([self.encode_one(ids, mask) for ids, mask in zip(texts, masks, strict=True)])
 
     def encode_one(self, token_ids: Tensor, global_attention: Tensor) -> Tensor:

@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from transept.authoring import (
-    AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -35,11 +32,6 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
     return table.to(torch.get_default_dtype())
 
 
-def layer_config(config: Any, num_heads: int, intermediate_size: int) -> LayerConfig:
-    """The layers of one side: a norm after each sublayer."""
-    return LayerConfig(config.d_model, num_heads, intermediate_size, config.activation_function, pre_norm=False)
-
-
 class MarianSide(nn.Module):
     """What encoder and decoder share: embedded tokens plus positions, and a stack of layers."""
 
@@ -52,9 +44,10 @@ class MarianSide(nn.Module):
         self.register_buffer("positions", sinusoids(config.max_position_embeddings, config.d_model), persistent=False)
         self.layers = layers
 
-    def embed(self, token_ids: Tensor, positions: Tensor) -> Tensor:
-        """token_ids, positions: [tokens]. Returns [tokens, d_model]."""
-        return self.embed_tokens(token_ids) * self.scale + self.positions[positions]
+    def forward(self, token_ids: Tensor, positions: Tensor, *step: Any) -> Tensor:
+        """token_ids, positions: [tokens]. step: what layers take besides. Returns [tokens, d_model]."""
+        x = self.embed_tokens(token_ids) * self.scale + self.positions[positions]
+        return self.layers(x, *step)
 
 
 class MarianMTModel(ForConditionalGeneration):
@@ -66,12 +59,8 @@ class MarianMTModel(ForConditionalGeneration):
         target = source
         if not config.share_encoder_decoder_embeddings:
             target = VocabParallelEmbedding(config.decoder_vocab_size, config.d_model, group=context.group)
-        encoder_layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
-        decoder_layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        encoder_layers = nn.ModuleList(EncoderLayer(encoder_layer, context) for _ in range(config.encoder_layers))
-        decoder_layers = DecoderLayers(DecoderLayer(decoder_layer, context) for _ in range(config.decoder_layers))
-        self.encoder = MarianSide(config, source, encoder_layers)
-        self.decoder = MarianSide(config, target, decoder_layers)
+        self.encoder = MarianSide(config, source, EncoderLayers.of(config, context, pre_norm=False))
+        self.decoder = MarianSide(config, target, DecoderLayers.of(config, context, pre_norm=False))
         vocab_size = self.shape(config).vocab_size
         tied = target.weight if config.tie_word_embeddings else None
         self.head = VocabParallelHead(vocab_size, config.d_model, group=context.group, weight=tied)
@@ -87,31 +76,6 @@ class MarianMTModel(ForConditionalGeneration):
             max_source_positions=config.max_position_embeddings,
             source_vocab_size=config.vocab_size,
         )
-
-    def encode(
-        self,
-        encoder_input_ids: Tensor | None,
-        encoder_positions: Tensor | None,
-        attn_metadata: AttentionMetadata,
-        **multimodal_kwargs: list[Tensor],
-    ) -> Tensor:
-        """See ForConditionalGeneration.encode; text only."""
-        x = self.encoder.embed(encoder_input_ids, encoder_positions)
-        for layer in self.encoder.layers:
-            x = layer(x, attn_metadata)
-        return x
-
-    def decode(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        kv_caches: list[Tensor],
-        attn_metadata: AttentionMetadata,
-    ) -> Tensor:
-        """See ForConditionalGeneration.decode."""
-        x = self.decoder.embed(input_ids, positions)
-        hidden: Tensor = self.decoder.layers(x, kv_caches, attn_metadata)
-        return hidden
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """hidden: [rows, d_model]. Returns [rows, vocab_size]."""

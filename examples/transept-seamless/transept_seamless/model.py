@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -40,9 +38,7 @@ class Decoder(nn.Module):
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.hidden_size, group=context.group)
         table = fairseq_sinusoids(config.max_position_embeddings, config.hidden_size, self.padding)
         self.register_buffer("positions", table, persistent=False)
-        heads, size = config.decoder_attention_heads, config.decoder_ffn_dim
-        layer = LayerConfig(config.hidden_size, heads, size, config.activation_function, pre_norm=True)
-        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(config.hidden_size)
 
     def embed(self, input_ids: Tensor, positions: Tensor) -> Tensor:

@@ -10,11 +10,9 @@ from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -45,9 +43,7 @@ class Encoder(Side):
     """Convolutions with gates over features, and layers after them."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        heads, size = config.encoder_attention_heads, config.encoder_ffn_dim
-        layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
-        layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        layers = EncoderLayers.of(config, context, pre_norm=True)
         super().__init__(config, num_tokens(config.max_source_positions, config), layers)
         last = len(config.conv_kernel_sizes) - 1
         self.conv_layers = nn.ModuleList(
@@ -73,9 +69,7 @@ class Decoder(Side):
     """Layers after embedded tokens; the padding token has no position."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        heads, size = config.decoder_attention_heads, config.decoder_ffn_dim
-        layer = LayerConfig(config.d_model, heads, size, config.activation_function, pre_norm=True)
-        layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        layers = DecoderLayers.of(config, context, pre_norm=True)
         super().__init__(config, config.max_target_positions, layers)
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from interruptions import interrupted_after
 from torch import Tensor, nn
-from transformers import T5GemmaConfig
+from transformers import BartConfig, T5GemmaConfig
 from transformers.masking_utils import sliding_window_bidirectional_overlay, sliding_window_overlay
 from transformers.models.t5gemma.modeling_t5gemma import (
     T5GemmaDecoderLayer,
@@ -29,7 +29,7 @@ from transept.core.kernels.dispatch import DecoderLayersKernel, DecodeStep
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm
 from transept.core.layers.packing import WeightPacker
-from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, LayerConfig
+from transept.core.layers.transformer import DecoderLayer, DecoderLayers, EncoderLayer, EncoderLayers, LayerConfig
 from transept.core.parallel.group import ParallelGroup
 from transept.errors import CheckpointError, PluginError
 
@@ -492,3 +492,25 @@ def test_hidden_states_of_another_width_are_refused() -> None:
 def test_heads_that_no_key_heads_divide_are_refused() -> None:
     with pytest.raises(CheckpointError, match="4 heads of a layer are no multiple of 3 key heads"):
         LayerConfig(64, 4, 128, "gelu", pre_norm=True, num_kv_heads=3)
+
+
+def test_layers_of_a_config_with_barts_names() -> None:
+    sizes = {"encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 48}
+    sizes |= {"decoder_layers": 3, "decoder_attention_heads": 2, "decoder_ffn_dim": 24}
+    given = BartConfig(d_model=HIDDEN, activation_function="relu", **sizes)
+    encoder = EncoderLayers.of(given, CONTEXT, pre_norm=True)
+    decoder = DecoderLayers.of(given, CONTEXT, pre_norm=False, encoder_hidden_size=32)
+    assert [len(encoder), len(decoder)] == [2, 3]
+    expected = EncoderLayer(LayerConfig(HIDDEN, 4, 48, "relu", pre_norm=True), CONTEXT)
+    assert repr(encoder[1]) == repr(expected)
+    expected = DecoderLayer(LayerConfig(HIDDEN, 2, 24, "relu", pre_norm=False, encoder_hidden_size=32), CONTEXT)
+    assert repr(decoder[2]) == repr(expected)
+    assert [encoder[0].pre_norm, decoder[0].pre_norm] == [True, False]
+
+
+def test_encoder_layers_are_called_one_after_the_other() -> None:
+    layers = filled(EncoderLayers(EncoderLayer(config(True), CONTEXT) for _ in range(2)))
+    metadata = AttentionMetadata.for_encoder([5, 3])
+    CONTEXT.attention_backend.plan(metadata)
+    x = torch.randn(8, HIDDEN)
+    assert torch.equal(layers(x, metadata), layers[1](layers[0](x, metadata), metadata))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
-from numbers import Integral
 from typing import Any, cast
 
 import torch
@@ -27,91 +25,10 @@ from transept.core.kernels.dispatch import (
     runs_on,
 )
 from transept.core.layers.feed_forward import FeedForward
+from transept.core.layers.layer_config import LayerConfig
 from transept.core.layers.linear import Linear
 from transept.core.layers.norm import RMSNorm, add_norm, norm_of, norm_of_sum
-from transept.core.layers.projected_attention import CrossAttention, SelfAttention
-from transept.errors import CheckpointError, PluginError
-
-
-@dataclass(frozen=True)
-class LayerConfig:
-    """What the layers of one side of a model have in common.
-
-    intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
-    norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
-    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one. qkv_bias: whether attention's
-    projections to queries, keys and values do, default as bias. sandwich_norm: ``x + norm(f(norm(x)))``, with pre_norm.
-    softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
-    encoder_hidden_size: see CrossAttention.
-
-    Raises CheckpointError for a size that is no integer of at least 1, and PluginError for a sandwich_norm without
-    pre_norm.
-    """
-
-    hidden_size: int
-    num_heads: int
-    intermediate_size: int
-    activation: str
-    pre_norm: bool
-    norm: Callable[[int], nn.Module] = nn.LayerNorm
-    gated: bool = False
-    num_kv_heads: int | None = None
-    head_dim: int | None = None
-    scale: float | None = None
-    bias: bool = True
-    qkv_bias: bool | None = None
-    sandwich_norm: bool = False
-    softcap: float | None = None
-    window: int | None = None
-    rotary: float | None = None
-    encoder_hidden_size: int | None = None
-
-    def __post_init__(self) -> None:
-        optional = ("num_kv_heads", "head_dim", "encoder_hidden_size")
-        for name in ("hidden_size", "num_heads", "intermediate_size", *optional):
-            size = getattr(self, name)
-            left_out = size is None and name in optional
-            if not left_out and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
-                raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
-        if self.sandwich_norm and not self.pre_norm:
-            raise PluginError("sandwich_norm is for layers with pre_norm=True: x + norm(f(norm(x)))")
-        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
-            raise CheckpointError(f"{self.num_heads} heads of a layer are no multiple of {self.num_kv_heads} key heads")
-
-    def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
-        """A self-attention of such a layer."""
-        options = {"window": self.window, "rotary": self.rotary, **self._attention_options()}
-        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
-
-    def cross_attention(self, context: LayerContext) -> CrossAttention:
-        """A cross-attention of such a layer."""
-        options = {"encoder_hidden_size": self.encoder_hidden_size, **self._attention_options()}
-        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
-
-    def feed_forward(self, context: LayerContext) -> FeedForward:
-        """A feed-forward network of such a layer."""
-        return FeedForward(
-            self.hidden_size,
-            self.intermediate_size,
-            self.activation,
-            gated=self.gated,
-            bias=self.bias,
-            group=context.group,
-        )
-
-    def _attention_options(self) -> dict[str, Any]:
-        return {
-            "num_kv_heads": self.num_kv_heads,
-            "head_dim": self.head_dim,
-            "scale": self.scale,
-            "bias": self.bias,
-            "qkv_bias": self.qkv_bias,
-            "softcap": self.softcap,
-        }
-
-    def post_norm(self) -> nn.Module | None:
-        """A norm of what a sublayer computes, where there is one."""
-        return self.norm(self.hidden_size) if self.sandwich_norm else None
+from transept.core.layers.projected_attention import CrossAttention
 
 
 class EncoderLayer(nn.Module):
@@ -147,6 +64,28 @@ class EncoderLayer(nn.Module):
             return _add_feed_forward(x, normed, self.ffn, self.ffn_post_norm)
         x = norm_of_sum(x, self.self_attn(x, *given), self.self_attn_norm)
         return norm_of_sum(x, self.ffn(x), self.ffn_norm)
+
+
+class EncoderLayers(nn.ModuleList):
+    """Layers of an encoder, one after the other."""
+
+    @classmethod
+    def of(cls, config: Any, context: LayerContext, **options: Any) -> EncoderLayers:
+        """The layers of an encoder whose config names sizes as BART's does. options: see `LayerConfig.of_side`."""
+        layer = LayerConfig.of_side(config, "encoder", **options)
+        return cls(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+
+    def forward(
+        self,
+        x: Tensor,
+        metadata: AttentionMetadata,
+        attention_bias: AttentionBias | RelativeKeys | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """As EncoderLayer.forward. attention_bias: of all layers."""
+        for layer in self:
+            x = layer(x, metadata, attention_bias, positions)
+        return x
 
 
 class DecoderLayer(nn.Module):
@@ -232,6 +171,12 @@ class DecoderLayers(nn.ModuleList):
     On a CPU, a step in which every sequence has one token computes neighbouring layers with the same bias in one call,
     and with the last of them the norm that follows.
     """
+
+    @classmethod
+    def of(cls, config: Any, context: LayerContext, **options: Any) -> DecoderLayers:
+        """The layers of a decoder whose config names sizes as BART's does. options: see `LayerConfig.of_side`."""
+        layer = LayerConfig.of_side(config, "decoder", **options)
+        return cls(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
 
     @cached_property
     def _kernels(self) -> list[DecoderLayerKernel | None]:

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -107,22 +105,12 @@ class BartEncoder(nn.Module):
     def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
         self.embedding = embedding
-        layer = LayerConfig(
-            config.d_model,
-            config.encoder_attention_heads,
-            config.encoder_ffn_dim,
-            config.activation_function,
-            pre_norm,
-        )
-        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        self.layers = EncoderLayers.of(config, context, pre_norm=pre_norm)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
 
     def forward(self, token_ids: Tensor, positions: Tensor, metadata: AttentionMetadata) -> Tensor:
         """token_ids, positions: [encoder_tokens]. Returns [encoder_tokens, d_model]."""
-        x = self.embedding(token_ids, positions)
-        for layer in self.layers:
-            x = layer(x, metadata)
-        return self.layer_norm(x)
+        return self.layer_norm(self.layers(self.embedding(token_ids, positions), metadata))
 
 
 class BartDecoder(nn.Module):
@@ -131,14 +119,7 @@ class BartDecoder(nn.Module):
     def __init__(self, config: Any, embedding: nn.Module, pre_norm: bool, context: LayerContext) -> None:
         super().__init__()
         self.embedding = embedding
-        layer = LayerConfig(
-            config.d_model,
-            config.decoder_attention_heads,
-            config.decoder_ffn_dim,
-            config.activation_function,
-            pre_norm,
-        )
-        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers.of(config, context, pre_norm=pre_norm)
         self.layer_norm = nn.LayerNorm(config.d_model) if pre_norm else None
 
     def forward(

@@ -12,7 +12,6 @@ from transept.authoring import (
     AttentionMetadata,
     CheckpointError,
     CheckpointView,
-    DecoderLayer,
     DecoderLayers,
     EncoderLayer,
     ForConditionalGeneration,
@@ -85,10 +84,8 @@ class TrOCRDecoder(nn.Module):
             table = fairseq_sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)
             self.register_buffer("embed_positions", table, persistent=False)
         self.layernorm_embedding = nn.LayerNorm(config.d_model) if config.layernorm_embedding else nn.Identity()
-        sizes = (config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim)
         cross = config.cross_attention_hidden_size or config.d_model
-        layer = LayerConfig(*sizes, config.activation_function, pre_norm=False, encoder_hidden_size=cross)
-        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers.of(config, context, pre_norm=False, encoder_hidden_size=cross)
 
     def forward(
         self,

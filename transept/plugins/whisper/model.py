@@ -9,12 +9,10 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
     GeluConv1d,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -31,14 +29,7 @@ class WhisperEncoder(nn.Module):
         self.conv1 = GeluConv1d(config.num_mel_bins, d_model, kernel_size=3, padding=1)
         self.conv2 = GeluConv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
         self.embed_positions = nn.Parameter(torch.empty(config.max_source_positions, d_model), requires_grad=False)
-        layer = LayerConfig(
-            d_model,
-            config.encoder_attention_heads,
-            config.encoder_ffn_dim,
-            config.activation_function,
-            pre_norm=True,
-        )
-        self.layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        self.layers = EncoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(d_model)
 
     def forward(self, input_features: list[Tensor], metadata: AttentionMetadata) -> Tensor:
@@ -47,7 +38,7 @@ class WhisperEncoder(nn.Module):
             x = self._stem(torch.stack(input_features))
         else:
             x = torch.cat([self._stem(window[None]) for window in input_features])
-        for layer in self.layers:
+        for layer in self.layers:  # one by one, so that no layer's input outlives it
             x = layer(x, metadata)
         hidden: Tensor = self.layer_norm(x)
         return hidden
@@ -66,14 +57,7 @@ class WhisperDecoder(nn.Module):
         d_model = config.d_model
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, d_model, group=context.group)
         self.embed_positions = nn.Parameter(torch.empty(config.max_target_positions, d_model), requires_grad=False)
-        layer = LayerConfig(
-            d_model,
-            config.decoder_attention_heads,
-            config.decoder_ffn_dim,
-            config.activation_function,
-            pre_norm=True,
-        )
-        self.layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        self.layers = DecoderLayers.of(config, context, pre_norm=True)
         self.layer_norm = nn.LayerNorm(d_model)
 
     def forward(

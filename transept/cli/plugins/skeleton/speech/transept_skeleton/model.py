@@ -14,11 +14,9 @@ from torch.nn import functional as F
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -28,14 +26,11 @@ from transept.authoring import (
 
 from .mapper import STRIDE, num_tokens
 
-
-def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
-    """The layers of one side, each with its norms: `x + f(norm(x))`, or `norm(x + f(x))` without pre_norm."""
-    return LayerConfig(config.d_model, num_heads, d_ff, config.activation_function, pre_norm=True)
+PRE_NORM = True  # where the norm of each sublayer f is: x + f(norm(x)), or with False norm(x + f(x))
 
 
 class Stack(nn.Module):
-    """What both sides have: positions, layers, and a norm after the last of them."""
+    """What both sides have: positions, layers, whose sizes `of` reads from the config, and a norm after the last."""
 
     positions: Tensor  # [rows, d_model]; not a weight
 
@@ -53,8 +48,7 @@ class Encoder(Stack):
     """Spectrograms to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
-        layers = nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers))
+        layers = EncoderLayers.of(config, context, pre_norm=PRE_NORM)
         super().__init__(config, num_tokens(config.max_source_positions, config), layers)
         inner = [config.conv_channels] * (len(config.conv_kernel_sizes) - 1)
         sizes = [2 * config.input_feat_per_channel, *inner, 2 * config.d_model]  # of each pair one is a gate
@@ -73,17 +67,14 @@ class Encoder(Stack):
     def forward(self, recordings: list[Tensor], metadata: AttentionMetadata) -> Tensor:
         """recordings: [frames, bins] of each new request. Returns [encoder_tokens, d_model]."""
         x = torch.cat([self.embed(features) for features in recordings])
-        for layer in self.layers:
-            x = layer(x, metadata)
-        return self.layer_norm(x)
+        return self.layer_norm(self.layers(x, metadata))
 
 
 class Decoder(Stack):
-    """Tokens and the encoder's hidden states to hidden states."""
+    """Tokens to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        layers = DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers))
+        layers = DecoderLayers.of(config, context, pre_norm=PRE_NORM)
         super().__init__(config, config.max_target_positions, layers)
         self.embed_tokens = VocabParallelEmbedding(config.vocab_size, config.d_model, group=context.group)
 

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from transept.authoring import (
     AttentionMetadata,
-    DecoderLayer,
     DecoderLayers,
-    EncoderLayer,
+    EncoderLayers,
     ForConditionalGeneration,
-    LayerConfig,
     LayerContext,
     ModelShape,
     VocabParallelEmbedding,
@@ -25,15 +23,11 @@ from transept.authoring import (
 )
 
 POSITION_OFFSET = 2  # row of position 0 in the position tables
-
-
-def layer_config(config: Any, num_heads: int, d_ff: int) -> LayerConfig:
-    """The layers of one side, each with its norms: `norm(x + f(x))`, or `x + f(norm(x))` with pre_norm."""
-    return LayerConfig(config.d_model, num_heads, d_ff, config.activation_function, pre_norm=False)
+PRE_NORM = False  # where the norm of each sublayer f is: norm(x + f(x)), or with True x + f(norm(x))
 
 
 class Stack(nn.Module):
-    """What both sides have: a table of learned positions, and layers."""
+    """What both sides have: a table of learned positions, and layers, whose sizes `of` reads from the config."""
 
     def __init__(self, config: Any, layers: nn.ModuleList) -> None:
         super().__init__()
@@ -50,23 +44,18 @@ class Encoder(Stack):
     """Token vectors to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        layer = layer_config(config, config.encoder_attention_heads, config.encoder_ffn_dim)
-        super().__init__(config, nn.ModuleList(EncoderLayer(layer, context) for _ in range(config.encoder_layers)))
+        super().__init__(config, EncoderLayers.of(config, context, pre_norm=PRE_NORM))
 
     def forward(self, x: Tensor, positions: Tensor, metadata: AttentionMetadata) -> Tensor:
         """x: [encoder_tokens, d_model], positions: [encoder_tokens]. Returns x's shape."""
-        x = self.embed(x, positions)
-        for layer in self.layers:
-            x = layer(x, metadata)
-        return x
+        return self.layers(self.embed(x, positions), metadata)
 
 
 class Decoder(Stack):
-    """Token vectors and the encoder's hidden states to hidden states."""
+    """Token vectors to hidden states."""
 
     def __init__(self, config: Any, context: LayerContext) -> None:
-        layer = layer_config(config, config.decoder_attention_heads, config.decoder_ffn_dim)
-        super().__init__(config, DecoderLayers(DecoderLayer(layer, context) for _ in range(config.decoder_layers)))
+        super().__init__(config, DecoderLayers.of(config, context, pre_norm=PRE_NORM))
 
     def forward(
         self,
@@ -76,8 +65,7 @@ class Decoder(Stack):
         metadata: AttentionMetadata,
     ) -> Tensor:
         """x: [tokens, d_model], positions: [tokens], kv_caches: one a layer. Returns x's shape."""
-        x = self.embed(x, positions)
-        return self.layers(x, kv_caches, metadata)
+        return self.layers(self.embed(x, positions), kv_caches, metadata)
 
 
 class SkeletonForConditionalGeneration(ForConditionalGeneration):

@@ -1,0 +1,108 @@
+"""LayerConfig: what the layers of one side of a model have in common. It makes their attentions and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal
+
+from torch import nn
+
+from transept.core.attention.attention import LayerContext
+from transept.core.attention.metadata import AttentionType
+from transept.core.layers.feed_forward import FeedForward
+from transept.core.layers.projected_attention import CrossAttention, SelfAttention
+from transept.errors import CheckpointError, PluginError
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """What the layers of one side of a model have in common.
+
+    intermediate_size, activation, gated: see FeedForward. pre_norm: ``x + f(norm(x))``, else ``norm(x + f(x))``.
+    norm: makes a norm for the hidden size. num_kv_heads: see SelfAttention. head_dim: default hidden_size / num_heads.
+    scale: of attention, default 1/√head_dim. bias: whether the linear layers have one. qkv_bias: whether attention's
+    projections to queries, keys and values do, default as bias. sandwich_norm: ``x + norm(f(norm(x)))``, with pre_norm.
+    softcap: of scores, see Attention. window, rotary: of self-attention, see Attention and SelfAttention.
+    encoder_hidden_size: see CrossAttention.
+
+    Raises CheckpointError for a size that is no integer of at least 1, and PluginError for a sandwich_norm without
+    pre_norm.
+    """
+
+    hidden_size: int
+    num_heads: int
+    intermediate_size: int
+    activation: str
+    pre_norm: bool
+    norm: Callable[[int], nn.Module] = nn.LayerNorm
+    gated: bool = False
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    scale: float | None = None
+    bias: bool = True
+    qkv_bias: bool | None = None
+    sandwich_norm: bool = False
+    softcap: float | None = None
+    window: int | None = None
+    rotary: float | None = None
+    encoder_hidden_size: int | None = None
+
+    @classmethod
+    def of_side(cls, config: Any, side: Literal["encoder", "decoder"], **options: Any) -> LayerConfig:
+        """The layers of a side whose sizes a config names as BART's does, as most of transformers' do.
+
+        config: has d_model or hidden_size, activation_function, and for the decoder, say, decoder_attention_heads and
+            decoder_ffn_dim. options: the other fields, pre_norm among them.
+        """
+        width = config.d_model if hasattr(config, "d_model") else config.hidden_size
+        sizes = getattr(config, f"{side}_attention_heads"), getattr(config, f"{side}_ffn_dim")
+        return cls(width, *sizes, config.activation_function, **options)
+
+    def __post_init__(self) -> None:
+        optional = ("num_kv_heads", "head_dim", "encoder_hidden_size")
+        for name in ("hidden_size", "num_heads", "intermediate_size", *optional):
+            size = getattr(self, name)
+            left_out = size is None and name in optional
+            if not left_out and (isinstance(size, bool) or not isinstance(size, Integral) or size < 1):
+                raise CheckpointError(f"{name} of a layer must be an integer of at least 1, not {size!r}")
+        if self.sandwich_norm and not self.pre_norm:
+            raise PluginError("sandwich_norm is for layers with pre_norm=True: x + norm(f(norm(x)))")
+        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
+            raise CheckpointError(f"{self.num_heads} heads of a layer are no multiple of {self.num_kv_heads} key heads")
+
+    def self_attention(self, attn_type: AttentionType, context: LayerContext) -> SelfAttention:
+        """A self-attention of such a layer."""
+        options = {"window": self.window, "rotary": self.rotary, **self._attention_options()}
+        return SelfAttention(self.hidden_size, self.num_heads, attn_type, context=context, **options)
+
+    def cross_attention(self, context: LayerContext) -> CrossAttention:
+        """A cross-attention of such a layer."""
+        options = {"encoder_hidden_size": self.encoder_hidden_size, **self._attention_options()}
+        return CrossAttention(self.hidden_size, self.num_heads, context=context, **options)
+
+    def feed_forward(self, context: LayerContext) -> FeedForward:
+        """A feed-forward network of such a layer."""
+        return FeedForward(
+            self.hidden_size,
+            self.intermediate_size,
+            self.activation,
+            gated=self.gated,
+            bias=self.bias,
+            group=context.group,
+        )
+
+    def _attention_options(self) -> dict[str, Any]:
+        return {
+            "num_kv_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "scale": self.scale,
+            "bias": self.bias,
+            "qkv_bias": self.qkv_bias,
+            "softcap": self.softcap,
+        }
+
+    def post_norm(self) -> nn.Module | None:
+        """A norm of what a sublayer computes, where there is one."""
+        return self.norm(self.hidden_size) if self.sandwich_norm else None
