@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import re
 import signal
@@ -25,6 +26,8 @@ import torch
 
 from transept import Engine, PromptProbe, RequestOutput, SamplingParams
 from transept.core.parallel.connection import INLINE_BYTES
+from transept.core.request.inputs import EncoderInputs
+from transept.core.scheduling.step import Encode, StepInput
 from transept.errors import EngineClosedError, EngineDeadError, ForkedProcessError, ParameterError, TranseptError
 
 CHECKPOINT = Path(__file__).parents[2] / "data" / "cmudict" / "bart-g2p"
@@ -381,6 +384,22 @@ def test_requests_fail_alone_and_close_ends_all(
     engine.close()
     assert not workers()
     assert all("closed" in str(output.error) for output in run(engine).values())
+    engine.close()
+
+
+def test_workers_that_did_not_receive_a_step_are_told_all_of_the_next_one() -> None:
+    engine = make()
+    for word in WORDS[:3]:
+        engine.add_request(word, word, LONG)
+    for _ in range(5):
+        engine.step()
+    unsendable = Encode(0, EncoderInputs(None, [], 1, {"features": lambda: None}), [0])
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        engine.executor.issue(StepInput([unsendable], [group.metadata for group in engine.scheduler.running]))
+    finished = run(engine)
+    reference = Engine(CHECKPOINT, device="cpu", kv_cache_bytes=1 << 24)
+    for word in WORDS[:3]:
+        assert finished[word].outputs[0].token_ids == reference.generate(word, LONG)[0].outputs[0].token_ids
     engine.close()
 
 
