@@ -7,11 +7,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import BartConfig, PreTrainedTokenizerFast, T5Config, WhisperConfig
-from views import view_of
+from views import preprocessor_of, view_of
 from whisper.tokenizer import get_tokenizer
 
 from transept.core.request.limits import Limits
-from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import ExplicitEncoderDecoderPrompt, MultiModalPrompt, TextPrompt, TokensPrompt
 from transept.core.scheduling.sequence import Sequence
 from transept.errors import MediaError, PluginError, PromptError
@@ -76,7 +75,7 @@ def bart_tokenizer():
 @pytest.fixture(scope="module")
 def bart(bart_tokenizer):
     config = BartConfig(vocab_size=len(bart_tokenizer))
-    return InputPreprocessor(
+    return preprocessor_of(
         BART_SPEC, view_of(config, bart_tokenizer), max_source_positions=MAX_SOURCE, max_target_positions=MAX_TARGET
     )
 
@@ -84,7 +83,7 @@ def bart(bart_tokenizer):
 @pytest.fixture(scope="module")
 def t5():
     tokenizer = byte_level_tokenizer(["<pad>", "</s>", "<unk>"], "$A </s>")
-    return InputPreprocessor(T5_SPEC, view_of(T5Config(vocab_size=len(tokenizer), decoder_start_token_id=0), tokenizer))
+    return preprocessor_of(T5_SPEC, view_of(T5Config(vocab_size=len(tokenizer), decoder_start_token_id=0), tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +98,7 @@ def whisper(whisper_tokenizer):
     )
     (spec,) = report.models
     config = WhisperConfig(vocab_size=51864, decoder_start_token_id=50257)
-    return InputPreprocessor(
+    return preprocessor_of(
         spec,
         view_of(config, whisper_tokenizer),
         max_source_positions=config.max_source_positions,
@@ -215,7 +214,7 @@ def test_a_family_with_its_own_default_decoder_prompt(t5, decoder_prompt, expect
 
 
 def test_tokens_need_no_tokenizer():
-    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=300)))
+    preprocess = preprocessor_of(BART_SPEC, view_of(BartConfig(vocab_size=300)))
     inputs = preprocess({"prompt_tokens": [5, 7]})
     assert (inputs.encoder.prompt, inputs.encoder.token_ids) == (None, [5, 7])
     assert (inputs.decoder.prompt, inputs.decoder.token_ids) == (None, [2, 0])
@@ -334,7 +333,7 @@ ASKED_SPEC = ModelSpec(
 
 def asked(bart_tokenizer, **options):
     config = BartConfig(decoder_start_token_id=2, vocab_size=options.pop("vocab_size", 300))
-    return InputPreprocessor(ASKED_SPEC, view_of(config, bart_tokenizer), encoder_takes_text=False, **options)
+    return preprocessor_of(ASKED_SPEC, view_of(config, bart_tokenizer), encoder_takes_text=False, **options)
 
 
 def test_text_beside_data_goes_to_an_encoder_that_reads_both(bart_tokenizer):
@@ -465,13 +464,13 @@ def test_prompts_as_long_as_the_model_allows(bart):
 
 @pytest.mark.parametrize("prompt", ["x", {"encoder_prompt": {"prompt_tokens": [5]}, "decoder_prompt": "x"}])
 def test_text_without_a_tokenizer(prompt):
-    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=300)))
+    preprocess = preprocessor_of(BART_SPEC, view_of(BartConfig(vocab_size=300)))
     with pytest.raises(PromptError, match=r"no tokenizer; pass token ids: TokensPrompt\(prompt_tokens="):
         preprocess(prompt)
 
 
 def test_a_tokenizer_larger_than_the_model(bart_tokenizer):
-    preprocess = InputPreprocessor(BART_SPEC, view_of(BartConfig(vocab_size=10), bart_tokenizer))
+    preprocess = preprocessor_of(BART_SPEC, view_of(BartConfig(vocab_size=10), bart_tokenizer))
     with pytest.raises(PromptError, match="outside of the vocabulary, 0 to 9"):
         preprocess(TEXT)
 
@@ -502,14 +501,14 @@ def test_an_unknown_modality(bart, t5):
 def test_text_beyond_the_limit_is_refused_before_it_is_tokenized(bart_tokenizer, prompt):
     view = view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer)
     limits = Limits(max_text_characters=len(TEXT))
-    InputPreprocessor(BART_SPEC, view, limits=limits)(prompt)
+    preprocessor_of(BART_SPEC, view, limits=limits)(prompt)
     limits = Limits(max_text_characters=len(TEXT) - 1)
     with pytest.raises(PromptError, match="the prompt has 37 characters, more than the 36 of max_text_characters"):
-        InputPreprocessor(BART_SPEC, view, limits=limits)(prompt)
+        preprocessor_of(BART_SPEC, view, limits=limits)(prompt)
 
 
 def test_further_inputs_of_the_encoder_are_made_of_what_the_prompt_says(bart_tokenizer):
-    preprocess = InputPreprocessor(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    preprocess = preprocessor_of(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
     plain = preprocess({"prompt_tokens": [0, 9, 8, 2]}).encoder
     marked, other = (
         preprocess({"encoder_prompt": {"prompt_tokens": [0, 9, 8, 2], "encoder_inputs": given}, "decoder_prompt": "a"})
@@ -535,14 +534,14 @@ def test_further_inputs_of_the_encoder_are_made_of_what_the_prompt_says(bart_tok
     ],
 )
 def test_further_inputs_that_cannot_be_are_refused(bart_tokenizer, prompt, message):
-    preprocess = InputPreprocessor(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    preprocess = preprocessor_of(MARKING_SPEC, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
     with pytest.raises(PromptError, match=message):
         preprocess(prompt)
 
 
 def test_a_further_input_that_is_no_tensor_is_the_plugins_fault(bart_tokenizer):
     spec = dataclasses.replace(BART_SPEC, encoder_inputs={"marks": lambda given, token_ids, view: [1]})
-    preprocess = InputPreprocessor(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    preprocess = preprocessor_of(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
     with pytest.raises(
         PluginError, match=r'encoder_inputs\["marks"\] of plugin family "bart" returned list, no tensor'
     ):
@@ -551,7 +550,7 @@ def test_a_further_input_that_is_no_tensor_is_the_plugins_fault(bart_tokenizer):
 
 def test_what_a_plugins_function_raises_names_it(bart_tokenizer):
     spec = dataclasses.replace(BART_SPEC, encoder_inputs={"marks": lambda given: None})
-    preprocess = InputPreprocessor(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
+    preprocess = preprocessor_of(spec, view_of(BartConfig(vocab_size=len(bart_tokenizer)), bart_tokenizer))
     with pytest.raises(PluginError, match=r'"marks"\] of plugin family "bart" raised TypeError: .*takes 1'):
         preprocess(TEXT)
 
@@ -560,7 +559,7 @@ def test_each_side_has_its_tokenizer_and_its_vocabulary(bart_tokenizer):
     source = byte_level_tokenizer(["</s>", "<pad>"], "$A </s>")
     spec = dataclasses.replace(BART_SPEC, tokenizers=lambda view: (source, view.tokenizer))
     config = BartConfig(vocab_size=len(bart_tokenizer), decoder_start_token_id=2)
-    preprocess = InputPreprocessor(
+    preprocess = preprocessor_of(
         spec, view_of(config, bart_tokenizer), vocab_size=len(bart_tokenizer), source_vocab_size=len(source) + 9
     )
     inputs = preprocess({"encoder_prompt": TEXT, "decoder_prompt": TEXT})

@@ -13,9 +13,9 @@ from transformers import (
     VisionEncoderDecoderConfig,
     ViTConfig,
 )
+from views import preprocessor_of
 
 from transept.authoring import CheckpointView, ModelSpec, dec_bos_prompt, dec_prompt, prepend_dec
-from transept.core.request.preprocess import InputPreprocessor
 from transept.errors import PromptError
 
 DECODER = {"decoder_start_token_id": 7, "bos_token_id": 8, "eos_token_id": 9}
@@ -54,7 +54,7 @@ def test_each_side_of_a_nested_config_has_its_own_vocabulary() -> None:
     sides = BertConfig(vocab_size=50), BertConfig(vocab_size=20)
     config = EncoderDecoderConfig.from_encoder_decoder_configs(*sides)
     spec = ModelSpec("nested", ("Nested",), "nested:Nested")
-    preprocess = InputPreprocessor(spec, view(config, decoder_start_token_id=1), vocab_size=20)
+    preprocess = preprocessor_of(spec, view(config, decoder_start_token_id=1), vocab_size=20)
     prompt = {"encoder_prompt": {"prompt_tokens": [49]}, "decoder_prompt": {"prompt_tokens": [19]}}
     assert preprocess(prompt).encoder.token_ids == [49]
     for side, token in (("encoder_prompt", 50), ("decoder_prompt", 20)):

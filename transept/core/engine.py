@@ -90,17 +90,9 @@ class Engine(Closable):
         _warn_of_small_cache(self.block_manager, shape)
         self.scheduler = Scheduler(limits, self.block_manager)
         self.preprocess = InputPreprocessor(
-            self.spec,
-            self.view,
-            tokenizers=(self.source_tokenizer, self.tokenizer),
-            max_source_positions=shape.max_source_positions,
-            max_target_positions=shape.max_target_positions,
-            encoder_takes_text=shape.encoder_takes_text,
-            source_vocab_size=shape.source_vocab_size,
-            vocab_size=shape.vocab_size,
-            limits=config.limits,
+            self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )
-        self.inputs = InputProcessor(self.preprocess, shape, ignored_settings)
+        self.inputs = InputProcessor(self.preprocess, ignored_settings)
         self.core = EngineCore(self.executor, self.scheduler, StopChecker(self.tokenizer))
         self.runner = JobRunner(self.core, self.inputs, config.max_num_seqs, config.limits.max_queue_length)
         self._owner: threading.Thread | None = None  # who uses it

@@ -7,7 +7,7 @@ on as it is.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
@@ -80,6 +80,17 @@ def _place(spec: ModelSpec, error: Exception) -> str:
 
 def _raised(error: Exception) -> str:
     return f"{type(error).__name__}: {message_of(error)}"
+
+
+def call_prompt_rule(spec: ModelSpec, name: str, *arguments: Any) -> list[Any]:
+    """Call one of the family's rules for decoder prompts. Raises PluginError unless it returns a list of token ids."""
+    made: Any = call_declared(spec, name, *arguments)
+    if isinstance(made, str | bytes) or not isinstance(made, Iterable):
+        raise PluginError(
+            f"the {name} of {spec.known_as} returned {shown(made)}, of type {type(made).__name__}; it must return a "
+            "list of token ids"
+        )
+    return list(made)
 
 
 def tokenizers_of(spec: ModelSpec, view: CheckpointView) -> tuple[Any, Any]:

@@ -7,7 +7,6 @@ CheckpointError, which names the file and the values that were read last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +24,10 @@ from transept.core.checkpoints.size_limit import SizeLimit
 from transept.core.checkpoints.weight_map import WeightMap
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
-from transept.errors import CheckpointError, ParameterError, PluginError, PromptError, shown
+from transept.errors import CheckpointError, ParameterError, PluginError, PromptError
 from transept.registry.checkpoint_view import CheckpointView
 from transept.registry.lookup import find_model
-from transept.registry.plugin_calls import call_declared, plugin_failure, plugin_named
+from transept.registry.plugin_calls import call_prompt_rule, plugin_failure, plugin_named
 from transept.registry.plugins import Plugins, discover
 from transept.registry.spec import ModelSpec, resolve
 
@@ -185,13 +184,7 @@ def _check_cross_attentions(model: ForConditionalGeneration, described: ModelDes
 def _check_prompt(spec: ModelSpec, view: Any, vocab_size: int) -> None:
     """None in it is left to the request: a user may give a decoder prompt where a checkpoint has no default."""
     try:
-        returned: Any = call_declared(spec, "default_decoder_prompt", view)
-        if isinstance(returned, str | bytes) or not isinstance(returned, Iterable):
-            raise PluginError(
-                f"the default_decoder_prompt of {spec.known_as} returned {shown(returned)}, of type "
-                f"{type(returned).__name__}; it must return a list of token ids"
-            )
-        prompt: list[Any] = list(returned)
+        prompt = call_prompt_rule(spec, "default_decoder_prompt", view)
     except PromptError:  # a family that always wants one from the user
         return
     if not prompt:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transept.core.model_shape import ModelShape
 from transept.core.request.generation_defaults import complete as complete_params
 from transept.core.request.generation_defaults import tokenize_bad_words
 from transept.core.request.generation_settings import check_generation_settings
@@ -28,12 +27,11 @@ class InputProcessor:
     ignored_settings: warns of unsupported settings in a request's generation config.
     """
 
-    def __init__(self, preprocess: InputPreprocessor, shape: ModelShape, ignored_settings: IgnoredSettings) -> None:
-        self.preprocess = preprocess
-        self.shape = shape
-        self.ignored_settings = ignored_settings
+    def __init__(self, preprocess: InputPreprocessor, ignored_settings: IgnoredSettings) -> None:
+        self.preprocess, self.ignored_settings = preprocess, ignored_settings
         self.generation_config = preprocess.view.generation_config
-        self.eos_token_ids = _eos_token_ids(self.generation_config, preprocess.view.config, shape.vocab_size)
+        vocab_size = preprocess.shape.vocab_size
+        self.eos_token_ids = _eos_token_ids(self.generation_config, preprocess.view.config, vocab_size)
 
     def __call__(self, request: Request) -> PreparedRequest:
         """Preprocess the prompt and complete the sampling parameters.
@@ -67,7 +65,7 @@ class InputProcessor:
 
     def _params(self, request: Request, prompt_token_ids: list[int]) -> SamplingParams:
         """Complete the request's parameters, and check them against this model."""
-        shape, tokenizer = self.shape, self.preprocess.tokenizer
+        shape, tokenizer = self.preprocess.shape, self.preprocess.tokenizer
         try:
             params = complete_params(
                 request.sampling_params or SamplingParams(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from blake3 import blake3
 
+from transept.core.model_shape import ModelShape
 from transept.core.request.inputs import DecoderInputs, EncoderDecoderInputs, EncoderInputs
 from transept.core.request.limits import DEFAULT_LIMITS, Limits
 from transept.core.request.prompts import Prompt
 from transept.core.request.text_features import map_text_features
-from transept.errors import PluginError, PromptError, shown, suggest
+from transept.errors import PluginError, PromptError, suggest
 from transept.multimodal.mapping import EncoderPrompt, MappedInput, map_input
 from transept.registry.checkpoint_view import CheckpointView
-from transept.registry.plugin_calls import call_declared, tokenizers_of
+from transept.registry.plugin_calls import call_prompt_rule
 from transept.registry.spec import ModelSpec
 
 _SINGLE_KEYS = (
@@ -55,38 +56,24 @@ class _Single:
 class InputPreprocessor:
     """Prompt in, EncoderDecoderInputs out.
 
-    max_source_positions, max_target_positions: longest encoder and decoder sequence in tokens; None: no bound.
-    encoder_takes_text: whether the encoder reads tokens; Whisper's reads audio only.
-    vocab_size: of the decoder's tokens; None: the config's. source_vocab_size: of the encoder's; None: the config's, or
-        where that has none at its top, that of its encoder's config, or else the decoder's.
-    tokenizers: of the encoder's text and of the decoder's, each None where there is none; None: the spec's.
-    limits: on a prompt's text.
+    shape: of the model. A source_vocab_size of None is the config's, or if that has none at its top, that of its
+        encoder's config, or else the decoder's.
+    tokenizers: of the encoder's text and of the decoder's; None without one. limits: on a prompt's text.
     """
 
     def __init__(
         self,
         spec: ModelSpec,
         view: CheckpointView,
-        *,
-        vocab_size: int | None = None,
-        source_vocab_size: int | None = None,
-        tokenizers: tuple[Any, Any] | None = None,
-        max_source_positions: int | None = None,
-        max_target_positions: int | None = None,
-        encoder_takes_text: bool = True,
+        shape: ModelShape,
+        tokenizers: tuple[Any, Any],
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self.spec = spec
-        self.view = view
-        self.vocab_size: int = vocab_size or view.config.vocab_size
+        self.spec, self.view, self.shape, self.limits = spec, view, shape, limits
+        self.source_tokenizer, self.tokenizer = tokenizers
         configs = (view.config, getattr(view.config, "encoder", None))
         of_configs = [getattr(config, "vocab_size", None) for config in configs]
-        self.source_vocab_size: int = source_vocab_size or of_configs[0] or of_configs[1] or self.vocab_size
-        self.source_tokenizer, self.tokenizer = tokenizers or tokenizers_of(spec, view)
-        self.max_source_positions = max_source_positions
-        self.max_target_positions = max_target_positions
-        self.encoder_takes_text = encoder_takes_text
-        self.limits = limits
+        self.source_vocab_size: int = shape.source_vocab_size or of_configs[0] or of_configs[1] or shape.vocab_size
 
     def __call__(self, prompt: Prompt) -> EncoderDecoderInputs:
         """Split and tokenize a prompt of any form.
@@ -133,7 +120,7 @@ class InputPreprocessor:
     def _encoder_inputs(self, single: _Single) -> EncoderInputs:
         if single.data is not None:
             return self._multimodal_inputs(single, single.data)
-        if not self.encoder_takes_text:
+        if not self.shape.encoder_takes_text:
             takes = ", ".join(f'{{"multi_modal_data": {{"{name}": ...}}}}' for name in self.spec.input_mappers)
             raise PromptError(f'the encoder of "{self.spec.name}" models takes no text; pass {takes}')
         token_ids = self._token_ids(single, self.source_tokenizer, self.source_vocab_size, add_special_tokens=True)
@@ -178,7 +165,7 @@ class InputPreprocessor:
         return EncoderPrompt(single.text)
 
     def _check_source_length(self, num_tokens: int) -> None:
-        limit = self.max_source_positions
+        limit = self.shape.max_source_positions
         if limit is not None and num_tokens > limit:
             raise PromptError(f"the encoder's prompt has {num_tokens} tokens; this model reads {limit}: shorten it")
 
@@ -187,7 +174,7 @@ class InputPreprocessor:
 
         Data that are too long it refuses itself, with a MediaError: only it knows how to say by how much.
         """
-        limit = self.max_source_positions
+        limit = self.shape.max_source_positions
         if limit is not None and num_tokens > limit:
             raise PluginError(
                 f"{mapper} declared num_tokens={num_tokens}, and the encoder gives {limit} tokens at most, by "
@@ -198,12 +185,12 @@ class InputPreprocessor:
     def _decoder_inputs(self, single: _Single | None) -> DecoderInputs:
         text = None
         if single is None:
-            token_ids = self._rule("default_decoder_prompt", self.view)
+            token_ids = call_prompt_rule(self.spec, "default_decoder_prompt", self.view)
         else:
-            given = self._token_ids(single, self.tokenizer, self.vocab_size, add_special_tokens=False)
-            token_ids = self._rule("prepare_decoder_prompt", given, self.view)
+            given = self._token_ids(single, self.tokenizer, self.shape.vocab_size, add_special_tokens=False)
+            token_ids = call_prompt_rule(self.spec, "prepare_decoder_prompt", given, self.view)
             text = single.text if token_ids == given else None  # the rule changed the tokens, so the text too
-            vocab_size = self.vocab_size
+            vocab_size = self.shape.vocab_size
             token: Any  # of a plugin's rule
             for token in token_ids:
                 if token is not None and not (isinstance(token, Integral) and 0 <= int(token) < vocab_size):
@@ -218,7 +205,7 @@ class InputPreprocessor:
                 "this checkpoint does not say how the decoder's prompt starts: its config lacks "
                 "decoder_start_token_id or bos_token_id; pass a decoder_prompt with all its tokens"
             )
-        limit = self.max_target_positions
+        limit = self.shape.max_target_positions
         if limit is not None and len(token_ids) >= limit:
             raise PromptError(
                 f"the decoder's prompt has {len(token_ids)} tokens; this model has {limit} positions for prompt and "
@@ -229,16 +216,6 @@ class InputPreprocessor:
     def decoder_inputs(self, token_ids: list[int] | None) -> DecoderInputs:
         """The decoder's side of a prompt with these token ids; None: the family's default. Raises PromptError."""
         return self._decoder_inputs(None if token_ids is None else _Single(None, token_ids, None))
-
-    def _rule(self, name: str, *arguments: Any) -> list[int]:
-        """What one of the family's rules for decoder prompts makes. Raises PluginError for what is no list."""
-        made: Any = call_declared(self.spec, name, *arguments)
-        if isinstance(made, str | bytes) or not isinstance(made, Iterable):
-            raise PluginError(
-                f"{name} of {self.spec.known_as} returned {shown(made)}, of type {type(made).__name__}; it must return "
-                "a list of token ids"
-            )
-        return list(made)
 
     def _token_ids(self, single: _Single, tokenizer: Any, vocab_size: int, *, add_special_tokens: bool) -> list[int]:
         """The prompt's tokens: given, or the text's, in which special tokens such as ``<|en|>`` are recognised."""
