@@ -1,8 +1,7 @@
 """Executor: the seam between the scheduling side, which decides what a step computes, and the side that computes it.
 
-Driven by `transept.core.engine_core`: each step is issued, then collected, in order. What crosses are StepInput, which
-pickles, a number, and StepOutput; tensors stay behind the seam, so that the other side may be another process.
-No torch here.
+Driven by `transept.core.engine_core`: each step is issued, then collected, in order. StepInput goes over, a number and
+StepOutput come back. Tensors stay on the other side, which may be in other processes. No torch here.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class WorkerConfig:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the workers have room for, in cache blocks, and how they work.
+    """The workers' room in cache blocks, and how they compute.
 
-    asynchronous: whether they compute beside the host, so that a step is best issued before the last one is collected.
-    num_stages: of a pipeline; as many steps of different requests are computed at a time.
+    asynchronous: True if they compute beside the host, so that a step is best issued before the last one is collected.
+    num_stages: of a pipeline; it computes that many steps of different requests at a time.
     """
 
     num_device_blocks: int
@@ -53,22 +52,22 @@ class Executor(ABC):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raise TranseptError where nothing can be issued any more, saying why."""
+        """Raise a TranseptError with the reason if no step can be issued any more."""
 
     @abstractmethod
     def issue(self, step: StepInput) -> int:
         """Begin a step. Returns its number, which rises from step to step.
 
-        At most two steps are under way, or one a stage of a pipeline, which have no requests in common. A token that is
-        PENDING in this one is the one that the last one draws; with several stages none is.
-        What raises while one request is computed is told by `collect`, and everybody else is computed; what `issue` and
-        `collect` raise themselves concerns the whole step, of which nothing can be had.
+        At most two steps are under way, or one for each stage of a pipeline, without common requests. A token that is
+        PENDING in this step is drawn by the last one; with several stages there is none.
+        An exception while computing one request is in the output, and all others are computed. An exception of `issue`
+        or `collect` itself concerns the whole step, which then has no output.
         """
 
     @abstractmethod
     def collect(self, number: int) -> StepOutput:
-        """What came of a step; waits for it. The steps before it are forgotten if they have not been collected."""
+        """Wait for a step's output. Earlier steps that were not collected are forgotten."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back the model and the cache. Nothing can be issued afterwards."""
+        """Free the model and the cache. No step can be issued afterwards."""

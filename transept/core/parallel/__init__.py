@@ -1,1 +1,1 @@
-"""A model split among processes: groups of ranks, stages of a pipeline, how processes start and what they exchange."""
+"""A model split among processes: ranks and their exchanges, pipeline stages and links, launchers and connections."""

@@ -1,7 +1,7 @@
 """Messages between the engine's process and its workers: pickles over a socket, and large tensors beside them.
 
-`multi_process` and `worker_main` are the two ends. A message for several workers is packed once. On one machine its
-tensors lie in anonymous memory, and each worker receives a descriptor of it: the memory has no name that could be left
+`multi_process` and `worker_main` have its two ends. A message for several workers is packed once. On one machine large
+tensors are in anonymous memory, and each worker receives a descriptor of it: the memory has no name that could be left
 behind, and is freed with the last process that holds it. Between machines the tensors follow the pickle.
 """
 
@@ -57,7 +57,7 @@ class Connection:
         self._passes_memory = connected.family == socket.AF_UNIX  # both ends are on one machine
 
     def pack(self, message: Any) -> Parcel:
-        """Pack a message for this connection and others of its kind. Raises whatever pickling raises.
+        """Pack a message for this connection and others of its kind. Raises the exceptions of pickling.
 
         Tensors travel through the socket if they are small, or if the system refuses memory or a descriptor.
         """
@@ -161,7 +161,7 @@ def dumps(message: Any, take: Callable[[pickle.PickleBuffer], object] | None = N
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves the numbers of tensors beside the pickle, and refuses what a worker cannot import."""
+    """Keeps the numbers of tensors out of the pickle, and refuses classes that a worker cannot import."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Called by pickle for all objects except Python's built-in ones."""

@@ -1,6 +1,6 @@
-"""The processes that share a model's layers: which part of a weight each holds, and how they add up what they compute.
+"""ParallelGroup: the ranks that share a model's layers, their parts of weights, and sums over all ranks.
 
-Layers are told their group and cut themselves by it (Shoeybi et al. 2019, "Megatron-LM"); `Exchange` moves the numbers.
+Layers receive it and cut themselves by it (Shoeybi et al. 2019, "Megatron-LM"); an `Exchange` moves the numbers.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from transept.errors import ParameterError, TranseptError, message_of
 
 
 class ExchangeError(TranseptError):
-    """Ranks cannot exchange anything any more: one has gone, or computes something else. None can go on."""
+    """Ranks cannot exchange anything any more: one has gone, or computes another step. No rank can continue."""
 
 
 class Exchange(ABC):
-    """How the ranks of a group give each other their tensors. Every rank makes the same calls in the same order.
+    """Exchanges tensors between the ranks of a group. Every rank makes the same calls in the same order.
 
-    piece_bytes: what is best exchanged at a time; None: whatever there is.
+    piece_bytes: best size of an exchange; None: any.
     """
 
     piece_bytes: int | None = None
 
     @abstractmethod
     def gather(self, x: Tensor) -> Sequence[Tensor]:
-        """Every rank's x, in the order of ranks, which every rank gets; they have one shape and dtype.
+        """Return every rank's x, in the order of ranks, to every rank. All have one shape and dtype.
 
-        The tensors hold until the next call. Raises ExchangeError.
+        The tensors are valid until the next call. Raises ExchangeError.
         """
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What a rank holds of a weight that has `total` rows (dim 0) or columns (dim 1): those from first to stop."""
+    """A rank's part of a weight that has `total` rows (dim 0) or columns (dim 1): those from first to stop."""
 
     dim: int
     first: int
@@ -47,16 +47,16 @@ class Shard:
     total: int
 
     def of(self, weight: Tensor) -> Tensor:
-        """The rank's part of a whole weight, which is not copied."""
+        """Return the rank's part of a whole weight, as a view."""
         return weight.narrow(self.dim, self.first, self.stop - self.first)
 
 
 @dataclass(frozen=True)
 class ParallelGroup:
-    """The processes that share a model's layers.
+    """The ranks that share a model's layers.
 
-    rank: this one's number, from 0. size: how many there are. exchange: between them; None in a group of one, and where
-    layers are built only to see whether they can be cut.
+    rank: number of this process, from 0. size: number of ranks. exchange: between them; None for a single rank, and if
+    layers are built only to check whether they can be cut.
 
     Raises ParameterError for a rank outside the group.
     """
@@ -70,9 +70,9 @@ class ParallelGroup:
             raise ParameterError(f"there is no rank {self.rank} in a group of {self.size}")
 
     def share(self, total: int, what: str) -> int:
-        """How many of `total` equal things each rank has.
+        """Return each rank's number of `total` equal things.
 
-        what: their name, for the message. Raises ParameterError where the group does not divide them.
+        what: their name, for the message. Raises ParameterError if the size does not divide them.
         """
         if total % self.size:
             raise ParameterError(
@@ -82,12 +82,12 @@ class ParallelGroup:
         return total // self.size
 
     def shard(self, total: int, dim: int) -> Shard:
-        """The rank's part of `total` rows or columns. Where they do not divide, the first ranks have one more each."""
+        """Return the rank's part of `total` rows or columns. If the size does not divide them, parts differ by one."""
         first, stop = (index * total // self.size for index in (self.rank, self.rank + 1))
         return Shard(dim, first, stop, total)
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum of every rank's x, any shape, added in the order of ranks: it depends on nothing else."""
+        """Return the sum of every rank's x, of any shape, added in the order of ranks: always the same bits."""
         if self.size == 1:
             return x
         most = None if self.exchange is None else self.exchange.piece_bytes
@@ -106,7 +106,7 @@ class ParallelGroup:
         return total
 
     def all_gather(self, x: Tensor, total: int) -> Tensor:
-        """Columns of all ranks side by side. x: [rows, columns of `shard(total, 1)`]. Returns [rows, total]."""
+        """Put the columns of all ranks side by side. x: [rows, columns of `shard(total, 1)`]. Returns [rows, total]."""
         if self.size == 1:
             return x
         shards = [ParallelGroup(rank, self.size).shard(total, 1) for rank in range(self.size)]
@@ -117,7 +117,7 @@ class ParallelGroup:
         )
 
     def all_agree(self, value: int) -> list[int]:
-        """Every rank's value, in the order of ranks."""
+        """Return every rank's value, in the order of ranks."""
         if self.size == 1:
             return [value]
         return [int(each) for each in self._gather(torch.tensor([value], dtype=torch.int64))]
@@ -129,7 +129,7 @@ class ParallelGroup:
 
 
 class TorchExchange(Exchange):
-    """By a process group of torch.distributed: gloo on CPUs, NCCL on GPUs."""
+    """Uses a process group of torch.distributed: gloo on CPUs, NCCL on GPUs."""
 
     def __init__(self, process_group: Any) -> None:
         self._process_group, self._size = process_group, process_group.size()

@@ -1,7 +1,7 @@
-"""Launcher: how the processes of an engine with several ranks are started and reached. No torch here.
+"""Launcher: starts the processes of an engine with several ranks, and connects to them. No torch here.
 
-`transept.core.execution.multi_process` launches ranks by EngineConfig.launcher. Without one they are programs on this
-machine (`transept.core.parallel.local_processes`); `transept.cluster.RankActors` starts them as Ray actors.
+`transept.core.execution.multi_process` uses EngineConfig.launcher. Without one, ranks are programs on this machine
+(`transept.core.parallel.local_processes`); `transept.cluster.RankActors` starts them as Ray actors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ def usable_cores() -> int:
 class RankProcess(ABC):
     """A rank's process, as the engine's process sees it.
 
-    name: what errors call it, such as "process 123". socket: its orders go over it, and its answers come back.
-    links: descriptors that the process has of sockets to other pipeline stages, by stage; without them stages use
-    torch.distributed.
+    name: its name in errors, such as "process 123". socket: the connection to it. links: the process's descriptors of
+    sockets to other pipeline stages, by stage; without them stages use torch.distributed.
     """
 
     name: str
@@ -33,18 +32,18 @@ class RankProcess(ABC):
 
     @abstractmethod
     def poll(self) -> int | None:
-        """Its exit code, below 0 the signal that ended it; None while it runs."""
+        """Return its exit code, below 0 for the signal that ended it; None while it runs."""
 
     @abstractmethod
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, so many seconds at most. Returns whether it has."""
+        """Wait until it has ended, for `timeout` seconds at most. Returns whether it has."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it, whatever it does; `wait` tells when it has ended. Raises nothing."""
+        """End the process at once, without waiting for its end. Raises nothing."""
 
     def end(self) -> str | None:
-        """How it has ended, in words; None while it has not."""
+        """Return how it ended, in words; None while it runs."""
         code = self.poll()
         if code is None:
             return None
@@ -55,24 +54,24 @@ class RankProcess(ABC):
 
 @dataclass(frozen=True)
 class Launched:
-    """The processes of all ranks, in their order. release: gives back what was taken for them, once all have ended."""
+    """The processes of all ranks, in their order. release: frees their resources, once all have ended."""
 
     processes: Sequence[RankProcess]
     release: Callable[[], None] = lambda: None
 
 
 class Launcher(ABC):
-    """Starts ranks. It pickles, as EngineConfig does, and may start those of many engines.
+    """Starts ranks. It pickles, as EngineConfig does, and may start the ranks of many engines.
 
-    is_local: whether ranks see this machine's GPUs, and each takes the one of its number.
+    is_local: True if ranks see this machine's GPUs, of which each takes the one with its number.
     """
 
     is_local = True
 
     @abstractmethod
     def launch(self, size: int, num_stages: int, num_threads: int, device: str) -> Launched:
-        """Start ranks, which run WorkerProcess: `size` for each pipeline stage, those of the first stage first.
+        """Start ranks, which run WorkerProcess: `size` for each pipeline stage, in the order of stages.
 
-        num_threads: of each. device: ``"cpu"``, or ``"cuda"`` where each needs a GPU.
-        Raises TranseptError, and then nothing stays behind.
+        num_threads: of each rank. device: ``"cpu"``, or ``"cuda"`` if each rank needs a GPU.
+        Raises TranseptError; no process is left behind then.
         """

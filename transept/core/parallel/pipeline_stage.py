@@ -1,7 +1,7 @@
-"""PipelineStage: which layers of a model a process has, and what stages give each other (Huang et al. 2019, "GPipe").
+"""PipelineStage: a stage's layers of a model, and its messages to other stages (Huang et al. 2019, "GPipe").
 
-Each stage computes some neighbouring layers of the encoder and some of the decoder, gives what comes out of them to the
-stage after it, and goes on with the next step. Links carry it; `core/layers/staging.py` puts the stage into a model.
+Each stage computes some neighbouring layers of the encoder and some of the decoder, sends their output to the stage
+after it, and continues with the next step. `core/layers/staging.py` puts the stage into a model; links send messages.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from transept.errors import ParameterError, PluginError
 
 
 class Message(NamedTuple):
-    """What one stage gives another in a step: numbers, or why there are none."""
+    """A message from one stage to another in a step: a tensor, or the exception of computing it."""
 
     step: int
     content: Tensor | Exception
 
 
 class Link(ABC):
-    """One end of what joins two stages, used by one thread. Messages arrive in the order in which they were sent.
+    """One end of a connection between two stages, used by one thread. Messages arrive in the order of sending.
 
-    Tensors of any device are sent; those that arrive are on the host.
+    Tensors of any device can be sent; received tensors are on the host.
     """
 
     @abstractmethod
     def send(self, message: Message) -> None:
-        """Send a message, without waiting for who receives it. Raises ExchangeError where nobody does any more."""
+        """Send a message, without waiting until it is received. Raises ExchangeError if the other stage has gone."""
 
     @abstractmethod
     def receive(self) -> Message:
-        """The next message; waits for it. Raises ExchangeError where none will come."""
+        """Wait for the next message. Raises ExchangeError if the other stage has gone."""
 
 
 class PipelineStage:
     """One stage of `count`, from 0.
 
     links: by the stage at the other end: those to its neighbours, and between the last stage and every other.
-    step: number of the step that it computes; whoever computes sets it, higher from step to step.
+    step: number of the step that it computes, set by the worker, which rises from step to step.
 
-    Messages of a step that failed may lie unread: they are dropped when one of a later step is received.
+    Messages of a failed step may remain unread: they are dropped when a later step's message is received.
     """
 
     def __init__(self, index: int = 0, count: int = 1, links: Mapping[int, Link] | None = None) -> None:
@@ -59,19 +59,19 @@ class PipelineStage:
 
     @property
     def is_first(self) -> bool:
-        """Whether it gets what the engine is given."""
+        """True if it receives the engine's inputs."""
         return self.index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether it has what the model returns, and draws the tokens."""
+        """True if it has the model's output, and draws the tokens."""
         return self.index == self.count - 1
 
     def layers(self, total: int, after: float = 0.0) -> range:
-        """The layers that it has of one side's, of which it takes as long for as every other stage, or nearly.
+        """Return its layers of one side's `total`, so that all stages take about the same time.
 
-        after: what the last stage computes beside its layers, in layers. Every stage has one at least, where there are
-        as many.
+        after: further work of the last stage, counted in layers. Every stage has at least one layer, if there are
+        enough.
         """
         if self.count == 1:
             return range(total)
@@ -80,40 +80,41 @@ class PipelineStage:
         return range(bounds[self.index], bounds[self.index + 1])
 
     def decoder_layers(self, shape: ModelShape) -> range:
-        """The layers of a decoder that it has: in the last stage fewer, since that computes the logits, too.
+        """Return its layers of a decoder: fewer in the last stage, which also computes the logits.
 
-        A step reads of a usual layer 14 h² weights, h the hidden size: in self-attention 4, in cross-attention 2, in
-        the feed-forward network 8; for logits it reads h for each token of the vocabulary.
+        A step reads 14 h² weights of a usual layer, h being the hidden size: 4 h² in self-attention, 2 h² in
+        cross-attention, 8 h² in the feed-forward network. For logits it reads h weights for each token of the
+        vocabulary.
         """
         hidden = (shape.num_heads or shape.num_kv_heads) * shape.head_dim
         return self.layers(shape.num_decoder_layers, shape.vocab_size / (14 * hidden))
 
     def take_over(self, x: Tensor) -> Tensor:
-        """What the stage before has computed. x: what stands in its place here, of the same shape."""
+        """Receive the hidden states of the stage before. x: a placeholder of the same shape."""
         received = self._receive(self.index - 1, x.device)
         if received.shape != x.shape:
             raise PluginError(
                 f"stage {self.index - 1} computed hidden states {[*received.shape]} where stage {self.index} expects "
-                f"{[*x.shape]}: pipeline parallelism is for models whose layers hand on nothing but these"
+                f"{[*x.shape]}: pipeline parallelism is for models whose layers pass on only hidden states"
             )
         return received
 
     def hand_over(self, x: Tensor) -> Tensor:
-        """Give the stage after this one what this one has computed. Returns x."""
+        """Send this stage's hidden states to the stage after it. Returns x."""
         self._links[self.index + 1].send(Message(self.step, x))
         return x
 
     def share_encoded(self, hidden: Tensor) -> None:
-        """Give all other stages the encoder's output of a chunk, which the last stage has."""
+        """Send the encoder's output of a chunk from the last stage to all others."""
         for index in range(self.index):
             self._links[index].send(Message(self.step, hidden))
 
     def receive_encoded(self, device: torch.device) -> Tensor:
-        """The encoder's output of the next chunk, from the last stage."""
+        """Receive the encoder's output of the next chunk from the last stage."""
         return self._receive(self.count - 1, device)
 
     def add_up(self, x: Tensor) -> Tensor:
-        """In the last stage the sum of all stages' x, of one shape and dtype; in others of those so far."""
+        """Return the sum of this and all earlier stages' x, of one shape and dtype; in the last stage, of all."""
         if not self.is_first:
             x = x + self._receive(self.index - 1, x.device)
         if not self.is_last:
@@ -121,9 +122,9 @@ class PipelineStage:
         return x
 
     def fail(self, error: Exception, encodes: bool) -> None:
-        """Tell the stages that wait for this one that they get nothing in this step.
+        """Send an error to the stages that wait for a message of this one in this step.
 
-        encodes: whether encoders run in the step, for whose output other stages wait.
+        encodes: True if the step encodes inputs, whose output other stages wait for.
         """
         message = Message(self.step, error)
         if not self.is_last:
@@ -133,7 +134,7 @@ class PipelineStage:
                 self._links[index].send(message)
 
     def _receive(self, stage: int, device: torch.device) -> Tensor:
-        """What a stage has sent in this step, on a device here. Raises what it failed with."""
+        """Receive a stage's tensor of this step on a device. Raises the stage's exception if it failed."""
         step, content = self._links[stage].receive()
         while step < self.step:
             step, content = self._links[stage].receive()

@@ -1,9 +1,10 @@
-"""SharedMemoryExchange: ranks on one machine's processor give each other tensors through memory that all of them map.
+"""SharedMemoryExchange: exchanges tensors between the ranks of one machine through memory that all of them map.
 
-A step of a small model makes dozens of exchanges of a few kilobytes. Through sockets, as gloo makes them, each takes
-longer than the product before it; here a rank writes its tensor, then a number, and looks for the others' numbers.
+A step of a small model makes dozens of exchanges of a few kilobytes. Through sockets, which gloo uses, each takes
+longer than the product before it; here a rank writes its tensor, then a number, and polls the others' numbers.
 
-Whoever sees the number must see the tensor. Processors of x86 show stores in their order; elsewhere gloo is taken.
+A rank that sees the number must also see the tensor. x86 makes stores visible in their order; other processors use
+gloo.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ from torch import Tensor
 from transept.core.parallel.group import Exchange, ExchangeError
 from transept.core.parallel.launcher import usable_cores
 
-SLOT_BYTES = 1 << 20  # of a tensor that is exchanged in one piece: it stays in a core's cache
+SLOT_BYTES = 1 << 20  # the largest piece of a tensor: it stays in a core's cache
 LINE = 64  # bytes of a cache line; each rank's numbers have one
-SPIN_SECONDS = 100e-6  # in which another rank usually comes, if it has a core
-YIELD_SECONDS = 20e-3  # then others get the core, and afterwards this one sleeps
+SPIN_SECONDS = 100e-6  # in which another rank usually arrives, if it has a core
+YIELD_SECONDS = 20e-3  # up to which this rank yields the core; later it sleeps
 NAP_SECONDS = 100e-6
 MOST_VIEWS = 4096
-VARIABLE = "TRANSEPT_EXCHANGE"  # "gloo": not by shared memory nor sockets, to measure or to test
+VARIABLE = "TRANSEPT_EXCHANGE"  # "gloo" instead of shared memory and sockets, for measurements and tests
 
 
 def serves() -> bool:
-    """Whether ranks on this machine's processor can exchange what they have so."""
+    """Return whether ranks on this machine's processor can use a SharedMemoryExchange."""
     ordered = platform.machine().lower() in ("x86_64", "amd64")
     return ordered and sys.platform != "win32" and is_local()
 
 
 def is_local() -> bool:
-    """Whether ranks may use what only processes of one machine can."""
+    """Return whether ranks may use shared memory and socket pairs."""
     return os.environ.get(VARIABLE) != "gloo"
 
 
 def memory_bytes(size: int) -> int:
-    """Of the memory of a group."""
+    """Return the size of the memory that `size` ranks share."""
     return size * (LINE + 2 * SLOT_BYTES)
 
 
 class SharedMemoryExchange(Exchange):
-    """One rank's end. descriptor: of memory of `memory_bytes`, all zeros at first; it is closed."""
+    """One rank's end. descriptor: of `memory_bytes` of memory, all zeros at first; this class closes it."""
 
     piece_bytes = SLOT_BYTES
 
@@ -55,7 +56,7 @@ class SharedMemoryExchange(Exchange):
     #  then of each rank    slot 0 | slot 1
     #
     # Call n uses slot n % 2. A rank writes there again in call n + 2, after it has seen that all others have begun call
-    # n + 1, and so are done with what they got in call n.
+    # n + 1, and so have finished with the tensors of call n.
 
     def __init__(self, rank: int, size: int, descriptor: int) -> None:
         self._rank, self._size = rank, size
@@ -97,7 +98,7 @@ class SharedMemoryExchange(Exchange):
         return views
 
     def _wait(self, line: int, call: int) -> None:
-        """Until a rank has begun this call. Whoever watches this process ends it where that never comes."""
+        """Wait until a rank has begun this call. The engine's process ends this one if it never does."""
         numbers, begin = self._numbers, time.perf_counter()
         while numbers[line] < call:
             waited = time.perf_counter() - begin
@@ -107,7 +108,7 @@ class SharedMemoryExchange(Exchange):
                 os.sched_yield()
 
     def _views_of(self, slot: int, x: Tensor) -> list[Tensor]:
-        """Each rank's slot as a tensor of x's shape."""
+        """Return each rank's slot as a tensor of x's shape."""
         key = slot, x.dtype, x.shape
         views = self._views.get(key)
         if views is None:

@@ -1,7 +1,7 @@
 """Links between pipeline stages: sockets on one machine, or torch.distributed. Made by `worker_main`.
 
-Two stages may send to each other at once, so that a send never waits: what a socket does not take, a thread puts in.
-All goes through the host's memory, from GPUs as well: a send of NCCL's would hold up all that is computed after it.
+Two stages may send to each other at once, so a send never waits: a thread sends the rest of what a socket does not take
+at once. All messages go through the host's memory, also from GPUs: an NCCL send would delay all later kernels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from transept.errors import message_of
 FAILED_ELSEWHERE = "the request failed while another stage computed it"
 MOST_DIMS = 4
 HEAD_NUMBERS = 3 + MOST_DIMS  # int64 numbers: step, dtype, dimensions, and the size of each
-ERROR = 0  # in place of a dtype: the bytes are a pickled error's
+ERROR = 0  # in place of a dtype: the bytes are a pickled exception
 SENT_DTYPES = (None, torch.uint8, torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64)
 GONE = "another stage has gone"
 
 
 def _packed(message: Message) -> tuple[Tensor, Tensor]:
-    """A message's head, int64 [HEAD_NUMBERS], and its content, on the host."""
+    """Return a message's head, int64 [HEAD_NUMBERS], and its content, both on the host."""
     content, kind = message.content, ERROR
     if isinstance(content, Exception):
         content = torch.frombuffer(bytearray(pickle.dumps(portable(content, FAILED_ELSEWHERE))), dtype=torch.uint8)
@@ -41,7 +41,7 @@ def _packed(message: Message) -> tuple[Tensor, Tensor]:
 
 
 def _place(head: Tensor) -> Tensor:
-    """An empty tensor for the content of a message with this head."""
+    """Return an empty tensor for the content of a message with this head."""
     _, kind, num_dims, *sizes = head.tolist()
     return torch.empty(sizes[:num_dims], dtype=SENT_DTYPES[kind] or torch.uint8)
 
@@ -52,7 +52,7 @@ def _unpacked(head: Tensor, content: Tensor) -> Message:
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    """Of a contiguous tensor on the host."""
+    """Return the bytes of a contiguous tensor on the host."""
     numbers: Any = tensor.flatten().view(torch.uint8).numpy()
     return memoryview(numbers)
 
