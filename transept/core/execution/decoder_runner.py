@@ -45,7 +45,7 @@ class DecoderRunner:
 
     def __init__(self, model: CheckedModel, cache: KVCache, block_size: int) -> None:
         context, self.shape = model.model.context, model.model.shape(model.model.config)
-        self.backend, self.group, self.stage = context.attention_backend, context.group, context.stage
+        self.backend, self.ranks, self.stage = context.attention_backend, context.group, context.stage
         self._model, self._cache, self._block_size = model, cache, block_size
         self._device = cache.layers[0].device
         self._most_spans = (
@@ -80,7 +80,7 @@ class DecoderRunner:
         put_pending(input_ids, rows.pending, last)
         metadata = rows.metadata(self._block_size, self.shape.window, slots)
         self.backend.plan(metadata)
-        probes = PromptProbes(step, metadata, self.kv_caches, self.group, self.stage)
+        probes = PromptProbes(step, metadata, self.kv_caches, self.ranks, self.stage)
         hidden = self._model.decode(input_ids, positions, self.kv_caches, metadata)
         if not self.stage.is_last:
             probes.hand_over(hidden)

@@ -110,7 +110,8 @@ class ModelRunner:
         """Move blocks, then give the device one step; an exception fails only the encode or request that raises it.
 
         Inputs are encoded first; a request whose encode failed is not computed. Stages of a pipeline compute other
-        steps by then: there the step fails as a whole, see StepOutput. last: see `compute`.
+        steps by then: there the step fails as a whole, see StepOutput. last: the step before this one, if the host does
+        not know all of its tokens yet.
         Raises ForkedProcessError and ExchangeError for all, and EngineDeadError once the device has failed.
         """
         with fatal_errors_end_the_engine(self.device), on_device(self.device):
@@ -155,15 +156,11 @@ class ModelRunner:
             return IssuedStep((), failures, failed_encodes, interruption_of(error), whole_step_failed=several)
 
     @torch.inference_mode()
-    def compute(self, step: StepInput, last: IssuedStep | None = None) -> IssuedStep:
-        """Give the device one step.
-
-        last: the one before, where the host does not know all of its tokens yet. Raises whatever a model, a logits
-        processor or PyTorch raises.
-        """
+    def compute(self, step: StepInput) -> IssuedStep:
+        """Give the device one step without isolating failures: raises whatever a model or PyTorch raises."""
         if self.device.type == "cpu":
             share_num_threads()
-        return IssuedStep(self._compute(step, last))
+        return IssuedStep(self._compute(step))
 
     @contextmanager
     def _all_ranks_or_none(self) -> Iterator[None]:
@@ -186,10 +183,10 @@ class ModelRunner:
         if any(failed):
             raise RequestFailedError(f"rank {failed.index(1)} failed to compute what rank {self.ranks.rank} computed")
 
-    def _compute(self, step: StepInput, last: IssuedStep | None = None) -> list[Part]:
+    def _compute(self, step: StepInput) -> list[Part]:
         """Encode new inputs, decode everyone, draw tokens."""
         self.encoder(step.encodes)
-        return self._decode(step.decodes, last)
+        return self._decode(step.decodes, None)
 
     def _decode(self, groups: Sequence[SequenceGroupMetadata], last: IssuedStep | None) -> list[Part]:
         """Decode requests and draw their tokens."""

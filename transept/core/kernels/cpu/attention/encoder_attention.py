@@ -70,7 +70,7 @@ def attend_in_bfloat16(
 
 
 def _run(
-    kernel: Callable[..., None],
+    kernel: Callable[..., int],
     query: Tensor,
     key: Tensor,
     value: Tensor,

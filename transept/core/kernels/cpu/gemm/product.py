@@ -30,7 +30,7 @@ def product_by_amx(x: Tensor, weight: WeightPanels, bias: Tensor | None, activat
 
 
 def _run(
-    kernel: Callable[..., None], x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None
+    kernel: Callable[..., int], x: Tensor, weight: WeightPanels, bias: Tensor | None, activation: str | None
 ) -> Tensor:
     shape = [weight.num_outputs, weight.num_inputs]
     if x.dim() != 2 or x.shape[1] != shape[1]:
