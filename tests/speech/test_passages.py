@@ -4,6 +4,7 @@ import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jiwer
 import numpy as np
@@ -178,7 +179,7 @@ def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
     sound = Sound(tiny.model, recording, tiny.model.features(recording), speech, ())
 
     def found_by(second: SecondHearing, segment: Segment) -> list[Segment]:
-        ((_, found),) = tiny.engine.runner.run([second.hear_between_words(segment)], max_jobs=1)
+        ((_, found),) = tiny.engine.runner.run([second.hear_between_words(segment, segment.end)], max_jobs=1)
         return found
 
     second = SecondHearing(sound, "en", options)
@@ -197,6 +198,42 @@ def test_speech_that_a_text_leaves_out_between_words_is_decoded_again(
     ((begin, end),) = told.missed
     assert begin < first + 0.5
     assert end > last - 1.0
+
+
+class Forgetful(SecondHearing):
+    """A second hearing that leaves out speech that begins in the middle of a sentence, as models do."""
+
+    begin_of_gap: float  # seconds; set by the test
+
+    def _walk(self, begin: float, end: float) -> Any:
+        return [] if begin >= self.begin_of_gap else (yield from super()._walk(begin, end))
+
+
+def test_a_sentence_that_is_left_out_from_its_middle_on_is_decoded_again_from_its_begin(
+    tiny: Transcriber, clips: list[np.ndarray]
+) -> None:
+    """The text ends with the second word of the second sentence, which alignment stretches over the rest."""
+    pause = np.zeros(RATE // 2, np.float32)
+    recording = np.concatenate([clips[1], pause, clips[0]])
+    begin, end = (len(clips[1]) + len(pause)) / RATE, len(recording) / RATE
+    words = [
+        word for segment in tiny.transcribe(recording, word_timestamps=True).segments for word in segment.words or ()
+    ]
+    first = [word for word in words if word.end < begin + 0.2]
+    kept = words[: len(first) + 2]
+    text = "".join(word.word for word in kept)
+    given = Segment(0, 0, 0.0, kept[-1].end, text, tiny.model.tokenizer.encode(text), 0.0, 0.0, 1.0, 0.0, words=kept)
+    speech = [Span(0, len(clips[1])), Span(len(clips[1]) + len(pause), len(recording))]
+    sound = Sound(tiny.model, recording, tiny.model.features(recording), speech, ())
+    second = Forgetful(sound, "en", TranscriptionOptions(word_timestamps=True))
+    second.begin_of_gap = kept[-1].end
+    ((_, found),) = tiny.engine.runner.run([second.hear_between_words(given, end)], max_jobs=1)
+    assert found[0].text == "".join(word.word for word in first)
+    normalize = EnglishTextNormalizer()
+    (said,) = (entry["text"] for entry in json.loads(TRANSCRIPTS.read_text()) if CLIPS[0] in entry["audio"])
+    assert jiwer.wer(normalize(said), normalize("".join(each.text for each in found[1:]))) < 0.3
+    assert found[0].end <= begin <= found[1].start + 0.3
+    assert second.missed == []
 
 
 def test_silence_has_no_text(tiny: Transcriber) -> None:

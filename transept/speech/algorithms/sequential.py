@@ -12,11 +12,13 @@ import dataclasses
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from transept.core.jobs.job import Offload
 from transept.multimodal.waveforms import Waveform
 from transept.speech.algorithms.coverage import (
+    BELIEVED,
     DECODED_AGAIN,
     LONGEST_GAP,
     Heard,
@@ -39,6 +41,9 @@ from transept.speech.vad.spans import SAMPLE_RATE, Span
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+SHORTEST_PAUSE = 0.2  # seconds; between sentences
+LEAD = 0.1  # seconds before the speech that voice activity detection found
 
 
 def decode_windows(
@@ -77,8 +82,8 @@ def decode_windows(
                     continue
                 heard = believed(segment) if speech is not None else segment
                 found += yield from second.hear(covered, heard.start)
-                found += yield from second.hear_between_words(heard)
-                covered = max(covered, heard.end)
+                found += yield from second.hear_between_words(heard, segment.end)
+                covered = max(covered, segment.end)
             if start >= end:
                 found += yield from second.hear(covered, end / fps)
             found = [
@@ -110,8 +115,12 @@ class SecondHearing:
         self.shortest = DECODED_AGAIN if sound.speech is None else 0.0  # seconds
         self.missed: list[Stretch] = []
 
-    def hear(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
-        """A job: the segments of a stretch without text, if it holds long speech and that is decoded again."""
+    def hear(self, begin: float, end: float, since: float | None = None) -> Generator[Any, Any, list[Segment]]:
+        """A job: the segments of a stretch without text, if it holds long speech and that is decoded again.
+
+        since: where the sentence that the stretch continues may begin. If the model leaves out the begin of the stretch
+        again, the sentence is decoded from there on, and the first segment then begins before the stretch.
+        """
         sound = self.sound
         if end - begin <= LONGEST_GAP or sound.model.spec.sample_rate != SAMPLE_RATE:
             return []
@@ -124,29 +133,58 @@ class SecondHearing:
         for stretch in spoken:
             decodes = self.decodes and stretch[1] - stretch[0] > self.shortest
             again = (yield from self._walk(*stretch)) if decodes else []
-            self.missed += uncovered([stretch], again)
+            left_out = uncovered([stretch], again)
+            if decodes and since is not None and left_out and left_out[0][0] == stretch[0] <= begin + BELIEVED:
+                sentence = yield from self._walk(since, stretch[1])
+                if not uncovered([(since, stretch[1])], sentence):
+                    again, left_out = sentence, []
+            self.missed += left_out
             found += again
         return found
 
-    def hear_between_words(self, segment: Segment) -> Generator[Any, Any, list[Segment]]:
-        """A job: a segment, divided where its text leaves out speech, and that speech's segments between its parts."""
+    def hear_between_words(self, segment: Segment, end: float) -> Generator[Any, Any, list[Segment]]:
+        """A job: a segment, divided where its text leaves out speech, and that speech's segments between its parts.
+
+        end: up to which the segment's text may leave out speech after its last word.
+        """
+        gaps = gaps_within(segment)
+        if segment.words and end - segment.end > LONGEST_GAP:
+            gaps.append((segment.end, end))
         begins: list[float] = []
+        replaced: list[Stretch] = []
         heard: list[list[Segment]] = []
-        for begin, end in gaps_within(segment):
-            again = yield from self.hear(begin, end)
+        for begin, stop in gaps:
+            again = yield from self.hear(begin, stop, self._pause_before(begin, segment.start))
             if again:
-                begins.append(begin)
+                begins.append(min(begin, again[0].start))
+                replaced.append((begins[-1], begin))
                 heard.append(again)
-        parts = cut_between_words(
-            segment, lambda start, end: bisect_right(begins, start), self.sound.model.tokenizer.decode
-        )
+
+        def number_of(start: float, end: float) -> int | None:
+            """How many of the gaps begin before a word; None if a second hearing replaces the word."""
+            middle = (start + end) / 2
+            is_replaced = any(first <= middle < last for first, last in replaced)
+            return None if is_replaced else bisect_right(begins, start)
+
         found: list[Segment] = []
         num_placed = 0
-        for number, part in parts:
+        for number, part in cut_between_words(segment, number_of, self.sound.model.tokenizer.decode):
+            if number is None:
+                continue
             found += [each for again in heard[num_placed:number] for each in again]
             num_placed = number
             found.append(part)
-        return found
+        return found + [each for again in heard[num_placed:] for each in again]
+
+    def _pause_before(self, time: float, earliest: float) -> float | None:
+        """Return the end of the last pause before a time, in seconds; None if there is none after `earliest`."""
+        speech = self.sound.speech or ()
+        pauses = [
+            span.start / SAMPLE_RATE
+            for before, span in pairwise(speech)
+            if span.start - before.end >= SHORTEST_PAUSE * SAMPLE_RATE and earliest < span.start / SAMPLE_RATE < time
+        ]
+        return round(pauses[-1] - LEAD, 2) if pauses else None
 
     def _walk(self, begin: float, end: float) -> Generator[Any, Any, list[Segment]]:
         """A job: the segments of a stretch, decoded without the text before it as a prompt."""
