@@ -1,27 +1,22 @@
-"""Memory that was freed, and that the C library keeps for the process: given back to the system.
+"""Memory that was freed, and that the C library keeps for the process: return it to the system.
 
 glibc keeps freed pieces between others. Loading leaves many of them, too small for activations, and the first step that
-encodes others beside those, which together are the peak of a short run. The worker and the model runner put what is
-here around both, once. What runs later needs about the same again, and keeps it.
+encodes leaves others beside those; together they are the peak of a short run. So the worker and the encoder runner
+return freed memory around both, once. Later steps need about the same memory again, and keep it. The process's malloc
+options stay as they are: they belong to the program that uses the engine.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-# mallopt(3)'s numbers of two parameters, and the largest values that glibc comes to by itself.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-LARGEST_TRIM, LARGEST_MMAP = 64 << 20, 32 << 20
-SMALLEST = 128 << 10  # bytes, both parameters' value before glibc raises them
 
-
-def give_back_freed_memory() -> None:
-    """Let the system have every page that holds nothing; does nothing where the C library is not glibc.
+def return_freed_memory() -> None:
+    """Return every page that holds nothing to the system; does nothing where the C library is not glibc.
 
     Takes 1 to 10 ms, for which other threads that allocate wait.
     """
@@ -31,24 +26,13 @@ def give_back_freed_memory() -> None:
 
 
 @contextmanager
-def large_blocks_given_back() -> Iterator[None]:
-    """Give back all freed memory before and after what is within, and there each block of 128 KB or more when freed.
-
-    Afterwards glibc keeps blocks of up to 32 MB, as it comes to do by itself in a process with larger ones.
-    """
-    give_back_freed_memory()
-    library = _glibc()
-    chosen = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
-    if library is not None and not chosen:
-        library.mallopt(M_MMAP_THRESHOLD, SMALLEST)
-        library.mallopt(M_TRIM_THRESHOLD, SMALLEST)
+def freed_memory_returned() -> Iterator[None]:
+    """Return freed memory to the system before and after the body."""
+    return_freed_memory()
     try:
         yield
     finally:
-        if library is not None and not chosen:
-            library.mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP)
-            library.mallopt(M_TRIM_THRESHOLD, LARGEST_TRIM)
-        give_back_freed_memory()
+        return_freed_memory()
 
 
 @cache
@@ -59,5 +43,4 @@ def _glibc() -> ctypes.CDLL | None:
     if not hasattr(library, "malloc_trim"):  # musl has none
         return None
     library.malloc_trim.argtypes = (ctypes.c_size_t,)
-    library.mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
     return library

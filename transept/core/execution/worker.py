@@ -18,7 +18,7 @@ from transept.core.checkpoints.model_description import ModelDescription, build_
 from transept.core.config import EngineConfig
 from transept.core.execution.device_errors import fatal_errors_end_the_engine
 from transept.core.execution.executor import WorkerConfig
-from transept.core.execution.freed_memory import large_blocks_given_back
+from transept.core.execution.freed_memory import freed_memory_returned
 from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
@@ -69,7 +69,7 @@ class Worker:
         layers = stage.decoder_layers(described.shape)
         self._config, self._shape = config, replace(all_layers, num_decoder_layers=layers.stop - layers.start)
         self._cache_dtype = _cache_dtype(config)
-        with large_blocks_given_back(), plugin_named(described.spec), _memory_for("the weights"):
+        with freed_memory_returned(), plugin_named(described.spec), _memory_for("the weights"):
             model, attentions = _load(described, config, device, self._cache_dtype, ranks, stage)
         records = (
             device.type == "cuda"
