@@ -9,11 +9,14 @@ from simulated_cache import SimulatedCache, encoded, fork, make_group
 
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_manager import BlockSpaceManager
-from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
+from transept.core.scheduling.encoder_slices import EncoderSlices
+from transept.core.scheduling.in_flight import SchedulerOutputs
+from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.sequence import SampledToken, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 
 BLOCK_SIZE = 4
+NUM_LAYERS = 4  # of the encoder
 
 
 class Simulation:
@@ -30,13 +33,16 @@ class Simulation:
         max_num_seqs: int = 8,
         max_decoder_tokens: int = 1000,
         max_encoder_tokens: int = 1000,
-        encoder_tokens_per_step: int | None = None,
-        make_scheduler: Callable[[SchedulerConfig, BlockSpaceManager], Scheduler] = Scheduler,
+        layers_per_step: int | None = None,
+        make_scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
-        budgets = max_num_seqs, max_decoder_tokens, max_encoder_tokens
-        self.config = SchedulerConfig(*budgets, encoder_tokens_per_step)
+        """layers_per_step: None: encoders take one step."""
+        self.config = SchedulerConfig(max_num_seqs, max_decoder_tokens, max_encoder_tokens)
         self.manager = BlockSpaceManager(BLOCK_SIZE, device, host)
-        self.scheduler = make_scheduler(self.config, self.manager)
+        slices = None if layers_per_step is None else EncoderSlices(NUM_LAYERS, layers_per_step)
+        self.scheduler = make_scheduler(self.config, self.manager, slices)
+        self.layers: dict[int, int] = {}  # of encodes under way, by their id
+        self.num_sliced = 0  # encodes that took several steps, to their end
         self.cache = SimulatedCache(BLOCK_SIZE)
         self.arrivals = 0
         self.groups: dict[str, SequenceGroup] = {}
@@ -74,7 +80,7 @@ class Simulation:
     def encode(self, outputs: SchedulerOutputs, failing: Collection[str] = ()) -> None:
         """Write what the encoders of a step write. failing: requests whose encoders fail."""
         for group, encode in zip(outputs.encoding, outputs.step.encodes, strict=True):
-            if group.request_id not in failing:
+            if group.request_id not in failing and encode.num_layers is None:
                 for i, value in enumerate(encoded(group)):
                     self.cache.write(encode.cross_block_table, i, value)
 
@@ -88,14 +94,21 @@ class Simulation:
         encodes = outputs.step.encodes
         assert sum(encode.inputs.num_tokens for encode in encodes) <= self.config.max_encoder_tokens
         assert all(metadata.encode_id is None for metadata in olds)
+        self.check_slices(outputs)
         for group, encode in zip(outputs.encoding, encodes, strict=True):
+            if encode.num_layers is not None:
+                assert group not in outputs.groups
+                continue
             metadata = outputs.step.decodes[outputs.groups.index(group)]
             assert metadata.is_prefill
             assert metadata.encode_id == encode.encode_id
-        self.encoder_runs += len(encodes)
-        self.encoder_hits += len(prefills) - len(encodes)
+        complete = sum(encode.num_layers is None for encode in encodes)
+        self.encoder_runs += complete
+        self.encoder_hits += len(prefills) - complete
         assert [group.request_id for group in outputs.groups] == [m.request_id for m in outputs.step.decodes]
-        assert set(outputs.groups) == set(running)
+        encoding = [] if self.scheduler.sliced is None else [self.scheduler.sliced.group]
+        assert {*outputs.groups, *encoding} == set(running)
+        assert not {*outputs.groups} & {*encoding}
         assert all(a.arrival < b.arrival for a, b in pairwise(running + self.scheduler.queue))
         gone, come = set(running_before) - set(running), set(running) - set(running_before)
         assert not (gone and come)
@@ -112,6 +125,20 @@ class Simulation:
         assert outputs.step.decodes or not self.scheduler.has_unfinished, "no group makes progress"
         if running_before and come:  # the watermark
             assert self.manager.num_free_device_blocks >= sum(len(group.unfinished_seqs) for group in running_before)
+
+    def check_slices(self, outputs: SchedulerOutputs) -> None:
+        """One encode at a time takes several steps, goes on in each, and only beside requests that decode."""
+        before, self.layers = self.layers, {}
+        sliced = [encode for encode in outputs.step.encodes if encode.num_layers is not None]
+        assert len(sliced) <= 1
+        for encode in sliced:
+            assert outputs.groups
+            assert encode.num_layers is not None
+            assert before.get(encode.encode_id, 0) < encode.num_layers < NUM_LAYERS
+            self.layers[encode.encode_id] = encode.num_layers
+        self.num_sliced += sum(
+            encode.encode_id in before and encode.num_layers is None for encode in outputs.step.encodes
+        )
 
     def run(self, index: int, outputs: SchedulerOutputs) -> dict[int, list[int]]:
         """The model's step for one group: tokens drawn for each of its sequences."""

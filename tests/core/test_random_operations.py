@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from simulated_engine import Simulation
 
-from transept.core.scheduling.scheduler import SchedulerOutputs
+from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.errors import CapacityError
 
@@ -61,6 +61,7 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
         max_num_seqs=rng.randint(2, 10),
         max_decoder_tokens=rng.randint(20, 150),
         max_encoder_tokens=rng.randint(8, 60),
+        layers_per_step=rng.choice([None, 1, 3]),
     )
     for _ in range(OPERATIONS_A_RUN):
         operation = rng.choices(
@@ -94,6 +95,7 @@ def random_run(rng: random.Random, done: Counter[str], make: Callable[..., Simul
     done["preempted by swap"] += sim.preempted_by_swap
     done["preempted by recompute"] += sim.preempted_by_recompute
     sim.finish()
+    done["encoders that took several steps"] += sim.num_sliced
 
 
 class Pipeline:
@@ -176,5 +178,11 @@ def test_random_operations_keep_every_invariant(count: int) -> None:
     for seed in range(count // OPERATIONS_A_RUN):
         random_run(random.Random(seed), done)
     assert sum(done.values()) >= count
-    for kind in ("preempted by swap", "preempted by recompute", "fail", "interrupt"):
+    for kind in (
+        "preempted by swap",
+        "preempted by recompute",
+        "fail",
+        "interrupt",
+        "encoders that took several steps",
+    ):
         assert done[kind] > count // 500, done

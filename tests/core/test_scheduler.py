@@ -45,7 +45,7 @@ requests = st.fixed_dictionaries(
     max_num_seqs=st.integers(1, 8),
     max_decoder_tokens=st.integers(8, 60),
     max_encoder_tokens=st.integers(1, 40),
-    encoder_tokens_per_step=st.sampled_from([None, 2, 5]),
+    layers_per_step=st.sampled_from([None, 1, 3]),
 )
 def test_random_arrivals_and_aborts(
     actions: list[object],
@@ -54,9 +54,9 @@ def test_random_arrivals_and_aborts(
     max_num_seqs: int,
     max_decoder_tokens: int,
     max_encoder_tokens: int,
-    encoder_tokens_per_step: int | None,
+    layers_per_step: int | None,
 ) -> None:
-    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens, encoder_tokens_per_step)
+    sim = Simulation(device, host, max_num_seqs, max_decoder_tokens, max_encoder_tokens, layers_per_step)
     for action in actions:
         if isinstance(action, dict):
             try:
@@ -194,28 +194,61 @@ def test_each_budget_stops_admission_strictly_in_order(budget: dict[str, int], a
     assert [status(group) for group in sim.scheduler.queue] == [SequenceStatus.WAITING] * (4 - admitted)
 
 
-def test_one_long_encoder_at_a_time_and_steps_of_the_others_between_two() -> None:
-    sim = Simulation(max_encoder_tokens=40, encoder_tokens_per_step=4)
+def test_an_encoder_takes_several_steps_beside_requests_that_decode() -> None:
+    sim = Simulation(layers_per_step=1)
     never_ending(sim)
     first, second, third = (sim.add(encoder=12, max_tokens=30) for _ in range(3))
-    steps = [sim.step().groups for _ in range(9)]
-    assert steps == [[first]] * 4 + [[first, second]] * 4 + [[first, second, third]]
+    assert sim.step().groups == [first, second, third]  # nobody waits for their encoders
+    fourth, fifth = (sim.add(encoder=12, max_tokens=30) for _ in range(2))
+    others = [first, second, third]
+    for expected in (others, others, others, [*others, fourth]):
+        outputs = sim.step()
+        assert outputs.encoding == [fourth]
+        assert outputs.groups == expected
+    assert sim.step().encoding == [fifth]
 
 
-def test_no_encoder_waits_that_is_short_or_known_or_holds_nobody_up() -> None:
-    sim = Simulation(encoder_tokens_per_step=4)
+def test_an_encoder_is_completed_at_once_if_no_request_decodes_any_more() -> None:
+    sim = Simulation(layers_per_step=1)
     never_ending(sim)
-    known = sim.add(encoder=12, max_tokens=20, content=True)
+    first = sim.add()
     sim.step()
-    again = sim.add(encoder=12, max_tokens=20, content=True)
-    assert sim.step().groups == [known, again]
-    short = sim.add(encoder=3, max_tokens=20)
-    assert sim.step().groups == [known, again, short]
-    waiting = sim.add(encoder=40, max_tokens=20)
-    assert waiting not in sim.step().groups
-    for group in (known, again, short):
-        sim.scheduler.abort_seq_group(group.request_id)
-    assert sim.step().groups == [waiting]
+    second = sim.add()
+    assert sim.step().groups == [first]
+    sim.scheduler.abort_seq_group(first.request_id)
+    assert sim.step().groups == [second]
+
+
+def test_an_equal_input_waits_for_the_encoder_that_is_under_way() -> None:
+    sim = Simulation(layers_per_step=1)
+    never_ending(sim)
+    first = sim.add(encoder=4)
+    sim.step()
+    second, equal = (sim.add(encoder=8, content=True) for _ in range(2))
+    for _ in range(3):
+        assert sim.step().groups == [first]
+    assert sim.step().groups == [first, second, equal]
+    assert (sim.encoder_runs, sim.encoder_hits) == (2, 1)
+
+
+@pytest.mark.parametrize("gone", ["aborted", "restarted"])
+def test_an_encoder_that_is_under_way_leaves_nothing_that_others_could_share(gone: str) -> None:
+    sim = Simulation(layers_per_step=1)
+    never_ending(sim)
+    sim.add(encoder=4)
+    sim.step()
+    second, equal = (sim.add(encoder=8, content=True) for _ in range(2))
+    free = sim.manager.num_free_device_blocks
+    sim.step()
+    if gone == "aborted":
+        sim.scheduler.abort_seq_group(second.request_id)
+    else:
+        sim.scheduler.restart(second)
+    sim.manager.check_integrity()
+    assert sim.manager.num_free_device_blocks == free
+    outputs = sim.step()
+    assert outputs.encoding == [equal if gone == "aborted" else second]
+    assert outputs.step.encodes[0].num_layers == 1
 
 
 def test_order_is_by_arrival_even_when_added_out_of_order() -> None:
@@ -327,7 +360,7 @@ def test_a_request_id_in_use_is_refused() -> None:
         sim.scheduler.add_seq_group(make_group("same", 4, [1]))
 
 
-@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1), (1, 1, 1, 0)])
+@pytest.mark.parametrize("values", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (True, 1, 1), (9, 8, 1)])
 def test_budgets_are_validated(values: tuple[int, ...]) -> None:
-    with pytest.raises(ParameterError, match=r"max_|encoder_tokens_per_step"):
+    with pytest.raises(ParameterError, match="max_"):
         SchedulerConfig(*values)

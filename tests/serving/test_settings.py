@@ -90,9 +90,7 @@ def test_every_setting_is_read_from_all_three(tmp_path: Path) -> None:
     toml = "\n".join([*lines[0], "[engine]", *lines[1]])
     assert settings(toml, folder=tmp_path) == as_flags
     assert as_flags.api_keys == ("key", "key-1", "key-2")
-    own = {"encoder_tokens_per_step": 375}
     assert as_flags.engine_options() == {
-        **own,
         **engine,
         "limits": {"max_audio_seconds": 5.5, "max_text_characters": 6},
     }
@@ -118,7 +116,7 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
     options = settings(toml, folder=tmp_path, max_audio_seconds=9.0).engine_options()
     limits = {"max_audio_bytes": 5, "max_audio_seconds": 9.0}
     own = {"kv_cache_bytes": 1000000, "max_num_seqs": 8}
-    assert options == {"encoder_tokens_per_step": 375, **own, "limits": limits}
+    assert options == {**own, "limits": limits}
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,6 @@ class SchedulerConfig:
     max_num_seqs: decoder sequences that run at a time, all samples of a request counted.
     max_decoder_tokens: decoder tokens computed in one step: all of a prefill's, one of each running sequence's.
     max_encoder_tokens: encoder tokens computed in one step, which are the prefills'.
-    encoder_tokens_per_step: while others decode, a request with n times as many encoder tokens waits until n steps have
-        passed since the last such encoder ran: each of theirs is held up less often. None: none waits so.
 
     Raises ParameterError for a budget under 1, or too few decoder tokens for every sequence to take one a step.
     """
@@ -39,13 +37,10 @@ class SchedulerConfig:
     max_num_seqs: int
     max_decoder_tokens: int
     max_encoder_tokens: int
-    encoder_tokens_per_step: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is None and field.default is None:
-                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ParameterError(f"{field.name} must be an integer of at least 1, not {value!r}")
         if self.max_decoder_tokens < self.max_num_seqs:
@@ -230,12 +225,15 @@ class EngineConfig:
     max_encoder_tokens: Annotated[
         int | None, Option("encoder tokens computed in one step", "See SchedulerConfig.", ge=1, le=1 << 31)
     ] = None
-    encoder_tokens_per_step: Annotated[
+    encoder_layers_per_step: Annotated[
         int | None,
         Option(
-            "on a CPU, how much of encoders there is on average in steps that others take part in",
-            "See SchedulerConfig: the slowest of many requests are faster and throughput is a little lower. Servers "
-            "set 375, which is an encoder of Whisper in every fifth step or so.",
+            "on a CPU, encoder layers that a step computes beside requests that decode",
+            "Those requests wait for them; the encoder goes on in the next step. It counts in servers, in AsyncEngine "
+            "and for callers of Engine.step. In `generate` and other calls that return results, an encoder takes one "
+            "step.",
+            metavar="N",
+            default="as many as take about as long as the rest of the step",
             ge=1,
             le=1 << 31,
         ),
@@ -331,5 +329,4 @@ class EngineConfig:
             max_num_seqs=self.max_num_seqs,
             max_decoder_tokens=decoder_tokens if self.max_decoder_tokens is None else self.max_decoder_tokens,
             max_encoder_tokens=encoder_tokens if self.max_encoder_tokens is None else self.max_encoder_tokens,
-            encoder_tokens_per_step=self.encoder_tokens_per_step if self.device == "cpu" else None,
         )

@@ -31,6 +31,7 @@ from transept.core.request.preprocess import InputPreprocessor
 from transept.core.request.prompts import Prompt, Request
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.block_manager import BlockSpaceManager
+from transept.core.scheduling.encoder_slices import EncoderSlices
 from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.stopping import StopChecker
 from transept.errors import ParameterError, PromptError, RequestFailedError, TranseptError
@@ -88,7 +89,8 @@ class Engine(Closable):
             in_host_memory=config.device == "cpu",
         )
         _warn_of_small_cache(self.block_manager, shape)
-        self.scheduler = Scheduler(limits, self.block_manager)
+        slices = EncoderSlices(capacity.num_encoder_layers, config.encoder_layers_per_step)
+        self.scheduler = Scheduler(limits, self.block_manager, slices)
         self.preprocess = InputPreprocessor(
             self.spec, self.view, shape, (self.source_tokenizer, self.tokenizer), config.limits
         )

@@ -19,9 +19,9 @@ from transept.core.execution.executor import Executor
 from transept.core.outputs import RequestOutput
 from transept.core.request.inputs import PreparedRequest
 from transept.core.scheduling.beam_search import BeamSearch
-from transept.core.scheduling.in_flight import StepInFlight
+from transept.core.scheduling.in_flight import SchedulerOutputs, StepInFlight
 from transept.core.scheduling.look_ahead import can_look_ahead, pending
-from transept.core.scheduling.scheduler import Scheduler, SchedulerOutputs
+from transept.core.scheduling.scheduler import Scheduler
 from transept.core.scheduling.sequence import SampledToken, Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
 from transept.core.scheduling.statistics import StepStatistics
@@ -72,6 +72,15 @@ class EngineCore:
         if not self.scheduler.has_unfinished:
             self._drop_steps()
 
+    def keeps_thread(self, keeps: bool) -> None:
+        """Note whether the calling thread will step the core for good. Else encoders take one step.
+
+        An encode that has begun in one thread cannot go on in another.
+        """
+        self.scheduler.slices_encoders = keeps
+        if not keeps:
+            self.executor.leave_thread()
+
     def step(self) -> None:
         """Collect one step's tokens and append them, if any request is unfinished.
 
@@ -102,10 +111,12 @@ class EngineCore:
             output = self._collect(step)
             self._append_all(step, output)
             self.in_flight.popleft()
-            if not any(ahead.groups for ahead in self.in_flight):
+            if not any(ahead.is_awaited for ahead in self.in_flight):
                 self._drop_steps()
             self.scheduler.free_finished_seq_groups()
-            self.statistics.ended(time.perf_counter() - begin, len(output.sampled))
+            seconds = time.perf_counter() - begin
+            self.statistics.ended(seconds, len(output.sampled))
+            self.scheduler.slices.ended(step.encoder_work, bool(output.sampled), seconds)
             if output.interruption is not None:
                 raise output.interruption
         except BaseException:
@@ -125,8 +136,8 @@ class EngineCore:
     def _drop_steps(self) -> None:
         """Collect nothing of what is under way, since nobody waits for it, nor trust what its encoders write."""
         for step in self.in_flight:
-            for group, encode in step.encodes:
-                self.scheduler.forget_encoded(group, encode.cross_block_table)
+            for each in step.encodes:
+                self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
         self.in_flight.clear()
 
     def _issue(self, scheduled: SchedulerOutputs) -> None:
@@ -135,7 +146,9 @@ class EngineCore:
         self.in_flight.append(step)
         try:
             step.number = self.executor.issue(scheduled.step)
-            self.statistics.num_encoder_tokens += sum(each.inputs.num_tokens for each in scheduled.step.encodes)
+            self.statistics.num_encoder_tokens += sum(
+                each.inputs.num_tokens for each in scheduled.step.encodes if each.num_layers is None
+            )
         except Exception as error:
             step.error = error
             if scheduled.step.moves.swap_out:
@@ -168,7 +181,7 @@ class EngineCore:
         except Exception as error:
             return StepOutput(
                 failures={each.group.request_id: error for each in step.waiting},
-                failed_encodes={encode.encode_id: error for _, encode in step.encodes},
+                failed_encodes={each.part.encode_id: error for each in step.encodes},
             )
 
     def _computed_in_halves(self, step: StepInFlight) -> StepOutput:
@@ -181,12 +194,12 @@ class EngineCore:
             if other is not step and other.error is None and other.output is None:
                 other.output = self.executor.collect(other.number)
         waiting, encodes = step.groups, []
-        for group, encode in step.encodes:
-            again = group in waiting  # else its blocks may be another's by now
-            self.scheduler.forget_encoded(group, encode.cross_block_table, waiting if again else ())
-            encodes += [encode] if again else []
+        for each in step.encodes:
+            again = each.waits  # else its blocks may be another's by now
+            self.scheduler.forget_encoded(each.group, each.part.cross_block_table, waiting if again else ())
+            encodes += [each.part] if again else []
         output = StepOutput()
-        batches = [StepInput([], [each.metadata for each in step.waiting if each.waits]), StepInput(encodes)]
+        batches = [StepInput([], [each.part for each in step.waiting if each.waits]), StepInput(encodes)]
         while batches:
             batch = batches.pop()
             decodes = [each for each in batch.decodes if each.encode_id not in output.failed_encodes]
@@ -207,13 +220,12 @@ class EngineCore:
 
     def _append_all(self, step: StepInFlight, output: StepOutput) -> None:
         """Give every group of a step its tokens, or its failure."""
-        waiting = step.groups
-        for group, encode in step.encodes:
-            if (error := output.failed_encodes.get(encode.encode_id)) is not None:
-                self.scheduler.forget_encoded(group, encode.cross_block_table)
-                if group in waiting:
-                    self.took_part.append(group)
-                    self._fail(group, error)
+        for each in step.encodes:
+            if (error := output.failed_encodes.get(each.part.encode_id)) is not None:
+                self.scheduler.forget_encoded(each.group, each.part.cross_block_table)
+                if each.waits:
+                    self.took_part.append(each.group)
+                    self._fail(each.group, error)
         while step.waiting:
             group = step.waiting[0].group
             if step.waiting[0].waits:

@@ -19,7 +19,6 @@ MAX_QUEUE = 64
 MAX_UPLOADS = 512
 AUDIO_MEMORY_MB = 2048
 MAX_AUDIO_SECONDS = 4 * 3600.0
-ENCODER_TOKENS_PER_STEP = 375
 HEADER_SAFE = re.compile(r"[\x21-\x7e]+")  # what an Authorization header carries as it is
 ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
@@ -108,7 +107,7 @@ class ServerSettings:
     log_probes: Annotated[bool, Option("also log requests to /health, /ready and /metrics")] = False
     engine: Annotated[
         dict[str, Any],
-        Option("options of every model's Engine", "encoder_tokens_per_step is 375 here.", wanted="a table of options"),
+        Option("options of every model's Engine", wanted="a table of options"),
     ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -161,8 +160,7 @@ class ServerSettings:
             if getattr(self, name) is not None
         }
         limits = {"max_audio_seconds": MAX_AUDIO_SECONDS, **self.engine.get("limits", {}), **limits}
-        own = {"encoder_tokens_per_step": ENCODER_TOKENS_PER_STEP, **self.engine}
-        return {**own, "limits": limits}
+        return {**self.engine, "limits": limits}
 
 
 def read_keys(path: str | Path) -> tuple[str, ...]:

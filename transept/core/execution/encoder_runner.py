@@ -78,10 +78,10 @@ class EncoderRunner:
                 hidden = self.encode([each.inputs for each in chunk])
                 if self.stage.is_last:
                     self.stage.share_encoded(hidden)
-                    self._write(hidden, chunk)
+                    self.write(hidden, chunk)
             if not self.stage.is_last:
                 for chunk in chunks:
-                    self._write(self.stage.receive_encoded(self._device), chunk)
+                    self.write(self.stage.receive_encoded(self._device), chunk)
 
     def encode(self, batch: Sequence[EncoderInputs]) -> Tensor:
         """The encoder's output of inputs of one kind, [encoder tokens, hidden]; nothing is written."""
@@ -98,8 +98,9 @@ class EncoderRunner:
         self._model.check_encoded(batch, hidden)
         return hidden
 
-    def _write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
+    def write(self, hidden: Tensor, chunk: Sequence[Encode]) -> None:
         """Write each layer's keys and values of a chunk's encoder output."""
+        self._cache.wait()
         slots = upload(np.concatenate(self._slots(chunk)), self._device)
         for attention, kv_cache in self._layers:
             self.backend.write(*self._model.keys_and_values(attention, hidden, kv_cache), kv_cache, slots)

@@ -34,12 +34,14 @@ class Capacity:
 
     asynchronous: True if they compute beside the host, so that a step is best issued before the last one is collected.
     num_stages: of a pipeline; it computes that many steps of different requests at a time.
+    num_encoder_layers: after each of which an encode may stop and go on in another step; 1: it takes one step.
     """
 
     num_device_blocks: int
     num_host_blocks: int
     asynchronous: bool
     num_stages: int = 1
+    num_encoder_layers: int = 1
 
 
 class Executor(ABC):
@@ -67,6 +69,9 @@ class Executor(ABC):
     @abstractmethod
     def collect(self, number: int) -> StepOutput:
         """Wait for a step's output. Earlier steps that were not collected are forgotten."""
+
+    def leave_thread(self) -> None:  # noqa: B027  # most executors hold nothing that belongs to a thread
+        """Let another thread issue the next step: an encode that this one began is begun anew."""
 
     @abstractmethod
     def close(self) -> None:

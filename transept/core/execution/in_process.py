@@ -29,7 +29,12 @@ class InProcessExecutor(Executor):
         self._worker: Worker | None = Worker(config, described)
         self._ended_by: Exception = EngineClosedError(CLOSED)  # raised once there is no worker
         worker = self.worker
-        self.capacity = Capacity(worker.num_device_blocks, worker.num_host_blocks, worker.device.type != "cpu")
+        self.capacity = Capacity(
+            worker.num_device_blocks,
+            worker.num_host_blocks,
+            asynchronous=worker.device.type != "cpu",
+            num_encoder_layers=worker.num_encoder_layers,
+        )
         self._number = 0
         self._issued: dict[int, IssuedStep] = {}  # by number, in order
         _open.add(self)
@@ -70,6 +75,11 @@ class InProcessExecutor(Executor):
                 self._ended_by = error
                 self.close()
             raise
+
+    def leave_thread(self) -> None:
+        """See Executor."""
+        if self._worker is not None:
+            self._worker.runner.sliced.drop()
 
     def close(self) -> None:
         """See Executor."""

@@ -6,7 +6,7 @@ before the last one is collected, computed in halves where it fails, and by all 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from transept.core.execution.kv_cache import KVCache
 from transept.core.execution.prompt_probes import PromptProbes
 from transept.core.execution.recorder import Recorder
 from transept.core.execution.sampler import Choices, Drawn, Sampler, SamplingRow
+from transept.core.execution.sliced_encodes import SlicedEncodes
 from transept.core.kernels.dispatch import share_num_threads
 from transept.core.layers.projected_attention import MakesKeysAndValues
 from transept.core.model import ForConditionalGeneration
@@ -87,6 +88,7 @@ class ModelRunner:
         if cross_attentions is None:
             cross_attentions = model.cross_attentions()
         self.encoder = EncoderRunner(checked, cross_attentions, cache, block_size)
+        self.sliced = SlicedEncodes(self.encoder)
         self.decoder = DecoderRunner(checked, cache, block_size)
 
     def record_steps(self) -> None:
@@ -122,10 +124,11 @@ class ModelRunner:
                 share_num_threads()
             if self.stage.count > 1:
                 return self._issue_at_stage(step)
+            self.sliced.begin_step(step.encodes)
             encodes = Isolation(step.encodes, self.device)
             for inputs in encodes:
-                with encodes.isolating(inputs), self._all_ranks_or_none():
-                    self.encoder(inputs)
+                with encodes.isolating(inputs), self._all_ranks_or_none(self.sliced.drop):
+                    self.encoder(self.sliced(inputs))
             failed_encodes = {encode.encode_id: error for encode, error in encodes.failed}
             drawn = set() if last is None else set(last.drawn.seq_ids)
             known = [each for each in step.decodes if each.encode_id not in failed_encodes and _are_known(each, drawn)]
@@ -163,8 +166,8 @@ class ModelRunner:
         return IssuedStep(self._compute(step))
 
     @contextmanager
-    def _all_ranks_or_none(self) -> Iterator[None]:
-        """Compute within; if one of several ranks fails, all do, and go on with the same halves."""
+    def _all_ranks_or_none(self, undo: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Compute within; if one of several ranks fails, all do, call `undo`, and go on with the same halves."""
         if self.ranks.size == 1:
             yield
             return
@@ -178,6 +181,8 @@ class ModelRunner:
                 raise
             error = raised
         failed = self.ranks.all_agree(int(error is not None))
+        if any(failed):
+            undo()
         if error is not None:
             raise error
         if any(failed):

@@ -119,9 +119,10 @@ class _Workers:
             while any(worker.ready is None for worker in self._workers):
                 self._wait()
             self._check()
-        blocks = zip(*(worker.ready or () for worker in self._workers), strict=True)
-        num_device_blocks, num_host_blocks = map(min, blocks)
-        return Capacity(num_device_blocks, num_host_blocks, True, config.config.pipeline_parallel_size)
+        numbers = zip(*(worker.ready or () for worker in self._workers), strict=True)
+        num_device_blocks, num_host_blocks, num_encoder_layers = map(min, numbers)
+        num_stages = config.config.pipeline_parallel_size
+        return Capacity(num_device_blocks, num_host_blocks, True, num_stages, num_encoder_layers)
 
     def check(self) -> None:
         """Raise the reason if the workers have stopped, and ForkedProcessError in a fork of the engine's process."""

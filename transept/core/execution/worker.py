@@ -23,17 +23,18 @@ from transept.core.execution.kv_cache import KVCache, block_bytes
 from transept.core.execution.memory_profile import cache_bytes, largest_step
 from transept.core.execution.model_runner import IssuedStep, ModelRunner, on_device
 from transept.core.execution.sampler import Sampler
+from transept.core.execution.sliced_encodes import stop_between
 from transept.core.kernels.dispatch import multiplies_bfloat16, reads_float16, share_num_threads
 from transept.core.layers.packing import WeightPacker
 from transept.core.layers.projected_attention import MakesKeysAndValues
-from transept.core.layers.staging import keep_stage
+from transept.core.layers.staging import keep_stage, layer_lists
 from transept.core.model import ForConditionalGeneration
 from transept.core.model_shape import ModelShape
 from transept.core.parallel.group import ParallelGroup
 from transept.core.parallel.pipeline_stage import PipelineStage
 from transept.core.request.text_features import map_text_features
 from transept.core.scheduling.step import StepOutput
-from transept.errors import CapacityError, TranseptError
+from transept.errors import CapacityError, PluginError, TranseptError
 from transept.registry.plugin_calls import plugin_named
 
 ALONE = ParallelGroup()
@@ -78,6 +79,7 @@ class Worker:
             and not config.enforce_eager
             and model.context.attention_backend.replayable
         )
+        self.num_encoder_layers = _stop_between_encoder_layers(model, described.shape) if self._slices(stage) else 1
         sampler = Sampler(device)
         kv_cache_bytes = config.kv_cache_bytes
         if kv_cache_bytes is None:
@@ -100,6 +102,10 @@ class Worker:
         self.runner = ModelRunner(described.spec, model, self.cache, config.block_size, sampler, attentions)
         if records:
             self.runner.record_steps()
+
+    def _slices(self, stage: PipelineStage) -> bool:
+        """True if encodes may take several steps: a GPU replays them whole, and stages work on several at a time."""
+        return self.device.type == "cpu" and stage.count == 1
 
     def _cache(self, num_blocks: int, num_host_blocks: int) -> KVCache:
         return KVCache(
@@ -131,6 +137,16 @@ def _memory_for(what: str) -> Iterator[None]:
 def _is_of_memory(error: BaseException | None) -> bool:
     refused = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
     return refused or getattr(error, "errno", None) == errno.ENOMEM
+
+
+def _stop_between_encoder_layers(model: ForConditionalGeneration, shape: ModelShape) -> int:
+    """Let encodes stop between the encoder's layers. Returns how many there are; 1 if they cannot be found."""
+    try:
+        layers, _ = layer_lists(model, shape.num_decoder_layers)
+    except PluginError:
+        return 1
+    stop_between(layers)
+    return len(layers)
 
 
 def _own_heads(shape: ModelShape, ranks: ParallelGroup) -> ModelShape:

@@ -159,7 +159,7 @@ class WorkerProcess:
         for module in worker.runner.model.modules():
             if isinstance(module, Attention):
                 module.register_forward_pre_hook(lambda *_: self._progress.note())
-        self._send("ready", worker.num_device_blocks, worker.num_host_blocks)
+        self._send("ready", worker.num_device_blocks, worker.num_host_blocks, worker.num_encoder_layers)
         try:
             self._run_steps(worker)
         except EngineDeadError as error:

@@ -123,6 +123,7 @@ class JobRunner:
             try:
                 self._drive_or_queue(channel)
                 if self._drives():
+                    self._core.keeps_thread(channel.idles)
                     while not channel.events and channel.unfinished:
                         if self._has_step(channel):
                             self._core.step()
@@ -131,6 +132,8 @@ class JobRunner:
                     channel.wait(LONGEST_WAIT)
             finally:
                 if self._drives():
+                    if channel.idles:
+                        self._core.keeps_thread(False)
                     self._driver = None
                 self._leave(channel)
         return channel.take()
@@ -168,6 +171,7 @@ class JobRunner:
         try:
             self._drive_or_queue(None)
             if self._drives():
+                self._core.keeps_thread(True)  # whoever calls Engine.step calls it again
                 self._drain()
                 self.tasks.start_children()
                 try:

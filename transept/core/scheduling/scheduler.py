@@ -9,32 +9,22 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import count
 from operator import attrgetter
 
 from transept.core.config import SchedulerConfig
 from transept.core.scheduling.block_allocator import BlockError
 from transept.core.scheduling.block_manager import AllocStatus, BlockSpaceManager
+from transept.core.scheduling.encoder_slices import EncoderSlices, EncodeUnderWay
+from transept.core.scheduling.in_flight import SchedulerOutputs
 from transept.core.scheduling.oversized import refuse_oversized
 from transept.core.scheduling.sequence import Sequence, SequenceStatus
 from transept.core.scheduling.sequence_group import SequenceGroup
-from transept.core.scheduling.step import PENDING, BlockTable, Encode, SequenceData, SequenceGroupMetadata, StepInput
+from transept.core.scheduling.step import PENDING, BlockTable, Encode
 from transept.errors import ParameterError
 
 _ARRIVAL = attrgetter("arrival")
-
-
-@dataclass(frozen=True)
-class SchedulerOutputs:
-    """One step, and the requests in it.
-
-    groups: aligned with step.decodes. encoding: the requests that step.encodes were scheduled for, aligned with these.
-    """
-
-    groups: list[SequenceGroup] = field(default_factory=list)
-    encoding: list[SequenceGroup] = field(default_factory=list)
-    step: StepInput = field(default_factory=StepInput)
 
 
 def id_in_use(request_id: str) -> ParameterError:
@@ -54,17 +44,25 @@ class Scheduler:
     """Continuous batching, first come first served by SequenceGroup.arrival.
 
     A group is in one of two lists, both in order of arrival: `running` (blocks on the device, one token a sequence in
-    each step) or `queue` (waiting without blocks, or swapped out with blocks on the host).
+    each step) or `queue` (waiting without blocks, or swapped out with blocks on the host). One running group at a time
+    may have no rows yet, since its encoder takes several steps (`sliced`).
+
+    slices: how much of an encoder a step computes beside requests that decode; None: all of it. slices_encoders: False:
+        likewise; set by whoever drives the engine core.
     """
 
-    def __init__(self, config: SchedulerConfig, block_manager: BlockSpaceManager) -> None:
+    def __init__(
+        self, config: SchedulerConfig, block_manager: BlockSpaceManager, slices: EncoderSlices | None = None
+    ) -> None:
         self.config = config
         self.block_manager = block_manager
+        self.slices = slices or EncoderSlices(1)
+        self.slices_encoders = True
+        self.sliced: EncodeUnderWay | None = None
         self.running: list[SequenceGroup] = []
         self.queue: list[SequenceGroup] = []
         self._groups: dict[str, SequenceGroup] = {}  # both lists, by request id
         self._encode_ids = count()
-        self._steps_since_encoder = 0  # of those that are long enough to wait for each other
 
     @property
     def has_unfinished(self) -> bool:
@@ -122,7 +120,7 @@ class Scheduler:
         self.block_manager.reset()
         forget_pending(seq for group in self._groups.values() for seq in group.seqs)
         self._groups = {name: group for name, group in self._groups.items() if not group.finished}
-        self.running, self.queue = [], []
+        self.running, self.queue, self.sliced = [], [], None
         for group in self._groups.values():
             self._requeue(group, SequenceStatus.WAITING)
 
@@ -171,15 +169,12 @@ class Scheduler:
         """
         outputs = SchedulerOutputs()
         preempts = self._grow_running(outputs, under_way, num_steps)
+        slices = self.slices.num_layers > 1 and self.slices_encoders and bool(outputs.groups)
+        if self.sliced is not None:
+            self._go_on_encoding(self.sliced, outputs, slices)
         if self.queue and not preempts:
-            self._admit(outputs)
-        self._steps_since_encoder += bool(outputs.groups)
+            self._admit(outputs, slices)
         return outputs
-
-    def _wait_of_encoder(self, group: SequenceGroup) -> int:
-        """How many steps lie between a request's encoder and the last such one before it, while others decode."""
-        tokens_per_step = self.config.encoder_tokens_per_step
-        return 0 if tokens_per_step is None else group.encoder_seq.num_tokens // tokens_per_step
 
     def _grow_running(self, outputs: SchedulerOutputs, under_way: Collection[SequenceGroup], num_steps: int) -> bool:
         """Give every running sequence the slot of its next token, preempting from the youngest group.
@@ -195,7 +190,7 @@ class Scheduler:
         ample = self.has_ample_blocks
         while index < len(self.running) and (num_steps == 1 or num_seqs < share):
             group = self.running[index]
-            if group in under_way:
+            if group in under_way or self._is_encoding(group):
                 index += 1
                 continue
             if ample or self.block_manager.can_append_slots(group):
@@ -211,32 +206,72 @@ class Scheduler:
             preempted = True
         return preempted
 
-    def _admit(self, outputs: SchedulerOutputs) -> None:
+    def _go_on_encoding(self, sliced: EncodeUnderWay, outputs: SchedulerOutputs, slices: bool) -> None:
+        """Put the next slice of an encode into the step, or all that is left. After the last slice its group has rows.
+
+        `_admit` has kept room for these.
+        """
+        self._encode(
+            sliced, self._layers_in_step(sliced.encode.inputs.num_tokens, sliced.num_layers, 0, slices), outputs
+        )
+        if self.sliced is None:
+            self._run(sliced.group, outputs, is_prefill=True)
+
+    def _layers_in_step(self, num_tokens: int, num_computed: int, work: int, slices: bool) -> int:
+        """Return how many further layers of an input a step computes; see EncoderSlices.layers."""
+        left = self.slices.num_layers - num_computed
+        return self.slices.layers(num_tokens, num_computed, work) if slices else left
+
+    def _encode(self, sliced: EncodeUnderWay, count: int, outputs: SchedulerOutputs) -> None:
+        """Put further layers of an encode into the step."""
+        encode, computed = sliced.encode, sliced.num_layers + count
+        is_last = computed == self.slices.num_layers
+        outputs.encoding.append(sliced.group)
+        outputs.step.encodes.append(encode if is_last else replace(encode, num_layers=computed))
+        outputs.encoder_work += count * encode.inputs.num_tokens
+        self.sliced = None if is_last else EncodeUnderWay(sliced.group, encode, computed)
+
+    def _is_encoding(self, group: SequenceGroup) -> bool:
+        """True if the group's encoder takes several steps, of which the last is still to come."""
+        return self.sliced is not None and self.sliced.group is group
+
+    def _admit(self, outputs: SchedulerOutputs, slices: bool) -> None:
         """Start groups from the head of the queue, swapped or waiting alike, until one does not fit.
 
         Invariant: nothing overtakes the head of the queue. With nothing running the head always fits: all blocks and
         budgets are free then, and `add_seq_group` refused what exceeds them. Beside running sequences a prefill must
-        leave one free block for each, so that it is not preempted at their next block boundary.
+        leave one free block for each, so that it is not preempted at their next block boundary. A group whose encoder
+        takes several steps leaves room for its prompt beside as many rows as there may be by then.
+
+        slices: whether encoders may take several steps, one after the other.
         """
         config = self.config
         num_seqs = sum(group.max_num_seqs for group in self.running)
-        decoder_tokens = sum(len(metadata.seq_data) for metadata in outputs.step.decodes)
-        encoder_tokens = 0
+        decoder_tokens = sum(
+            sum(data.num_tokens for data in each.seq_data.values()) if each.is_prefill else len(each.seq_data)
+            for each in outputs.step.decodes
+        )
+        encoder_tokens = sum(encode.inputs.num_tokens for encode in outputs.step.encodes)
         while self.queue:
             group = self.queue[0]
             seqs = group.unfinished_seqs
             swapped = seqs[0].status is SequenceStatus.SWAPPED
             runs_encoder = not swapped and not self.block_manager.is_encoded(group)
-            wait = self._wait_of_encoder(group) if runs_encoder else 0
-            if wait and self.running and self._steps_since_encoder <= wait:
+            if self.sliced is not None and (runs_encoder or self.sliced.writes_for(group)):
                 return
+            inputs = group.encoder_seq.inputs.encoder
+            num_layers = self._layers_in_step(inputs.num_tokens, 0, outputs.encoder_work, slices) if runs_encoder else 0
+            takes_several = 0 < num_layers < self.slices.num_layers
+            waiting = group if takes_several else None if self.sliced is None else self.sliced.group
             num_seqs += group.max_num_seqs
-            decoder_tokens += len(seqs) if swapped else sum(seq.num_tokens for seq in seqs)
-            encoder_tokens += group.encoder_seq.num_tokens if runs_encoder else 0
+            decoder_tokens += len(seqs) if swapped else _num_prompt_rows(group)
+            encoder_tokens += inputs.num_tokens if runs_encoder else 0
             if (
-                num_seqs > config.max_num_seqs
+                (runs_encoder and not num_layers)
+                or num_seqs > config.max_num_seqs
                 or decoder_tokens > config.max_decoder_tokens
                 or encoder_tokens > config.max_encoder_tokens
+                or (waiting and num_seqs - waiting.max_num_seqs + _num_prompt_rows(waiting) > config.max_decoder_tokens)
             ):
                 return
             reserve = num_seqs - group.max_num_seqs
@@ -248,18 +283,18 @@ class Scheduler:
                 if self.block_manager.can_allocate(group, reserve) is not AllocStatus.OK:
                     return
                 self.block_manager.allocate(group)
-                if wait:
-                    self._steps_since_encoder = 0
             for seq in seqs:
                 seq.status = SequenceStatus.RUNNING
             insort(self.running, self.queue.pop(0), key=_ARRIVAL)
             if runs_encoder:
-                self._encode(group, outputs)
-            self._run(group, outputs, is_prefill=not swapped)
+                encode = Encode(next(self._encode_ids), inputs, self.block_manager.get_cross_block_table(group))
+                self._encode(EncodeUnderWay(group, encode, 0), num_layers, outputs)
+            if not self._is_encoding(group):
+                self._run(group, outputs, is_prefill=not swapped)
 
     def _preempt(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
         """Take a group's device blocks: to the host if it has room for all of them, else to be recomputed."""
-        swap = self.block_manager.can_swap_out(group)
+        swap = not self._is_encoding(group) and self.block_manager.can_swap_out(group)
         if swap:
             outputs.step.moves.swap_out.extend(self.block_manager.swap_out(group))
         else:
@@ -273,12 +308,6 @@ class Scheduler:
             seq.status = status
         insort(self.queue, group, key=_ARRIVAL)
 
-    def _encode(self, group: SequenceGroup, outputs: SchedulerOutputs) -> None:
-        """Put the encode of a group's input into the step."""
-        table = self.block_manager.get_cross_block_table(group)
-        outputs.encoding.append(group)
-        outputs.step.encodes.append(Encode(next(self._encode_ids), group.encoder_seq.inputs.encoder, table))
-
     def _run(self, group: SequenceGroup, outputs: SchedulerOutputs, is_prefill: bool = False) -> None:
         """Put a group with blocks on the device into the step."""
         manager = self.block_manager
@@ -291,33 +320,25 @@ class Scheduler:
                 outputs.step.moves.copy.append(copied)
         metadata = group.metadata
         if is_prefill or metadata is None or metadata.is_prefill or [*metadata.seq_data] != [s.seq_id for s in seqs]:
-            encoder_inputs = group.encoder_seq.inputs.encoder
-            read_again = encoder_inputs.token_ids if group.sampling_params.encoder_no_repeat_ngram_size else ()
             table = manager.get_cross_block_table(group)
-            metadata = SequenceGroupMetadata(
-                request_id=group.request_id,
-                is_prefill=is_prefill,
-                encode_id=next(
-                    (each.encode_id for each in outputs.step.encodes if each.cross_block_table is table), None
-                ),
-                num_encoder_tokens=encoder_inputs.num_tokens,
-                seq_data={
-                    seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, read_again)
-                    for seq in seqs
-                },
-                sampling_params=group.sampling_params,
-                num_samples=group.num_samples,
-                block_tables={seq.seq_id: manager.get_block_table(seq) for seq in seqs},
-                cross_block_table=table,
-            )
-            group.metadata = metadata
+            encode_ids = (each.encode_id for each in outputs.step.encodes if each.cross_block_table is table)
+            tables = {seq.seq_id: manager.get_block_table(seq) for seq in seqs}
+            metadata = group.metadata = group.described(is_prefill, next(encode_ids, None), tables, table)
         outputs.groups.append(group)
         outputs.step.decodes.append(metadata)
 
     def _free(self, group: SequenceGroup) -> None:
+        if self._is_encoding(group):
+            self.sliced = None
+            self.block_manager.forget_encoded(group)  # what was to be written there is not
         for seq in group.seqs:
             self.block_manager.free(seq)
         self.block_manager.free_cross(group)
 
     def _free_blocks(self) -> str:
         return f"{self.block_manager.num_free_device_blocks} free of {self.block_manager.num_device_blocks} blocks"
+
+
+def _num_prompt_rows(group: SequenceGroup) -> int:
+    """Decoder tokens of a step in which a group is computed from its beginning."""
+    return sum(seq.num_tokens for seq in group.unfinished_seqs)

@@ -14,7 +14,7 @@ from transept.core.request.prompt_probe import ProbeResult
 from transept.core.request.sampling_params import SamplingParams
 from transept.core.scheduling.beam_search import BeamSearch
 from transept.core.scheduling.sequence import Sequence
-from transept.core.scheduling.step import SequenceGroupMetadata
+from transept.core.scheduling.step import BlockTable, SequenceData, SequenceGroupMetadata
 
 if TYPE_CHECKING:
     from transept.errors import TranseptError
@@ -80,3 +80,24 @@ class SequenceGroup:
             return self.beam_search.num_candidates
         unforked = len(self.seqs) == 1 and not self.seqs[0].output_token_ids
         return self.sampling_params.n if unforked else 1
+
+    def described(
+        self, is_prefill: bool, encode_id: int | None, block_tables: dict[int, BlockTable], cross_table: BlockTable
+    ) -> SequenceGroupMetadata:
+        """The group's part of a step, see SequenceGroupMetadata. block_tables: of the unfinished sequences."""
+        inputs, params = self.encoder_seq.inputs.encoder, self.sampling_params
+        read_again = inputs.token_ids if params.encoder_no_repeat_ngram_size else ()
+        return SequenceGroupMetadata(
+            request_id=self.request_id,
+            is_prefill=is_prefill,
+            encode_id=encode_id,
+            num_encoder_tokens=inputs.num_tokens,
+            seq_data={
+                seq.seq_id: SequenceData(seq.prompt_token_ids, seq.output_token_ids, seq.sample_index, read_again)
+                for seq in self.unfinished_seqs
+            },
+            sampling_params=params,
+            num_samples=self.num_samples,
+            block_tables=block_tables,
+            cross_block_table=cross_table,
+        )

@@ -57,12 +57,18 @@ class SequenceData:
 class Encode:
     """An input of the encoder, and the blocks of the cache that its keys and values are written to.
 
-    It names no request: any number of them may read these blocks. encode_id: of this encode alone.
+    It names no request: any number of them may read these blocks.
+
+    encode_id: of this encode alone, in every step that computes a part of it.
+    num_layers: of the encoder, that are computed once the step ends, those of earlier steps among them; the next step
+        that has this encode goes on from there, and one that does not have it drops what was computed. None: all
+        layers; then keys and values are written.
     """
 
     encode_id: int
     inputs: EncoderInputs
     cross_block_table: BlockTable
+    num_layers: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,139 @@
+"""SlicedEncodes: encodes that stop between two layers of the encoder, and go on in a later step.
+
+A model loops over its layers by itself. So its `encode` runs in a greenlet, on the same thread and its OpenMP team. It
+switches back to the model runner before a layer that is left to another step. Only on CPUs; an encode that takes one
+step runs without a greenlet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import Any
+
+import torch
+from greenlet import getcurrent, greenlet
+from torch import Tensor, nn
+
+from transept.core.execution.encoder_runner import EncoderRunner
+from transept.core.scheduling.step import Encode
+
+
+class SlicedEncodes:
+    """The encode that takes several steps, one at a time.
+
+    Held by the model runner, to which nothing leads that the encode has at hand: so it goes when that goes.
+    """
+
+    def __init__(self, encoder: EncoderRunner) -> None:
+        self._encoder = encoder
+        self._under_way: SlicedEncode | None = None
+
+    def begin_step(self, encodes: Sequence[Encode]) -> None:
+        """Drop the encode under way, unless the step goes on with it. encodes: all of the step."""
+        if all(not self._is_under_way(each) for each in encodes):
+            self.drop()
+
+    def drop(self) -> None:
+        """Drop the encode under way. A step that goes on with it begins anew."""
+        self._under_way = None
+
+    def __call__(self, encodes: Sequence[Encode]) -> Sequence[Encode]:
+        """Go on with encodes that take several steps. Returns the others. Raises what the model raises."""
+        sliced = [each for each in encodes if each.num_layers is not None or self._is_under_way(each)]
+        for each in sliced:
+            self._go_on(each)
+        return [each for each in encodes if each not in sliced] if sliced else encodes
+
+    def _is_under_way(self, encode: Encode) -> bool:
+        return self._under_way is not None and self._under_way.encode_id == encode.encode_id
+
+    def _go_on(self, encode: Encode) -> None:
+        """Compute the layers of an encode that this step is to compute. An exception drops all of them."""
+        sliced, self._under_way = (self._under_way if self._is_under_way(encode) else None), None
+        num_layers = encode.num_layers
+        if sliced is not None and sliced.is_elsewhere:
+            sliced = num_layers = None  # all at once: the next step may be another thread's as well
+        if sliced is None:
+            sliced = SlicedEncode(encode.encode_id, partial(self._encoder.encode, [encode.inputs]))
+        hidden = sliced.advance(num_layers)
+        if hidden is not None:
+            self._encoder.write(hidden, [encode])
+        self._under_way = sliced
+
+
+class SlicedEncode:
+    """One encode. function: returns the encoder's output. encode_id: see Encode.
+
+    It belongs to the thread that began it: dropped in another one, it holds its memory until that thread slices again.
+    """
+
+    def __init__(self, encode_id: int, function: Callable[[], Tensor]) -> None:
+        self.encode_id = encode_id
+        self._progress = LayerProgress()
+        self._greenlet = greenlet(function)
+        self._greenlet.gr_context = copy_context()
+        self._greenlet.gr_context.run(_PROGRESS.set, self._progress)
+        self._thread = threading.get_ident()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if another thread began it, so that it cannot go on in this one."""
+        return self._thread != threading.get_ident()
+
+    def advance(self, num_layers: int | None) -> Tensor | None:
+        """Compute the encoder's first layers, unless that is done. num_layers: how many in all; None: all.
+
+        Returns the encoder's output when it is complete, once. Raises what the function raises.
+        """
+        progress = self._progress
+        if self._greenlet.dead or (num_layers is not None and progress.num_layers >= num_layers):
+            return None
+        state = _thread_state()
+        progress.most_layers, progress.caller = num_layers, getcurrent()
+        self._greenlet.parent = progress.caller
+        hidden: Tensor | None = self._greenlet.switch()
+        if hidden is None and _thread_state() != state:  # a model's, which must not reach what is computed meanwhile
+            progress.most_layers = None
+            hidden = self._greenlet.switch()
+        return hidden
+
+
+class LayerProgress:
+    """How far an encode is. num_layers: begun so far. most_layers: where it stops. caller: to which it switches then.
+
+    It does not know the encode's own greenlet, which could not be dropped if its stack led to it.
+    """
+
+    def __init__(self) -> None:
+        self.num_layers = 0
+        self.most_layers: int | None = None
+        self.caller = getcurrent()
+
+    def begin_layer(self) -> None:
+        """Wait for a step that computes one more layer."""
+        while self.most_layers is not None and self.num_layers >= self.most_layers:
+            self.caller.switch(None)
+        self.num_layers += 1
+
+
+_PROGRESS: ContextVar[LayerProgress | None] = ContextVar("progress of the encode that runs", default=None)
+
+
+def stop_between(layers: Iterable[nn.Module]) -> None:
+    """Let encodes stop before each of an encoder's layers."""
+    for layer in layers:
+        layer.register_forward_pre_hook(_before_layer)
+
+
+def _before_layer(layer: nn.Module, given: Any) -> None:
+    progress = _PROGRESS.get()
+    if progress is not None:
+        progress.begin_layer()
+
+
+def _thread_state() -> tuple[object, ...]:
+    """What PyTorch's context managers change for a thread, so that an encode may not stop within one."""
+    return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._len_torch_function_stack()
