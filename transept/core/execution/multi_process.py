@@ -226,7 +226,7 @@ class _Workers:
         else:
             with self._changed:
                 if kind == "ready":
-                    worker.ready = content[0], content[1]
+                    worker.ready = content[0], content[1], content[2]
                 else:
                     self._outputs[content[0]] = content[1:]
                 self._changed.notify_all()

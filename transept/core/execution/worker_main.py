@@ -11,7 +11,7 @@ torch.distributed. The first thread computes, the second receives messages, the 
                      close
     rank to engine   heartbeat  works, processor seconds, progress: see RemoteWorker
                      store      host, port: of rank 0
-                     ready      blocks on the device, blocks on the host
+                     ready      blocks on the device, blocks on the host, encoder layers between which encodes may stop
                      refused    error: the model cannot be loaded
                      output     number, and what `pack_output` returns: from the last stage's first rank
                      failed     message: no step can be computed any more, maybe because another rank has ended

@@ -19,7 +19,8 @@ STILL_SECONDS = 7.0  # of a worker on a CPU that has work and takes no processor
 class RemoteWorker:
     """A rank's process, its connection, and its last heartbeat.
 
-    ready: the cache blocks that it has room for, on the device and on the host; None until it has loaded the model.
+    ready: the cache blocks that it has room for, on the device and on the host, and Capacity.num_encoder_layers; None
+        until it has loaded the model.
     works: True if it has a step to compute, and does not wait for another rank. has_complained: True if it said why it
     stops. spent: seconds of processor time that its computing thread has taken since its last progress.
 
@@ -29,7 +30,7 @@ class RemoteWorker:
 
     def __init__(self, rank: int, process: RankProcess) -> None:
         self.rank, self.process, self.connection = rank, process, Connection(process.socket)
-        self.ready: tuple[int, int] | None = None
+        self.ready: tuple[int, int, int] | None = None
         self.works = self.has_complained = False
         self.spent = 0.0
         self._progress = (0, 0)
