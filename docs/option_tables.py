@@ -1,0 +1,116 @@
+"""Writes docs/options.md, the reference of all declared options, from their declarations: `make option-tables`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from transept.cli.engine_options import LIMITS, NAMES
+from transept.cli.flags import flag
+from transept.cli.transcribe_options import CommandOptions
+from transept.core.config import EngineConfig
+from transept.core.request.limits import Limits
+from transept.options import DeclaredOption, declared
+from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX, written
+from transept.serving.settings import ServerSettings
+from transept.speech.options import TranscriptionOptions
+from transept.speech.output.subtitles import SubtitleLayout
+from transept.speech.vad.options import VadOptions
+
+PAGE = Path(__file__).parent / "options.md"
+LONGEST_DEFAULT = 30  # characters
+HEAD = """# All options
+
+Every option is declared once, in the class that its section names. The command line, the HTTP API and the server's
+settings take it from there, with the same type, bounds and default. `make option-tables` writes this page from the
+declarations.
+
+In Python options are keywords. A flag may be written with underscores (`--beam_size`). One without a value may be
+followed by `True` or `False`. A form field of `POST /v1/audio/transcriptions` has the option's own name; those of
+`vad_options` are sent as JSON or as `vad_options[threshold]`.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+def page() -> str:
+    """Return the page's Markdown."""
+    speech = declared(TranscriptionOptions).values()
+    sections = [
+        ("Transcription", "TranscriptionOptions", "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
+        ("Voice activity", "VadOptions", "`vad_options=`, `transept transcribe`, HTTP"),
+        ("Subtitles", "SubtitleLayout", "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
+        ("The command alone", "CommandOptions", "`transept transcribe`"),
+        ("Engine", "EngineConfig", "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),
+        ("Limits", "Limits", "`limits=` of an engine"),
+        ("Server", "ServerSettings", "`transept serve`"),
+    ]
+    rows = {
+        "TranscriptionOptions": [row(each, "" if each.is_object else flag(each.name)) for each in speech],
+        "VadOptions": [row(each, flag(f"vad_options.{name}")) for name, each in declared(VadOptions).items()],
+        "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
+        "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
+        "EngineConfig": [
+            row(each, flag(written(each)) if name in (*NAMES, "model") else "")
+            for name, each in declared(EngineConfig).items()
+        ],
+        "Limits": [row(each, flag(name) if name in LIMITS else "") for name, each in declared(Limits).items()],
+        "ServerSettings": [
+            row(
+                each,
+                "" if name in ("models", "engine") else flag(written(each)),
+                variable=PREFIX + written(each).upper(),
+            )
+            for name, each in declared(ServerSettings).items()
+        ]
+        + [row(each, flag(each.name), variable=PREFIX + each.name.upper()) for each in (API_KEY_FILE, CONFIG)],
+    }
+    parts = [HEAD]
+    for title, name, doors in sections:
+        parts.append(f"## {title}\n\n`{name}`: {doors}.\n")
+        parts.append(
+            "| option | flag | values | default | |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows[name])
+        )
+        parts.append("")
+    return "\n".join(parts)
+
+
+def row(each: DeclaredOption, called: str, variable: str = "") -> str:
+    """Return the row of an option. called: its flag. variable: of the environment."""
+    code = [f"`{name}`" for name in (called, variable) if name]
+    about = f"{each.option.help[:1].upper()}{each.option.help[1:]}. {each.option.more}".strip()
+    about = re.sub(r"(?<![`-])(--[a-z]+(?:-[a-z]+)*-?)", r"`\1`", about)
+    cells = [f"`{each.name}`", " ".join(code), values(each), default(each), about]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def values(each: DeclaredOption) -> str:
+    """Return what an option's values are."""
+    option = each.option
+    if each.choices:
+        named = ", ".join(f"`{word}`" for word in each.choices)
+    else:
+        named = " or ".join(kind.__name__ for kind in each.types)
+    bounds = [
+        f"{sign} {bound:g}"
+        for sign, bound in (("≥", option.ge), (">", option.gt), ("<", option.lt), ("≤", option.le))
+        if bound is not None and abs(bound) < 1 << 20
+    ]
+    return ", ".join([named, *bounds]) + (" or None" if each.optional else "")
+
+
+def default(each: DeclaredOption) -> str:
+    """Return an option's default, in Python."""
+    value = each.default
+    if value is dataclasses.MISSING:
+        return ""
+    shown = repr(value)
+    return f"`{shown}`" if len(shown) <= LONGEST_DEFAULT else "see the class"
+
+
+if __name__ == "__main__":
+    main()
