@@ -1,8 +1,8 @@
 """Builds the CPU kernels: one shared library for each instruction set, from the C++ of transept/core/kernels/cpu.
 
-Everything else about the package is in pyproject.toml. A library has plain C functions and knows nothing of Python, so
-one wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++ that
-is found, or else the one in the `ziglang` package, which build_backend.py asks for where there is no other.
+Everything else about the package is in pyproject.toml. A library has plain C functions and does not depend on Python,
+so one wheel serves all Python versions of a platform. The compiler is $CXX, or else the first of c++, g++ and clang++
+that exists, or else the one in the `ziglang` package, which build_backend.py requires if there is no other.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FLAGS = [
     *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-uninitialized", "-Wno-maybe-uninitialized"),
 ]
 _TABLE = runpy.run_path(str(ROOT / SOURCES / "isas.py"))  # beside the sources; the package is not importable yet
-LEVELS = {isa.name: isa.flags for isa in _TABLE["compiled_on"](platform.machine())}
+LEVELS = {isa.name: isa for isa in _TABLE["compiled_on"](platform.machine())}
 TESTED_AS: dict[str, str] = _TABLE["TESTED_AS"]
 
 
 def compiler() -> list[str]:
-    """The command that compiles C++."""
+    """Return the command that compiles C++."""
     if "CXX" in os.environ:
         return shlex.split(os.environ["CXX"])
     for name in ("c++", "g++", "clang++"):
@@ -48,22 +48,27 @@ def compiler() -> list[str]:
 
 
 def sources(pattern: str) -> list[Path]:
-    """Files of the kernels, in an order that is always the same."""
+    """Return files of the kernels, in an order that is always the same."""
     return sorted((ROOT / SOURCES).rglob(pattern))
 
 
-def with_headers(source: Path) -> list[Path]:
-    """A source and all headers of the kernels that it includes, in an order that is always the same."""
+def with_headers(source: Path, isa_header: str) -> list[Path]:
+    """Return a source and all headers of the kernels that it includes, in an order that is always the same.
+
+    isa_header: the file in isa/ that isa.h includes.
+    """
     found, new = set[Path](), {source}
     while new:
         found |= new
         named = {file: re.findall(r'#include "(.+)"', file.read_text(encoding="utf-8")) for file in new}
-        new = {(file.parent / name).resolve() for file, names in named.items() for name in names} - found
+        included = {(file.parent / name).resolve() for file, names in named.items() for name in names}
+        included |= {file.parent / "isa" / isa_header for file in new if file.name == "isa.h"}
+        new = included - found
     return sorted(found)
 
 
 def content(files: list[Path], *more: str) -> str:
-    """A name for what files and arguments say."""
+    """Return a hash of files and arguments."""
     digest = hashlib.sha256("\0".join(more).encode())
     for file in files:
         digest.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes())
@@ -71,10 +76,10 @@ def content(files: list[Path], *more: str) -> str:
 
 
 class BuildKernels(build_ext):
-    """Compiles every source for every level; an object is kept by the content of all that it was made from."""
+    """Compiles every source for every level. An object is kept under a hash of its files and options."""
 
     def run(self) -> None:
-        """Compile and link, as many at a time as there are cores."""
+        """Compile and link, with as many compilers at a time as there are cores."""
         target = (ROOT if self.inplace or self.editable_mode else Path(self.build_lib)) / LIBRARIES
         objects = ROOT / "build" / "kernels"
         for folder in (target, objects):
@@ -94,24 +99,26 @@ class BuildKernels(build_ext):
                 self.link(parts, target / f"kernels_{level}.so")
 
     def part(self, source: Path, level: str, folder: Path) -> tuple[Path, list[str]]:
-        """The object of a source, and what compiles it: without options that make no difference to it."""
-        files = with_headers(source)
-        text = "".join(file.read_text(encoding="utf-8") for file in files)
-        options = [*FLAGS, *(each for each in LEVELS[level] if TESTED_AS.get(each, "") in text)]
+        """Return the object of a source and the command that compiles it, without options that change nothing in it."""
+        isa = LEVELS[level]
+        files = with_headers(source, isa.header)
+        text = "".join(file.read_text(encoding="utf-8") for file in files if file.parent.name != "isa")
+        options = [*FLAGS, *(each for each in isa.flags if TESTED_AS.get(each, "") in text)]
+        options.append(f'-DISA_HEADER="isa/{isa.header}"')
         if source.name == "library.cpp":
             options.append(f'-DFINGERPRINT="{content(sources("*.h") + sources("*.cpp"))}"')
         name = content(files, *compiler(), *options)
         return folder / f"{source.stem}-{name[:24]}.o", [*compiler(), *options, "-c", str(source)]
 
     def compile(self, command: list[str], made: Path) -> None:
-        """Make an object that is not there."""
+        """Compile an object unless it exists."""
         if not made.exists():
             partial = made.with_suffix(f".{os.getpid()}.part")
             subprocess.run([*command, "-o", str(partial)], check=True)
             partial.replace(made)
 
     def link(self, objects: list[Path], library: Path) -> None:
-        """One library of them, which replaces an older one at once, also where that is in use."""
+        """Link objects into a library. It replaces an older one in one step, even if that is in use."""
         partial = library.with_suffix(f".{os.getpid()}.part")
         command = [*compiler(), "-shared", "-pthread", *map(str, objects), "-o", str(partial)]
         if sys.platform == "linux":
@@ -120,23 +127,23 @@ class BuildKernels(build_ext):
         partial.replace(library)
 
     def get_outputs(self) -> list[str]:
-        """What a wheel takes in."""
+        """Return the files that a wheel holds."""
         return [str(Path(self.build_lib) / LIBRARIES / f"kernels_{level}.so") for level in LEVELS]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Where an editable install finds it."""
+        """Map the files of a wheel to those of an editable install."""
         return {output: str(LIBRARIES / Path(output).name) for output in self.get_outputs()}
 
     def get_source_files(self) -> list[str]:
-        """What a source distribution takes in."""
+        """Return the files that a source distribution holds."""
         return [str(file.relative_to(ROOT)) for file in sources("*.h") + sources("*.cpp")]
 
 
 class WheelOfAllPythons(bdist_wheel):
-    """The libraries depend on the platform, not on Python."""
+    """A wheel whose libraries depend on the platform, not on Python."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Such as py3-none-linux_x86_64."""
+        """Return a tag such as py3-none-linux_x86_64."""
         return "py3", "none", super().get_tag()[2]
 
 

@@ -37,6 +37,7 @@ BLOCK, DEPTH, BYTES_DEEP, PASS, ROWS, FEW = 32, 32, 64, 512, 384, 8
 DEPTHS = [DEPTH, 3 * DEPTH, PASS, 2 * PASS + DEPTH]
 AVX512 = [f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-mavx2", "-mfma", "-mf16c", *AVX512]
+FLAGS.append('-DISA_HEADER="isa/avx512.h"')
 SOURCES = (
     "library.cpp",
     "elementwise/rows.cpp",

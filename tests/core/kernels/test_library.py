@@ -303,7 +303,7 @@ def test_libraries_that_are_not_of_the_sources_beside_them_are_refused(change: s
     copied = shutil.copytree(package, tmp_path / "transept", ignore=shutil.ignore_patterns("__pycache__"))
     kernels = copied / "core" / "kernels" / "cpu"
     if change == "a source":
-        (kernels / "simd.h").write_text((kernels / "simd.h").read_text() + "// another line\n")
+        (kernels / "isa.h").write_text((kernels / "isa.h").read_text() + "// another line\n")
     else:
         shutil.rmtree(kernels / "lib")
     done = subprocess.run(

@@ -34,12 +34,14 @@ Feature = Cpuid | SavedState | str  # a string is a feature's name in /proc/cpui
 class Isa(NamedTuple):
     """An instruction set.
 
+    header: the file in isa/ with its primitives; sets that differ in a few instructions share one.
     machine: the processors that may have it, as `platform.machine` names them in lower case; None for all.
     flags: options of the compiler. capabilities: of those below. features: what the processor and the system must have.
     permission: number of the state, as in XCR0, that Linux lets a process use only once it has asked; None for none.
     """
 
     name: str
+    header: str
     machine: str | None = None
     flags: tuple[str, ...] = ()
     capabilities: frozenset[str] = frozenset()
@@ -92,20 +94,20 @@ _MULTIPLIES_BF16 = _MULTIPLIES_BYTES | {BF16_DOT}
 
 # Lowest first. A processor that runs avx_vnni may run all, some or none of the rows after it.
 ISAS = (
-    Isa("portable"),
-    Isa("avx2", _X86, _AVX2, _CONVERTS, _HAS_AVX2),
-    Isa("avx_vnni", _X86, (*_AVX2, "-mavxvnni"), _MULTIPLIES_BYTES, _HAS_AVX_VNNI),
-    Isa("avx512", _X86, _AVX512, _CONVERTS, _HAS_AVX512),
-    Isa("avx512_vnni", _X86, _VNNI, _MULTIPLIES_BYTES, _HAS_VNNI),
-    Isa("avx512_bf16", _X86, _BF16, _MULTIPLIES_BF16, _HAS_BF16),
-    Isa("amx", _X86, _AMX, _MULTIPLIES_BF16 | {TILES}, _HAS_AMX, _TILE_DATA),
+    Isa("portable", "generic.h"),
+    Isa("avx2", "avx2.h", _X86, _AVX2, _CONVERTS, _HAS_AVX2),
+    Isa("avx_vnni", "avx2.h", _X86, (*_AVX2, "-mavxvnni"), _MULTIPLIES_BYTES, _HAS_AVX_VNNI),
+    Isa("avx512", "avx512.h", _X86, _AVX512, _CONVERTS, _HAS_AVX512),
+    Isa("avx512_vnni", "avx512.h", _X86, _VNNI, _MULTIPLIES_BYTES, _HAS_VNNI),
+    Isa("avx512_bf16", "avx512.h", _X86, _BF16, _MULTIPLIES_BF16, _HAS_BF16),
+    Isa("amx", "avx512.h", _X86, _AMX, _MULTIPLIES_BF16 | {TILES}, _HAS_AMX, _TILE_DATA),
 )
 
-# A flag, and the part of a macro that a source tests if the flag changes how the source is compiled.
+# A flag, and the word in a source, or in a header outside isa/, without which the flag changes nothing.
 TESTED_AS = {
-    "-mavxvnni": "AVXVNNI",
-    "-mavx512vnni": "AVX512VNNI",
-    "-mavx512bf16": "AVX512BF16",
+    "-mavxvnni": "ISA_PAIRS",
+    "-mavx512vnni": "ISA_PAIRS",
+    "-mavx512bf16": "ISA_PAIRS",
     "-mamx-tile": "AMX_TILE",
     "-mamx-bf16": "AMX_TILE",
     "-mamx-int8": "AMX_TILE",

@@ -1,6 +1,6 @@
-// Attention of all tokens of a sequence over each other by AMX, with queries, keys, values and weights rounded to bfloat16.
-// Tiles of keys times tiles of queries are scores, [keys, PANEL]; tiles of values, transposed, times tiles of weights are
-// what is summed up, [dim, PANEL]. The scores of the next keys are multiplied while the weights of these are found.
+// Self-attention of an encoder's sequence by AMX, with queries, keys, values and weights rounded to bfloat16. Tiles of keys
+// times tiles of queries are scores, [keys, PANEL]. Tiles of values, transposed, times tiles of weights are the sums,
+// [dim, PANEL]. The tiles of the next keys are multiplied while the vector units compute the weights of these keys.
 #include "amx_encoder_attention.h"
 
 #include <cstdlib>
@@ -15,18 +15,18 @@ namespace transept {
 
 namespace {
 
-constexpr int KEYS_OF_PART = 128;  // whose scores and weights stay in the first cache
-constexpr int ROWS_MEANWHILE = 4;  // of scores, an even number, that become weights while four tiles are multiplied
+constexpr int KEYS_OF_PART = 128;  // keys whose scores and weights stay in the first cache
+constexpr int ROWS_MEANWHILE = 4;  // rows of scores, an even number, that become weights during a product of tiles
 
 int64_t whole(int64_t size, int64_t part) { return (size + part - 1) / part * part; }
 
-// A sequence in the order of tiles, filled up with zeros
+// A sequence in the order of tiles, padded with zeros
 //   queries: for each block and head [depth / DEPTH, 16 pairs, PANEL, 2]
 //   keys:    for each head [tokens / 16, depth / DEPTH, 16, DEPTH]
 //   values:  for each head [tokens / DEPTH, dim / 16, 16 dimensions, DEPTH tokens]
 struct Tiled {
-  int64_t depth, tokens;                     // filled up
-  int64_t query_size, key_size, value_size;  // of a block of queries, of a head's keys and values
+  int64_t depth, tokens;                     // with padding
+  int64_t query_size, key_size, value_size;  // numbers of a block of queries, of a head's keys and of its values
   BFloat16 *queries, *keys, *values;
 
   explicit Tiled(const Sequence& of)
@@ -40,7 +40,7 @@ struct Tiled {
         values(scratch<Use::VALUES, BFloat16>(of.kv_heads * value_size)) {}
 };
 
-// Up to LANES numbers of a row from a place on, then zeros; zeros for no row.
+// Load numbers `from` to `from + LANES` of a row of `size` numbers; zeros beyond its end, or if it is null.
 INLINE Floats load_some(const float* row, int64_t from, int64_t size) {
   if (!row || from >= size) return Floats{};
   if (from + LANES <= size) return load(row + from);
@@ -49,7 +49,7 @@ INLINE Floats load_some(const float* row, int64_t from, int64_t size) {
   return load(numbers);
 }
 
-// Numbers `from` to `from + DEPTH` of a row, times a factor, as bfloat16.
+// Round numbers `from` to `from + DEPTH` of a row, times a factor, to bfloat16.
 INLINE Shorts round_some(const float* row, int64_t from, int64_t size, float factor) {
   alignas(64) float numbers[DEPTH];
   BFloat16 rounded[DEPTH];
@@ -63,7 +63,7 @@ void pack_queries(const Sequence& of, float factor, int64_t block, const Tiled& 
     BFloat16* out = to.queries + (block * of.heads + head) * to.query_size;
     for (int64_t d = 0; d < to.depth; d += DEPTH, out += DEPTH * PANEL) {
       UNROLL for (int side = 0; side < 2; side++) {
-        Floats pairs[LANES];  // of a query each, and then of two dimensions each
+        Floats pairs[LANES];  // each of a query, then each of two dimensions
         UNROLL for (int i = 0; i < LANES; i++) {
           const int64_t token = block * PANEL + side * LANES + i;
           pairs[i] = bits_as<Floats>(round_some(token < of.tokens ? of.query_of(token, head) : nullptr, d, of.dim, factor));
@@ -93,7 +93,7 @@ void pack_values(const Sequence& of, int64_t block, const Tiled& to) {
   for (int64_t head = 0; head < of.kv_heads; head++) {
     BFloat16* out = to.values + head * to.value_size + block * DEPTH * to.depth;
     for (int64_t d = 0; d < to.depth; d += LANES, out += TILE) {
-      Floats pairs[LANES];  // of two tokens each, and then of a dimension each
+      Floats pairs[LANES];  // each of two tokens, then each of a dimension
       UNROLL for (int i = 0; i < LANES; i++) {
         const int64_t token = block * DEPTH + 2 * i;
         const Floats first = load_some(token < of.tokens ? of.value_of(token, head) : nullptr, d, of.dim);
@@ -106,7 +106,7 @@ void pack_values(const Sequence& of, int64_t block, const Tiled& to) {
   }
 }
 
-// Scores of 32 keys by a block of queries, [32, PANEL]. meanwhile(): what needs no tiles, called after each step.
+// Compute scores of 32 keys by a block of queries, [32, PANEL]. meanwhile() is called after each product and uses no tiles.
 template <class Meanwhile>
 INLINE void multiply_keys(const BFloat16* keys, const BFloat16* queries, int64_t steps, float* scores,
                           const Meanwhile& meanwhile) {
@@ -127,7 +127,8 @@ INLINE void multiply_keys(const BFloat16* keys, const BFloat16* queries, int64_t
   STORE_SUMS(scores, PANEL);
 }
 
-// Add the values of a part's keys, times their weights, to sums, [depth, PANEL]. steps: of DEPTH keys. meanwhile(): the same.
+// Add the values of a part's keys, times their weights, to sums, [depth, PANEL]. steps: of DEPTH keys. meanwhile(): see
+// multiply_keys.
 template <class Meanwhile>
 INLINE void add_values(const BFloat16* values, int64_t depth, const BFloat16* weights, int64_t steps, float* sums,
                        const Meanwhile& meanwhile) {
@@ -156,7 +157,7 @@ void attend_tiles(const Sequence& of, const Tiled& tiled, const Biases& biases, 
   float* sums = scratch<Use::OUTPUTS, float>(depth * PANEL);
   std::fill_n(sums, depth * PANEL, 0.0f);
   Columns columns;
-  float own_tops[PANEL];  // of a part's scores
+  float own_tops[PANEL];  // the highest scores of a part
   const auto keys_of = [&](int64_t key) { return std::max<int64_t>(0, std::min<int64_t>(KEYS_OF_PART, of.tokens - key)); };
   TILES_BEGIN();
   for (int64_t row = 0; row < keys_of(0); row += BLOCK) {
@@ -186,7 +187,7 @@ void attend_tiles(const Sequence& of, const Tiled& tiled, const Biases& biases, 
     std::fill_n(own_tops, PANEL, NO_TOP);
     int64_t seen = 0;
     add_values(values + key * depth, depth, weights, filled / DEPTH, sums, [&]() INLINE_LAMBDA {
-      const int64_t rows = std::min<int64_t>(4*ROWS_MEANWHILE, next_count - seen);
+      const int64_t rows = std::min<int64_t>(4 * ROWS_MEANWHILE, next_count - seen);
       raise_tops(next_scores + seen * PANEL, rows, own_tops);
       seen += rows;
     });

@@ -1,14 +1,14 @@
-// Attention of a sequence over itself by AMX.
+// Self-attention of an encoder's sequence by AMX.
 #pragma once
 
 namespace transept {
 
 struct Sequence;
 
-// Whether this library has it.
+// True if this library has it.
 bool amx_attends();
 
-// As `attend_bfloat16` of encoder_attention.cpp: the same but for the order in which products are added up.
+// Like `attend_bfloat16` of encoder_attention.cpp, but products are added up in another order.
 void attend_bfloat16_by_amx(const Sequence& of, float scale);
 
 }  // namespace transept

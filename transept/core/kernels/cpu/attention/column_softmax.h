@@ -1,22 +1,23 @@
-// The steps of a softmax down the columns of a matrix, rows of PANEL numbers: each column is a query, each row a key. A
-// column in which a number is NaN becomes NaN. Minus infinity weighs 0, and so does a column of nothing else.
+// The steps of a softmax down the columns of a matrix [keys, PANEL queries]. A column that holds NaN becomes NaN. Minus
+// infinity has weight 0, also in a column that holds nothing else.
 #pragma once
 
 #include <limits>
 
 #include "../elementwise/math.h"
-#include "../pairs.h"
+#include "../isa_pairs.h"
 
 namespace transept {
 
-constexpr float NO_TOP = std::numeric_limits<float>::lowest();  // of a column of which no number was seen yet
+constexpr float NO_TOP = std::numeric_limits<float>::lowest();  // the top of a column before its first number
 
-// Raise the tops of columns to their highest number where that is higher. Returns whether any was raised.
+// Raise tops to the highest number of each column, if that is higher. Returns true if one was raised. scores: [rows, PANEL],
+// tops: [PANEL].
 INLINE bool raise_tops(const float* scores, int64_t rows, float* tops) {
   Floats top[2] = {load(tops), load(tops + LANES)};
   const Floats before[2] = {top[0], top[1]};
   int64_t row = 0;
-  if (rows >= 4) {  // four maxima at a time, none of which waits for another
+  if (rows >= 4) {  // four independent maxima at a time
     Floats of_rows[4][2] = {{top[0], top[1]}, {top[0], top[1]}, {top[0], top[1]}, {top[0], top[1]}};
     for (; row + 4 <= rows; row += 4, scores += 4 * PANEL) {
       UNROLL for (int i = 0; i < 8; i++) of_rows[i / 2][i % 2] = maximum(load(scores + i * LANES), of_rows[i / 2][i % 2]);
@@ -33,14 +34,14 @@ INLINE bool raise_tops(const float* scores, int64_t rows, float* tops) {
   return any((top[0] > before[0]) | (top[1] > before[1]));
 }
 
-// The same for a column that comes in parts: what was summed up below the tops before, totals and `rows_of_sums` rows of
-// sums, becomes less as they are raised.
+// The same for columns that come in parts: as tops rise, rescale the totals, [PANEL], and the sums, [rows_of_sums, PANEL], of
+// the earlier parts.
 INLINE void raise_tops_of_sums(const float* scores, int64_t rows, float* tops, float* totals, float* sums,
                                int64_t rows_of_sums) {
   const Floats before[2] = {load(tops), load(tops + LANES)};
   if (!raise_tops(scores, rows, tops)) return;
   UNROLL for (int half = 0; half < 2; half++) {
-    const Floats factor = exp2(before[half] - load(tops + half * LANES));  // 1 where a top is the one before
+    const Floats factor = exp2(before[half] - load(tops + half * LANES));  // 1 if a top did not change
     store(totals + half * LANES, load(totals + half * LANES) * factor);
     for (int64_t row = 0; row < rows_of_sums; row++) {
       float* place = sums + row * PANEL + half * LANES;
@@ -49,7 +50,7 @@ INLINE void raise_tops_of_sums(const float* scores, int64_t rows, float* tops, f
   }
 }
 
-// Raise 2 to each number less its column's top, in place, and add the results to totals.
+// scores = 2 ** (scores - tops), in place, [rows, PANEL]. Add the results to totals, [PANEL].
 INLINE void column_exp2(float* scores, int64_t rows, const float* tops, float* totals) {
   const Floats top[2] = {load(tops), load(tops + LANES)};
   Floats total[2] = {load(totals), load(totals + LANES)};
@@ -65,21 +66,21 @@ INLINE void column_exp2(float* scores, int64_t rows, const float* tops, float* t
   store(totals + LANES, total[1]);
 }
 
-// Of each column what makes of weights below `tops` weights below `final_tops` times `most`.
+// Compute the factors, [PANEL], that turn weights relative to `tops` into weights relative to `final_tops`, times `most`.
 INLINE void column_factors(const float* tops, const float* final_tops, const float* most, float* factors) {
   UNROLL for (int lane = 0; lane < PANEL; lane += LANES) {
     store(factors + lane, exp2(load(tops + lane) - load(final_tops + lane)) * load(most + lane));
   }
 }
 
-// Two vectors rounded to int16, side by side.
+// Round two vectors to int16, each lane's numbers side by side.
 INLINE Shorts round_to_pairs(Floats one, Floats other) {
   const Ints first = bits_as<Ints>(one + broadcast(TO_INTEGER)), second = bits_as<Ints>(other + broadcast(TO_INTEGER));
   return bits_as<Shorts>((first & 0xffff) | (second << 16));
 }
 
-// Write each number times its column's factor, rounded to int16, to out, [rows / 2, PANEL, 2], and add what is written to
-// totals. rows is even.
+// out = weights * factors, rounded to int16, as [rows / 2, PANEL, 2]. Add the results to totals, [PANEL]. weights:
+// [rows, PANEL], factors: [PANEL]; rows is even.
 INLINE void round_column_pairs(const float* weights, int64_t rows, const float* factors, float* totals, int16_t* out) {
   const Floats magic = broadcast(TO_INTEGER);
   Floats factor[2] = {load(factors), load(factors + LANES)}, total[2] = {load(totals), load(totals + LANES)};
@@ -96,8 +97,8 @@ INLINE void round_column_pairs(const float* weights, int64_t rows, const float* 
   store(totals + LANES, total[1]);
 }
 
-// Raise 2 to each number less its column's top, write the results as bfloat16 to out, [rows / 2, PANEL, 2] filled up with
-// zeros, and add what is written to totals.
+// out = 2 ** (scores - tops), rounded to bfloat16, as [rows / 2, PANEL, 2], padded with zeros. Add the results to totals,
+// [PANEL]. scores: [rows, PANEL].
 INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* tops, float* totals, BFloat16* out) {
   const Floats top[2] = {load(tops), load(tops + LANES)};
   Floats total[2] = {load(totals), load(totals + LANES)};
@@ -110,7 +111,7 @@ INLINE void column_exp2_pairs(const float* scores, int64_t rows, const float* to
       const Floats other = row + 1 < rows ? weight(row + 1, half) : Floats{};
       const Shorts pairs = to_bfloat16_pairs(weight(row, half), other);
       memcpy(out + row * PANEL + half * 2 * LANES, &pairs, sizeof pairs);
-      total[half] = add_products_of_pairs(total[half], pairs, ones);
+      total[half] = dot_pairs(total[half], pairs, ones);
     }
   }
   store(totals, total[0]);

@@ -1,5 +1,4 @@
-// Attention of all tokens of a sequence over each other, as in encoders: in float32, and with all numbers rounded to
-// bfloat16.
+// Self-attention of an encoder's sequence: in float32, and with all numbers rounded to bfloat16.
 #include "../export.h"
 #include "../gemm/rounding.h"
 #include "amx_encoder_attention.h"
@@ -8,7 +7,7 @@
 namespace transept {
 namespace {
 
-// float32.
+// In float32.
 
 void pack_floats(const Sequence& of, float factor, int64_t block, int64_t first, int64_t stop, const Packed<float>& to) {
   const int64_t dim = of.dim, whole = dim / TILE_ROWS * TILE_ROWS;
@@ -63,7 +62,7 @@ void attend(const Sequence& of, float scale) {
   });
 }
 
-// bfloat16.
+// In bfloat16.
 
 void pack_bfloat16(const Sequence& of, float factor, int64_t block, int64_t first, int64_t stop,
                    const Packed<BFloat16>& to) {
@@ -129,7 +128,7 @@ void attend_bfloat16(const Sequence& of, float scale) {
 }  // namespace
 }  // namespace transept
 
-// The same fields as transept::Sequence.
+// The fields of transept::Sequence are those of _Sequence in encoder_attention.py.
 EXPORT int64_t transept_attend_sequence(const transept::Sequence* sequence, float scale) {
   return transept::run_kernel([&] { transept::attend(*sequence, scale); });
 }

@@ -1,9 +1,9 @@
-// What attention of all tokens of a sequence over each other is made of, whatever numbers it multiplies.
+// The parts that encoder self-attention shares for all kinds of numbers.
 //
-// Queries, keys and values are packed once, token by token for all heads, since a row of a token lies in one piece. Queries
-// are columns: blocks of PANEL of them, so that their softmax takes as many of them at a time as a vector has numbers. A
-// block goes through the keys KEYS_AT_ONCE at a time, whose scores and weights stay in the first cache; when a higher
-// score than before is seen, what was summed up becomes less (Milakov and Gimelshein 2018).
+// Queries, keys and values are packed once, token by token for all heads, because the row of a token is contiguous. Queries
+// are columns, in blocks of PANEL, so that the softmax computes as many at a time as a vector has numbers. A block visits
+// KEYS_AT_ONCE keys at a time, whose scores and weights stay in the first cache. A higher score than before rescales the sums
+// (online softmax, Milakov and Gimelshein 2018).
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 
 namespace transept {
 
-constexpr float LOG2_E = 1.4426950408889634f;  // weights are powers of 2, not of e
-constexpr int KEYS_AT_ONCE = 120;              // whose scores and weights stay in the first cache; whole tiles, and even
+constexpr float LOG2_E = 1.4426950408889634f;  // scores are multiplied by it, because weights are powers of 2, not of e
+constexpr int KEYS_AT_ONCE = 120;              // even, and whole tiles
 
-// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are of tokens. bias: what
-// is added to scores, null for nothing: for each head, bias_stride numbers after that of the head before, [2 * tokens - 1],
-// in the middle what is added where a query looks at its own token, after it where it lies 1, 2, ... behind the key.
+// One sequence: query and out [tokens, heads, dim], key and value [tokens, kv_heads, dim]. Strides are those of tokens. bias:
+// added to scores, null for none, [heads, 2 * tokens - 1], with rows bias_stride numbers apart. The middle column is for a
+// query's own token, the columns after it for keys 1, 2, ... tokens before the query.
 struct Sequence {
   const float *query, *key, *value;
   float* out;
@@ -29,23 +29,23 @@ struct Sequence {
   int64_t tokens, heads, kv_heads, dim;
 
   int64_t blocks() const { return (tokens + PANEL - 1) / PANEL; }
-  int64_t depth() const { return dim + dim % 2; }  // numbers of a key, filled up to pairs
+  int64_t depth() const { return dim + dim % 2; }  // numbers of a key, padded to pairs
   int64_t token_depth() const { return tokens + tokens % 2; }
   const float* query_of(int64_t token, int64_t head) const { return query + token * query_stride + head * dim; }
   const float* key_of(int64_t token, int64_t head) const { return key + token * key_stride + head * dim; }
   const float* value_of(int64_t token, int64_t head) const { return value + token * value_stride + head * dim; }
 };
 
-// A sequence as blocks read it
-//   queries: for each block and head [dim, PANEL], or [depth / 2, PANEL, 2], filled up with zeros
-//   keys:    for each head [tokens, depth]
-//   values:  for each head for each TILE_ROWS dimensions [tokens, TILE_ROWS], or [token_depth / 2, dim, 2]
+// A sequence in the order in which blocks read it
+//   queries: [blocks, heads, dim, PANEL], or [blocks, heads, depth / 2, PANEL, 2], padded with zeros
+//   keys:    [kv_heads, tokens, depth]
+//   values:  [kv_heads, dim / TILE_ROWS, tokens, TILE_ROWS], or [kv_heads, token_depth / 2, dim, 2]
 template <class Number, class Key = Number, class Query = Number>
 struct Packed {
   Query* queries;
   Key* keys;
   Number* values;
-  int64_t query_size, key_size, value_size;  // numbers of a block of queries, and of a head's keys and values
+  int64_t query_size, key_size, value_size;  // numbers of a block of queries, of a head's keys and of its values
 
   Packed(const Sequence& of, int64_t depth, int64_t token_depth)
       : queries(scratch<Use::QUERIES, Query>(of.heads * of.blocks() * PANEL * depth)),
@@ -59,7 +59,7 @@ struct Packed {
     return queries + (block * of.heads + head) * query_size;
   }
 
-  // Let put(token, head, out) write each query of a block to its column.
+  // Call put(token, head, out) for each query of a block; it writes the query to its column of out.
   template <class Put>
   void put_queries(const Sequence& of, int64_t block, const Put& put) const {
     const int64_t first = block * PANEL, stop = std::min<int64_t>(first + PANEL, of.tokens), size = of.heads * query_size;
@@ -71,7 +71,7 @@ struct Packed {
   }
 };
 
-// A sequence's biases, times LOG2_E as scores are, filled up so that whole blocks read them.
+// A sequence's biases, times LOG2_E like scores, padded to whole blocks.
 class Biases {
  public:
   explicit Biases(const Sequence& of) : middle_(of.tokens - 1), size_(2 * of.tokens - 1 + PANEL) {
@@ -84,7 +84,7 @@ class Biases {
     }
   }
 
-  // Add them to the scores of `count` keys by a block of queries, [count, PANEL].
+  // Add the biases to the scores of `count` keys, from `key` on, by a block of queries, [count, PANEL].
   INLINE void add(int64_t head, int64_t block, int64_t key, int64_t count, float* scores) const {
     if (!numbers_) return;
     const float* of_row = numbers_ + head * size_ + middle_ + block * PANEL - key;
@@ -101,7 +101,7 @@ class Biases {
   int64_t middle_, size_;
 };
 
-// What is known of a block's columns.
+// The highest score so far of each column of a block, and the sum of its weights.
 struct Columns {
   float tops[PANEL], totals[PANEL] = {};
   Columns() { std::fill_n(tops, PANEL, NO_TOP); }
@@ -124,7 +124,7 @@ void for_query_blocks(const Sequence& of, const Block& block) {
   });
 }
 
-// Call part(key, count) for all keys, KEYS_AT_ONCE at a time.
+// Call part(key, count) for all keys, up to KEYS_AT_ONCE at a time.
 template <class Part>
 INLINE void for_keys(const Sequence& of, const Part& part) {
   for (int64_t key = 0; key < of.tokens; key += KEYS_AT_ONCE) {
@@ -140,7 +140,7 @@ INLINE void for_tiles_of(int64_t size, const Tile& tile) {
   }
 }
 
-// Write a head's columns, times their factors, to the tokens of a block.
+// Write a head's columns, [dim, PANEL], times their factors, [PANEL], to the tokens of a block.
 inline void write_block(const Sequence& to, const float* columns, const float* factors, int64_t head, int64_t block) {
   const int64_t first = block * PANEL, count = std::min<int64_t>(PANEL, to.tokens - first);
   float* out = to.out + (first * to.heads + head) * to.dim;
@@ -165,8 +165,8 @@ inline void write_block(const Sequence& to, const float* columns, const float* f
   }
 }
 
-// Write pairs of numbers of two rows to out, [size, 2]: pairs_of(first, second, i) of vectors that begin with number i. The
-// second row may be missing: zeros.
+// Write pairs of numbers of two rows to out, [size, 2]. pairs_of(first, second, i) makes them of vectors from number i on. A
+// missing second row counts as zeros.
 template <class Number, class PairsOf>
 INLINE void interleave_rows(const float* first, const float* second, int64_t size, Number* out, const PairsOf& pairs_of) {
   for (int64_t i = 0; i < size; i += LANES) {
@@ -183,7 +183,7 @@ INLINE void interleave_rows(const float* first, const float* second, int64_t siz
   }
 }
 
-// Write a row of `size` numbers to column `column` of out, pairs of [size / 2, PANEL, 2].
+// Write a row of `size` numbers to column `column` of out, [size / 2, PANEL, 2].
 template <class Number>
 INLINE void write_column_of_pairs(const Number* row, int64_t size, int64_t column, Number* out) {
   for (int64_t i = 0; i < size; i += 2) memcpy(out + i * PANEL + 2 * column, row + i, 2 * sizeof(Number));

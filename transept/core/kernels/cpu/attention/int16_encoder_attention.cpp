@@ -1,7 +1,7 @@
-// Attention of all tokens of a sequence over each other for models in int8. Queries, keys, values and weights are rounded to
-// 16 bits, for sums of integers: each query and key to as many steps as a sum of 32 bits has room for (5792 either way
-// where a head has 64 numbers), each number of a head's values to VALUE_STEPS for all tokens, and a query's weights to as
-// many as then have room, which is known when all were seen.
+// Self-attention of an encoder's sequence for models in int8. Queries, keys, values and weights are rounded to 16 bits, so sums
+// are integers of 32 bits. Each query and key has as many steps as a sum has room for (5792 either way if a head has 64
+// numbers). Each number of a head's values has VALUE_STEPS for all tokens. A query's weights have as many steps as then have
+// room, which is known after all keys.
 #include <cmath>
 
 #include "../export.h"
@@ -36,8 +36,8 @@ void attend_int16_block(const Sequence& of, const int16_t* queries, const float*
                         const float* key_steps, const int16_t* values, const float* value_steps,
                         const Biases& biases, int64_t head, int64_t block) {
   const int64_t dim = of.dim, depth = of.depth(), parts = (of.tokens + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE;
-  float* scores = scratch<Use::SCORES, float>(std::max(of.token_depth(), dim) * PANEL);  // and the columns, at last
-  float* tops = scratch<Use::PIECE_TOPS, float>(parts * PANEL);  // as they were when a part's weights were computed
+  float* scores = scratch<Use::SCORES, float>(std::max(of.token_depth(), dim) * PANEL);  // and in the end the columns
+  float* tops = scratch<Use::PIECE_TOPS, float>(parts * PANEL);  // relative to which a part's weights were computed
   int32_t* sums = scratch<Use::OUTPUTS, int32_t>(dim * PANEL);
   std::fill_n(sums, dim * PANEL, 0);
   Columns columns;

@@ -1,7 +1,7 @@
-// Attention of all tokens of a sequence over each other for models in int8 whose encoders read sound or images. Queries, keys,
-// values and weights are rounded to 8 bits: each query and key by its own step, each number of a head's values by one for
-// all tokens, and a query's weights of KEYS_AT_ONCE keys by the largest of them. Processors multiply numbers with a sign by
-// numbers without: queries have an offset, weights no sign.
+// Self-attention of an encoder's sequence for models in int8 whose encoders read audio or images. Queries, keys, values and
+// weights are rounded to 8 bits. Each query and key has its own step, each number of a head's values one for all tokens, and
+// a query's weights of KEYS_AT_ONCE keys one by the largest of them. The instructions multiply numbers with a sign by numbers
+// without, so queries have an offset; weights are positive.
 #include "../export.h"
 #include "../gemm/quad_tile.h"
 #include "encoder_blocks.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr float WEIGHT_STEPS = 255;
 
-// offsets: of a key what its products with the queries' offsets add.
+// offsets: the sum of a key's products with the offset of the queries.
 struct QuadSteps : TokenSteps {
   int32_t* offsets;  // [kv_heads, tokens]
 };
@@ -43,7 +43,7 @@ void pack_quads(const Sequence& of, float factor, int64_t block, int64_t first, 
   }
 }
 
-// Write the values of a head for four tokens, some of which may be missing, to out, [dim, 4].
+// Write the values of a head for four tokens to out, [dim, 4]; zeros for tokens beyond the last one.
 void pack_values(const Sequence& of, int64_t token, int64_t head, const float* factors, RowOfQuads* out) {
   const int64_t dim = of.dim, count = std::min<int64_t>(4, of.tokens - token);
   int64_t d = 0;
@@ -66,7 +66,7 @@ void pack_values(const Sequence& of, int64_t token, int64_t head, const float* f
   }
 }
 
-// The weights of COUNT keys below tops, as [PANEL, 4].
+// Compute the weights of COUNT keys, up to 4, relative to `top`, as [PANEL, 4]. scores: [COUNT, PANEL].
 template <int COUNT>
 INLINE void round_quads(const float* scores, const Floats* top, Floats* total, uint8_t* out) {
   UNROLL for (int half = 0; half < 2; half++) {
@@ -81,8 +81,8 @@ INLINE void round_quads(const float* scores, const Floats* top, Floats* total, u
   }
 }
 
-// Weights of some keys from their scores, rounded to WEIGHT_STEPS of the largest, as [rows / 4, PANEL, 4]. What was summed up
-// below the tops before becomes less as they are raised. factors: what a step of the weights is, of the tops' weight.
+// Compute weights from scores, [rows, PANEL], as [rows / 4, PANEL, 4], in WEIGHT_STEPS of the largest of a column. As tops
+// rise, rescale totals and sums, see raise_tops_of_sums. factors: [PANEL], the weight of these columns' own tops.
 INLINE void round_weights(const float* scores, int64_t rows, float* tops, float* totals, float* sums, int64_t rows_of_sums,
                           float* factors, uint8_t* out) {
   float own_tops[PANEL];

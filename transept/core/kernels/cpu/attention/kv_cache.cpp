@@ -1,7 +1,7 @@
-// Writing rows of keys or values to a cache.
+// Writes rows of keys or values to a cache.
 #include "../export.h"
 #include "../parallel.h"
-#include "../simd.h"
+#include "../isa.h"
 
 namespace transept {
 namespace {
@@ -20,7 +20,7 @@ void copy_rows(const float* from, int64_t rows, int64_t stride, int64_t size, Nu
 }  // namespace
 }  // namespace transept
 
-// Copy rows of `size` numbers, `stride` apart, to rows without gaps of float32, or of float16 (is_half 1).
+// Copy rows, [rows, size] with `stride` numbers between them, to contiguous rows of float32, or of float16 (is_half 1).
 EXPORT int64_t transept_copy_rows(const float* from, int64_t rows, int64_t stride, int64_t size, int64_t is_half, void* to) {
   return transept::run_kernel([&] {
     if (is_half) {

@@ -1,5 +1,5 @@
-// Keys are cut into pieces of a fixed length, each with its own softmax, and the pieces are put together afterwards: so the
-// cores share the work of one sequence, too, and what comes out does not depend on the other sequences of the step.
+// Keys are cut into pieces of a fixed length, each with its own softmax, and the pieces are joined afterwards. So cores also
+// share the work of one sequence, and a result does not depend on the other sequences of the step.
 #include "paged_attention.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace transept {
 namespace {
 
-constexpr int MOST_VECTORS = 8;          // of a head whose loops are unrolled
-constexpr int PREFETCH_KEYS = 2048;      // bytes ahead, into the second cache
-constexpr float HIDDEN = -1e38f;         // the bias of a key that is hidden, and its score, since it is rounded to 1e31
-constexpr int64_t ROWS_IN_TURN = 8;      // fewer are joined by one thread
+constexpr int MOST_VECTORS = 8;       // vectors of a head whose loops are unrolled
+constexpr int PREFETCH_KEYS = 2048;   // bytes ahead, into the second cache
+constexpr float HIDDEN = -1e38f;      // the bias of a hidden key, and its score: the sum is rounded to multiples of 1e31
+constexpr int64_t ROWS_IN_TURN = 8;   // fewer rows are joined by one thread
 
 float exp_of(float x) {
   return of_one([](Floats numbers) { return exp(numbers); }, x);
@@ -27,8 +27,8 @@ struct Sizes {
   int64_t queries, heads, shared, dim;  // shared: heads that have a key in common
 };
 
-// Some keys at a time, of all heads: one of each of some equal parts of those that the queries look at, since memory that is
-// read at several places is read faster. act(index, query_head, offset_in_key): see the callers.
+// Call act(index, query_head, offset_in_key) for all heads of the keys of a part. The caller reads one key of each of several
+// equal parts at a time, because reading memory at several places is faster.
 template <class Act>
 INLINE void for_parts(int64_t keys_of_part, const Sizes& sizes, const Act& act) {
   for (int64_t index = 0; index < keys_of_part; index++) {
@@ -43,10 +43,8 @@ INLINE void for_parts(int64_t keys_of_part, const Sizes& sizes, const Act& act) 
 }
 
 template <class Number, int VECTORS>
-INLINE void prefetch_key([[maybe_unused]] const Number* key) {
-#if defined(__AVX512BW__)  // elsewhere it gained nothing
-  prefetch<VECTORS * LANES * sizeof(Number), PREFETCH_KEYS, SECOND_CACHE>(key);
-#endif
+INLINE void prefetch_key(const Number* key) {
+  if (PREFETCHES_KEYS) prefetch<VECTORS * LANES * sizeof(Number), PREFETCH_KEYS, SECOND_CACHE>(key);
 }
 
 template <class Number>
@@ -59,7 +57,8 @@ float dot(const float* a, const Number* b, int64_t size) {
   return total;
 }
 
-// Scores of keys by queries, [queries, heads, keys]: of WAYS equal parts of the keys from `done` on, which it raises.
+// Compute scores, [queries, heads, keys], of the keys from `done` on, in WAYS equal parts. Raises `done` by the keys of these
+// parts. keys: numbers of the cache. places: [count], the index of each key's first number in `keys`.
 template <int WAYS, int VECTORS, class Number>
 INLINE void score_parts(const float* query, const Number* keys, const int64_t* places, int64_t count, const Sizes& sizes,
                         float scale, float* out, int64_t& done) {
@@ -87,7 +86,7 @@ INLINE void score_parts(const float* query, const Number* keys, const int64_t* p
   done += WAYS * part;
 }
 
-// The same of all keys. places: where in `keys` each of them begins.
+// Compute the scores of all keys.
 template <class Number>
 void score(const float* query, const Number* keys, const int64_t* places, int64_t count, const Sizes& sizes, float scale,
            float* out) {
@@ -107,8 +106,8 @@ void score(const float* query, const Number* keys, const int64_t* places, int64_
   }
 }
 
-// Add values by their weights, [queries, heads, values], to what is in out, [queries, heads, dim]: of WAYS equal parts of
-// the values from `done` on, which it raises.
+// Add values, times their weights, [queries, heads, values], to out, [queries, heads, dim]: the values from `done` on, in WAYS
+// equal parts. Raises `done` by the values of these parts.
 template <int WAYS, int VECTORS, class Number>
 INLINE void add_parts(const float* weights, const Number* values, const int64_t* places, int64_t count,
                       const Sizes& sizes, float* out, int64_t& done) {
@@ -132,7 +131,7 @@ INLINE void add_parts(const float* weights, const Number* values, const int64_t*
   done += WAYS * part;
 }
 
-// The same of all values.
+// Add all values.
 template <class Number>
 void add_values(const float* weights, const Number* values, const int64_t* places, int64_t count, const Sizes& sizes,
                 float* out) {
@@ -157,14 +156,14 @@ void add_values(const float* weights, const Number* values, const int64_t* place
   }
 }
 
-// sums: [queries, heads, dim], the values weighted by exp(score - highest score). tops: [queries, heads, 2], that highest
-// score and the sum of the weights.
+// Attend to the keys of a piece. sums: [queries, heads, dim], values times exp(score - highest score). tops: [queries, heads,
+// 2], the highest score and the sum of the weights.
 template <class Number>
 void attend_piece(const float* query, int64_t heads, const KVCache& cache, const PagedWork& work, const Piece& piece,
                   float scale, const DistanceBias& bias, float* sums, float* tops) {
   const int64_t count = piece.stop_key - piece.first_key, token_size = cache.kv_heads * cache.dim;
   const Sizes sizes{piece.stop_row - piece.first_row, heads, heads / cache.kv_heads, cache.dim};
-  int64_t* places = scratch<Use::PLACES, int64_t>(count);  // of a key's first number
+  int64_t* places = scratch<Use::PLACES, int64_t>(count);  // the index of each key's first number
   for (int64_t key = 0; key < count; key++) {
     const int64_t position = piece.first_key + key;
     const int64_t block = work.blocks[piece.table + position / work.block_size];
@@ -175,7 +174,7 @@ void attend_piece(const float* query, int64_t heads, const KVCache& cache, const
   score(query + piece.first_row * heads * cache.dim, keys, places, count, sizes, scale, weights);
   for (int64_t head = 0; head < sizes.queries * heads; head++) {
     float* row = weights + head * count;
-    if (bias.values) {  // nearest: the column of the piece's first key
+    if (bias.values) {  // the column of the piece's first key
       const int64_t nearest = bias.distances - piece.length + piece.first_key;
       const float* biases = bias.values + head % heads * bias.distances + nearest;
       for (int64_t key = 0; key < count; key++) row[key] += biases[key];
@@ -212,7 +211,7 @@ void attend_paged(const float* query, int64_t heads, const KVCache& cache, const
     attend(query, heads, cache, work, work.pieces[index], scale, bias, sums + index * per_piece * dim,
            tops + index * per_piece * 2);
   });
-  auto join = [&](int64_t index) {  // the softmax over all pieces of a row, from those over each
+  auto join = [&](int64_t index) {  // make a row's softmax of those of its pieces
     const RowPieces& row = work.rows[index];
     const int64_t query_of_piece = row.row - work.pieces[row.first_piece].first_row;
     for (int64_t head = 0; head < heads; head++) {
@@ -231,7 +230,7 @@ void attend_paged(const float* query, int64_t heads, const KVCache& cache, const
         const float* from = sums + (piece * per_piece + place) * dim;
         for (int64_t i = 0; i < dim; i++) to[i] += share * from[i];
       }
-      if (top == HIDDEN) total = std::numeric_limits<float>::infinity();  // it sees no key
+      if (top == HIDDEN) total = std::numeric_limits<float>::infinity();  // all its keys are hidden
       for (int64_t i = 0; i < dim; i++) to[i] /= total;
     }
   };

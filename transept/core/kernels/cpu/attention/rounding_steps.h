@@ -1,13 +1,13 @@
-// The steps that queries, keys and values of an encoder's attention are rounded to multiples of.
+// Rounding steps of the queries, keys and values of encoder attention in integers.
 #pragma once
 
 #include "encoder_blocks.h"
 
 namespace transept {
 
-// Of each token's query and key the step that it was rounded to multiples of.
+// The rounding step of each token's query and key.
 struct TokenSteps {
-  float* queries;  // [heads, tokens filled up to blocks]
+  float* queries;  // [heads, tokens padded to blocks]
   float* keys;     // [kv_heads, tokens]
 
   float* queries_of(const Sequence& of, int64_t head, int64_t block) const {
@@ -15,15 +15,15 @@ struct TokenSteps {
   }
 };
 
-// The order of positive floats is that of their bits, NaN above all.
+// Return the larger of |a| and b. Positive floats have the order of their bits, NaN above all.
 INLINE float larger_size(float a, float b) {
   return bits_as<float>(std::max(bits_as<int32_t>(a) & 0x7fffffff, bits_as<int32_t>(b)));
 }
 
-// One for each number of a head's values, over all tokens.
+// The rounding step of each number of a head's values, shared by all tokens.
 class ValueSteps {
  public:
-  // most: steps of the largest number, either way.
+  // most: steps of the largest number.
   ValueSteps(const Sequence& of, int most)
       : most_((float)most),
         padded_dim_((of.dim + LANES - 1) / LANES * LANES),
@@ -31,7 +31,7 @@ class ValueSteps {
         factors_(steps_ + of.kv_heads * padded_dim_),
         largest_(factors_ + of.kv_heads * padded_dim_) {}
 
-  // Look at the values of a block; blocks in any order, by any thread.
+  // Take the values of a block into account. Blocks come in any order, from any thread.
   void see(const Sequence& of, int64_t block, int64_t first, int64_t stop) const {
     const int64_t size = of.kv_heads * of.dim;
     float* largest = largest_ + block * size;
@@ -42,7 +42,7 @@ class ValueSteps {
     }
   }
 
-  // Once all blocks were seen.
+  // Compute the steps, after all blocks were seen.
   void find(const Sequence& of) const {
     for (int64_t head = 0; head < of.kv_heads; head++) {
       for (int64_t d = 0; d < of.dim; d++) {
@@ -57,12 +57,12 @@ class ValueSteps {
   }
 
   const float* of(int64_t kv_head) const { return steps_ + kv_head * padded_dim_; }
-  const float* factors_of(int64_t kv_head) const { return factors_ + kv_head * padded_dim_; }  // 1 over each step
+  const float* factors_of(int64_t kv_head) const { return factors_ + kv_head * padded_dim_; }  // 1 / step
 
  private:
   float most_;
   int64_t padded_dim_;
-  float *steps_, *factors_, *largest_;  // [kv_heads, dim filled up to vectors]; largest_: [blocks, kv_heads, dim]
+  float *steps_, *factors_, *largest_;  // [kv_heads, dim padded to vectors]; largest_: [blocks, kv_heads, dim]
 };
 
 }  // namespace transept

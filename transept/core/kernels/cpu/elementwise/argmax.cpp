@@ -1,4 +1,4 @@
-// The highest logit of each row and its log probability, in two readings of the row.
+// The highest logit of each row and its log probability, in two passes over the row.
 #include <cmath>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t PIECE_LOGITS = 4096;
 
-// The highest logit of those that are numbers, and the sum of exp(logit - it).
+// Find the highest logit, `top`, ignoring NaN, and the sum of exp(logit - top). logits: [size].
 void reduce_piece(const float* logits, int64_t size, float& top, float& total) {
   const float none = -std::numeric_limits<float>::infinity();
   const int64_t whole = size / LANES * LANES;
@@ -31,7 +31,7 @@ void reduce_piece(const float* logits, int64_t size, float& top, float& total) {
 }  // namespace
 }  // namespace transept
 
-// logits: [rows, size]. tokens: [rows], the first of equals. logprobs: [rows].
+// logits: [rows, size]. tokens: [rows], the first of equally high ones. logprobs: [rows].
 EXPORT int64_t transept_argmax(const float* logits, int64_t rows, int64_t size, int64_t* tokens, float* logprobs) {
   using namespace transept;
   return run_kernel([&] {

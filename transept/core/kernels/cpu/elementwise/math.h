@@ -1,12 +1,12 @@
-// exp, 2^x and the activations, of vectors. They are polynomials: a call of the C library's exp for each number would take
-// as long as the product before it. All are within 2e-7 of the exact value, relative to 1 or to the value itself.
+// exp, 2^x and the activations, of vectors. They are polynomials: calling the C library's exp for each number would take as
+// long as the product before it. All are within 2e-7 of the exact value, relative to 1 or to the value.
 #pragma once
 
-#include "../simd.h"
+#include "../isa.h"
 
 namespace transept {
 
-// e to the x, for x from -87 to 88 and as at these bounds beyond them (Moshier's Cephes library, expf); of NaN, NaN.
+// e^x, clamped to x from -87 to 88 (Moshier's Cephes library, expf). NaN stays NaN.
 INLINE Floats exp(Floats x) {
   x = select(x < broadcast(-87.0f), broadcast(-87.0f), x);
   x = select(x > broadcast(88.0f), broadcast(88.0f), x);
@@ -24,29 +24,20 @@ INLINE Floats exp(Floats x) {
   return value * bits_as<Floats>((bits_as<Ints>(shifted) << 23) + (127 << 23));
 }
 
-// 2 to the x, for x up to 127; below -125 it is 0. Of NaN, NaN. The polynomial is that of least error for -0.5 to 0.5.
+// 2^x for x up to 127; 0 below -125. NaN stays NaN. The polynomial has the least error from -0.5 to 0.5.
 INLINE Floats exp2(Floats x) {
-#if defined(__AVX512BW__)
-  const Floats rest = less_nearest(x);
-#else
-  const Floats shifted = x + broadcast(TO_INTEGER);
-  const Floats rest = x - (shifted - broadcast(TO_INTEGER));
-#endif
+  Floats nearest;
+  const Floats rest = less_nearest(x, nearest);
   Floats value = broadcast(1.326472731307149e-3f);
   value = value * rest + broadcast(9.671512991189957e-3f);
   value = value * rest + broadcast(5.550733581185341e-2f);
   value = value * rest + broadcast(2.402224242687225e-1f);
   value = value * rest + broadcast(6.931470036506653e-1f);
   value = value * rest + broadcast(1.0f);
-#if defined(__AVX512BW__)
-  return times_power_of_floor(value, x - rest);
-#else
-  const Floats power = bits_as<Floats>(bits_as<Ints>(value) + (bits_as<Ints>(shifted) << 23));
-  return select(x < broadcast(-125.0f), Floats{}, power);
-#endif
+  return times_power_of_nearest(value, x, nearest);
 }
 
-// The same within 7.5e-5 of the value, for results that are rounded to bfloat16, which is 26 times as coarse.
+// The same within 7.5e-5 of the value, for results that are rounded to bfloat16, whose steps are 26 times as large.
 INLINE Floats exp2_for_bfloat16(Floats x) {
   const Floats rest = less_floor(x);
   Floats value = broadcast(0.07802452f);
@@ -88,7 +79,7 @@ INLINE Floats silu(Floats x) { return x * sigmoid(x); }
 
 INLINE Floats relu(Floats x) { return select(x < Floats{}, Floats{}, x); }
 
-// Call body(first, load, store) for vectors of `size` numbers at x; the last one is filled up with zeros.
+// x = body(vector, first) for the vectors of `size` numbers at x. The last vector is padded with zeros.
 template <class Body>
 INLINE void for_vectors(float* x, int64_t size, const Body& body) {
   int64_t first = 0;
@@ -101,7 +92,7 @@ INLINE void for_vectors(float* x, int64_t size, const Body& body) {
   }
 }
 
-// One number by itself.
+// Apply a function of vectors to one number.
 template <class Function>
 INLINE float of_one(Function function, float x) {
   return function(broadcast(x))[0];

@@ -1,4 +1,4 @@
-// The sum of a sublayer with what it was given, and the norm that follows: each row read and written once.
+// The sum of a sublayer's input and output, and the norm that follows. Each row is read and written once.
 #include <algorithm>
 
 #include "../export.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t ROWS_OF_PIECE = 16;
 
-// to = x + y, of vectors of `size` numbers.
+// to = x + y, all [size].
 void add(const float* x, const float* y, int64_t size, float* to) {
   for (int64_t i = 0; i < size; i++) to[i] = x[i] + y[i];
 }
@@ -18,8 +18,8 @@ void add(const float* x, const float* y, int64_t size, float* to) {
 }  // namespace
 }  // namespace transept
 
-// normed = norm(x + y), and total = x + y + addend, of [rows, columns]; y, addend and total may each be null. bias: null
-// for an RMS norm.
+// normed = norm(x + y) and total = x + y + addend, all [rows, columns] but addend, [columns]. y, addend and total may be null.
+// weight, bias: [columns]; bias is null for an RMS norm.
 EXPORT int64_t transept_add_and_norm(const float* x, const float* y, const float* addend, const float* weight,
                                      const float* bias, float epsilon, int64_t rows, int64_t columns, float* total,
                                      float* normed) {

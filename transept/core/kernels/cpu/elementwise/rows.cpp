@@ -10,7 +10,7 @@
 namespace transept {
 namespace {
 
-constexpr int PIECE_COLUMNS = 512;  // of a row, that one piece of work activates
+constexpr int PIECE_COLUMNS = 512;  // columns of a row in a piece of work
 
 template <class Function>
 void activate_row(float* x, int64_t size, const float* bias, Function function) {

@@ -1,4 +1,4 @@
-// What is done to rows of numbers between products: activations, norms, sums.
+// Row-wise operations between products: activations and norms.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@ namespace transept {
 
 enum Activation : int64_t { GELU, GELU_TANH, RELU, SILU, TANH };  // as in kernels/activations.py
 
-// Apply an activation to x + bias in place. x: [rows, columns], bias: [columns] or null.
+// x = activation(x + bias), in place. x: [rows, columns], bias: [columns] or null.
 void activate(float* x, int64_t rows, int64_t columns, const float* bias, Activation activation);
 
-// The same by this thread alone, of columns `first` to `stop` - 1.
+// The same for columns `first` to `stop` - 1, in this thread alone.
 void activate_part(float* x, int64_t rows, int64_t columns, int64_t first, int64_t stop, const float* bias,
                    Activation activation);
 
-// Layer norm of each row of [rows, columns] into out, which may be x; with bias null RMS norm, which subtracts no mean.
+// out = the layer norm of each row of x, [rows, columns], or if bias is null its RMS norm. out may be x.
 void normalize(const float* x, int64_t rows, int64_t columns, const float* weight, const float* bias, float epsilon,
                float* out);
 

@@ -1,4 +1,4 @@
-// Uniform random numbers that depend on a key and a place alone, by SplitMix64 (Steele, Lea and Flood 2014).
+// Uniform random numbers that depend on a key and a place only, by SplitMix64 (Steele, Lea and Flood 2014).
 #include <algorithm>
 #include <cstdint>
 
@@ -25,7 +25,7 @@ INLINE Bits mixed(Bits bits) {
 }  // namespace
 }  // namespace transept
 
-// Fill [rows, count] with numbers between 0 and 1: of each key, those of the places from 1 on. keys: [rows].
+// Fill out, [rows, count], with numbers between 0 and 1: for each key, [rows], the places from 1 on.
 EXPORT int64_t transept_uniform(const uint64_t* keys, int64_t rows, int64_t count, float* out) {
   using namespace transept;
   return run_kernel([&] {

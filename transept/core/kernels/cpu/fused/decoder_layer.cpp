@@ -1,12 +1,12 @@
-// Whole decoder layers for a step in which every sequence has one token, in one call. The arithmetic of such a step is
-// over in microseconds; a call from Python for each norm, product and sum costs as much again.
+// Whole decoder layers in one call, for a step in which every sequence has one token. The arithmetic of such a step takes
+// microseconds; calling each norm, product and sum from Python would take as long again.
 #include <algorithm>
 
 #include "../attention/paged_attention.h"
 #include "../elementwise/rows.h"
 #include "../export.h"
 #include "../scratch.h"
-#include "../simd.h"
+#include "../isa.h"
 #include "linear.h"
 
 namespace transept {
@@ -34,15 +34,15 @@ struct DecoderLayer {
   int64_t activation;
 };
 
-// Of what the last layer computes.
+// The norm after the last layer.
 struct LastNorm {
   Norm norm;
   float epsilon;
 };
 
-// What the layers of a step share.
+// The part of a step that all layers share. The same fields as in decoder_layer.py.
 struct DecodeStep {
-  const int64_t* slots;  // where each row's key and value go
+  const int64_t* slots;  // [rows], where each row's key and value are written
   PagedWork self_keys;
   PagedWork cross_keys;
   DistanceBias bias;  // of self-attention
@@ -54,7 +54,7 @@ void project(const float* x, int64_t rows, const Linear& linear, float* out) {
   product(x, rows, *linear.weight, {linear.bias}, out);
 }
 
-// The rows of a step go through the layer in place.
+// A layer that is applied in place to the rows of a step, x: [rows, hidden].
 class Layer {
  public:
   Layer(float* x, int64_t rows, const DecoderLayer& layer) : x_(x), rows_(rows), layer_(layer) {
@@ -114,14 +114,14 @@ class Layer {
   }
 
  private:
-  // What a sublayer is given.
+  // Return the input of a sublayer, [rows, hidden].
   const float* begin(const Norm& norm) {
     if (!layer_.pre_norm) return x_;
     normalize(x_, rows_, hidden_, norm.weight, norm.bias, layer_.epsilon, normed_);
     return normed_;
   }
 
-  // Add what a sublayer left in out_ to x.
+  // Add the output of a sublayer, out_, to x.
   void end(const Norm& norm) {
     for (int64_t i = 0; i < rows_ * hidden_; i++) x_[i] += out_[i];
     if (!layer_.pre_norm) normalize(x_, rows_, hidden_, norm.weight, norm.bias, layer_.epsilon, x_);
@@ -133,7 +133,7 @@ class Layer {
   float *normed_, *out_, *query_, *attended_, *wide_;
 };
 
-// The first row of a step whose slot one of the caches has not, or -1.
+// Return the first row whose slot one of the caches does not have, or -1. slots: [rows], caches: [count].
 int64_t row_without_slot(const int64_t* slots, int64_t rows, int64_t count, const KVCache* const* caches) {
   int64_t fewest = count ? caches[0]->slots : 0;
   for (int64_t i = 0; i < count; i++) fewest = std::min(fewest, caches[i]->slots);
@@ -146,8 +146,9 @@ int64_t row_without_slot(const int64_t* slots, int64_t rows, int64_t count, cons
 }  // namespace
 }  // namespace transept
 
-// Layers one after the other, from x to out, [rows, hidden], and a norm of that, or null. caches: of each layer, read, and
-// written at the step's slots. Returns -1, or a row whose slot a cache has not; then nothing is written.
+// Apply `count` layers to x, [rows, hidden], then a norm unless that is null, and write the result to out, [rows, hidden].
+// caches: one of each layer, which is read, and written at the step's slots. Returns -1, or a row whose slot a cache does not
+// have; then nothing is written.
 EXPORT int64_t transept_decoder_layers(const float* x, int64_t rows, int64_t hidden, const transept::DecodeStep* step,
                                        int64_t count, const transept::DecoderLayer* const* layers,
                                        const transept::KVCache* const* caches, const transept::LastNorm* last,

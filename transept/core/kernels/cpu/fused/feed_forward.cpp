@@ -1,5 +1,5 @@
-// The feed-forward network of a layer, for many rows by AMX: fc2(activation(fc1(x) + bias)) + bias. A thread takes some rows
-// through both products, so that what is between them stays in its second cache.
+// The feed-forward network of a layer by AMX, for many rows: fc2(activation(fc1(x) + bias)) + bias. A thread takes some rows
+// through both products, so that the hidden states stay in its second cache.
 #include "../export.h"
 #include "../gemm/amx.h"
 #include "../gemm/amx_blocks.h"
@@ -7,7 +7,7 @@
 
 namespace transept {
 
-// The same fields in feed_forward.py.
+// The same fields as in feed_forward.py.
 struct FeedForward {
   Linear fc1, fc2;
   int64_t activation;
@@ -17,9 +17,9 @@ namespace {
 
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
 
-constexpr int64_t MOST_ROWS = 128;  // that a thread takes at a time
+constexpr int64_t MOST_ROWS = 128;  // rows that a thread takes at a time
 
-// Some rows of x, [rows, in], which are added to out, [rows, out].
+// Add the network's output for some rows of x, [rows, in], to out, [rows, out].
 template <Numbers NUMBERS>
 void feed_rows_forward(const float* x, int64_t rows, const FeedForward& layer, float* out) {
   using Rows = RoundedRows<NUMBERS>;
@@ -36,9 +36,9 @@ void feed_rows_forward(const float* x, int64_t rows, const FeedForward& layer, f
       [&](Sum* sums, int64_t row, int64_t panel, int64_t first, int64_t stop) INLINE_LAMBDA {
         float* products = inputs.products(sums, first, stop, row, panel, fc1);
         apply_to_block(products, first, stop, panel, inner, activation);
-        if constexpr (Rows::OF_BYTES) {  // a row's step is that of all its numbers
+        if constexpr (Rows::OF_BYTES) {  // the step of a row depends on all of its numbers
           write_rows(products, first, stop, row, panel, inner, numbers);
-        } else {  // a panel's outputs are a row of a tile
+        } else {  // a panel's outputs fill a tile's row
           for (int64_t r = first; r < stop; r++) {
             BFloat16 rounded[PANEL];
             round_row_to_bfloat16(products + r * BLOCK, PANEL, rounded, PANEL);
@@ -60,7 +60,7 @@ void feed_rows_forward(const float* x, int64_t rows, const FeedForward& layer, f
 
 void feed_forward(const float* x, int64_t rows, const FeedForward& layer, float* out) {
   const Weight &fc1 = *layer.fc1.weight, &fc2 = *layer.fc2.weight;
-  const int64_t turns = (rows + num_threads() * MOST_ROWS - 1) / (num_threads() * MOST_ROWS);  // of each thread
+  const int64_t turns = (rows + num_threads() * MOST_ROWS - 1) / (num_threads() * MOST_ROWS);  // pieces of each thread
   const int64_t pieces = std::max<int64_t>(1, turns * num_threads());
   const int64_t size = ((rows + pieces - 1) / pieces + BLOCK - 1) / BLOCK * BLOCK;
   parallel_for((rows + size - 1) / size, [&](int64_t piece) {
@@ -84,8 +84,8 @@ void feed_forward(const float*, int64_t, const FeedForward&, float*) { std::abor
 }  // namespace
 }  // namespace transept
 
-// Add it to out, [rows, out]. x: [rows, in]; weights are both in bfloat16 or both in int8 for rows in int8, and their inputs
-// whole rows of tiles.
+// Add the network's output to out, [rows, out]. x: [rows, in]. Both weights are in bfloat16, or both in int8 for rows in int8,
+// and their inputs fill whole rows of tiles.
 EXPORT int64_t transept_add_feed_forward(const float* x, int64_t rows, const transept::FeedForward* layer, float* out) {
   return transept::run_kernel([&] { transept::feed_forward(x, rows, *layer, out); });
 }

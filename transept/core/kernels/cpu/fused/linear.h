@@ -1,11 +1,11 @@
-// A product of a layer.
+// A linear layer.
 #pragma once
 
 #include "../gemm/weight.h"
 
 namespace transept {
 
-// A product with a packed weight [out, in] and a bias [out], null for none. The same fields in decoder_layer.py.
+// A packed weight [out, in] and a bias [out], null for none. The same fields as in decoder_layer.py.
 struct Linear {
   const Weight* weight;
   const float* bias;

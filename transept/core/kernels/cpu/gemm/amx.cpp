@@ -1,6 +1,6 @@
-// Products by AMX. Its numbers have 8 bits of precision, as bfloat16 or as int8, and more are made of several: a float32
-// is the sum of three bfloat16 and a float16 of two, each of which has the next 8 bits; their product is that of each with
-// each, but for the last with the last, too small to count. A number of 16 bits is two of 8, the upper signed, the lower not.
+// Products by AMX. Its numbers, bfloat16 or int8, have 8 bits of precision; more precise numbers are sums of several. A float32
+// is the sum of three bfloat16 and a float16 of two, each with the next 8 bits. Their product adds up all products of parts
+// but that of the two last parts, which is too small to count. An int16 is two bytes, the upper with a sign, the lower without.
 #include "amx.h"
 
 #include <algorithm>
@@ -13,25 +13,23 @@ namespace transept {
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
 namespace {
 
-constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 of a float32, and of a float16
-constexpr int PASS_STEPS = 16;                    // of DEPTH inputs, after which the sums so far are stored
-constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // of a piece of work: with PASS_STEPS in the second cache
-constexpr int TILED_PIECE_ROWS = 256, TILED_PIECE_PANELS = 8;   // of rows that are rounded
+constexpr int FLOAT_PARTS = 3, HALF_PARTS = 2;    // bfloat16 in a float32, and in a float16
+constexpr int PASS_STEPS = 16;                    // steps of DEPTH inputs, after which the sums are stored
+constexpr int FLOAT_PIECE_ROWS = 384, FLOAT_PIECE_PANELS = 24;  // a piece of work; a pass of it is in the second cache
+constexpr int TILED_PIECE_ROWS = 256, TILED_PIECE_PANELS = 8;   // the same for rounded rows
 
 #define LOAD_B(from)        \
   TILE_LOAD(6, (from), 64); \
   TILE_LOAD(7, (const char*)(from) + TILE_BYTES, 64)
 
-// The next 8 bits of numbers, in the upper half of 32, which are then taken from them.
+// Subtract from each number its next 8 bits, and return them in the upper half of 32.
 INLINE Words next_part(Floats& numbers) {
   Words part = bits_as<Words>(numbers) & 0xffff0000u;
   numbers -= bits_as<Floats>(part);
   return part;
 }
 
-typedef uint16_t UpperHalves __attribute__((vector_size(2 * LANES)));
-
-// DEPTH inputs of a row as rows of FLOAT_PARTS tiles, which lie one after the other.
+// Split DEPTH inputs of a row into one row of each of FLOAT_PARTS tiles. x: [DEPTH], tiles: [FLOAT_PARTS, 16, DEPTH].
 INLINE void split_row(const float* x, uint16_t* tiles) {
   for (int first = 0; first < DEPTH; first += LANES) {
     Floats numbers = load(x + first);
@@ -42,7 +40,7 @@ INLINE void split_row(const float* x, uint16_t* tiles) {
   }
 }
 
-// Some rows from `row` on as tiles, [rows / 16, steps, FLOAT_PARTS, 16, DEPTH], those of a block beyond the last one zeros.
+// Split rows `row` to `stop_row` - 1 into tiles, [rows / 16, steps, FLOAT_PARTS, 16, DEPTH], padded with zeros to a block.
 void split_rows(const float* x, int64_t num_in, int64_t row, int64_t stop_row, int64_t pass, int64_t steps,
                 uint16_t* tiles) {
   const int64_t rows = (stop_row - row + BLOCK - 1) / BLOCK * BLOCK;
@@ -58,7 +56,7 @@ void split_rows(const float* x, int64_t num_in, int64_t row, int64_t stop_row, i
   }
 }
 
-// `steps` times DEPTH inputs of a panel as tiles [steps, HALF_PARTS, 2, 16, 16, 2]: pairs of inputs side by side.
+// Split a panel of [steps * DEPTH, PANEL] into tiles [steps, HALF_PARTS, 2, 16 pairs, 16 outputs, 2 inputs].
 void split_panel(const Half* panel, int64_t steps, uint16_t* tiles) {
   for (int64_t pair = 0; pair < steps * TILE_SIDE; pair++) {
     uint16_t* place = tiles + pair / TILE_SIDE * 2 * HALF_PARTS * TILE + pair % TILE_SIDE * DEPTH;
@@ -74,10 +72,11 @@ void split_panel(const Half* panel, int64_t steps, uint16_t* tiles) {
   }
 }
 
-// out = a @ b + bias for BLOCK rows and outputs; a's second 16 rows are a_stride numbers after the first.
+// out = a @ b + bias for a block. a: tiles of split_rows, the second 16 rows a_stride numbers after the first. b: tiles of
+// split_panel. bias: [BLOCK], out: [BLOCK, BLOCK], rows out_stride numbers apart.
 INLINE void amx_float_block(const uint16_t* a, int64_t a_stride, const uint16_t* b, int64_t steps, const float* bias,
                            float* out, int64_t out_stride) {
-  TILE_LOAD(0, bias, 0);  // for every row the same
+  TILE_LOAD(0, bias, 0);  // the same for every row
   TILE_LOAD(1, bias + TILE_SIDE, 0);
   TILE_LOAD(2, bias, 0);
   TILE_LOAD(3, bias + TILE_SIDE, 0);
@@ -133,8 +132,8 @@ void amx_float_piece(const float* x, const Weight& weight, const float* bias, fl
   TILES_END();
 }
 
-// Panels whose pairs of inputs are side by side. Each is put in the order of tiles, four inputs side by side, while the one
-// before it is multiplied.
+// Panels of pairs of inputs, [pairs, PANEL, 2], which are reordered to tiles of quads, [quads, PANEL, 4]. Each panel is
+// reordered while the panel before it is multiplied.
 class RegroupedPanels {
  public:
   RegroupedPanels(const int8_t* packed, int64_t count, int64_t steps)
@@ -149,8 +148,8 @@ class RegroupedPanels {
 
  private:
   const int8_t* packed;
-  int64_t count, size;  // size: of a panel
-  char* tiles;          // of two panels
+  int64_t count, size;  // panels, and bytes of a panel
+  char* tiles;          // two panels
 
   INLINE void regroup(int64_t panel, int64_t step) const {
     alignas(64) static constexpr uint16_t LOW[] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
@@ -167,8 +166,7 @@ class RegroupedPanels {
   }
 };
 
-// Rows in int16 in the order of tiles: for each 16 rows the upper halves of their numbers, then the lower ones, which make a
-// block of them.
+// Rows of int16 in the order of tiles. A block is the upper halves of 16 rows, then their lower halves.
 struct HalvedRows {
   TiledRows tiled;
 
@@ -213,7 +211,7 @@ void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, co
   float* padded = scratch<Use::PADDED_BIAS, float>(panels * PANEL);
   std::fill_n(padded, panels * PANEL, 0.0f);
   if (epilogue.bias) std::copy(epilogue.bias, epilogue.bias + weight.num_outputs, padded);
-  const Epilogue activation{nullptr, epilogue.activates, epilogue.activation};  // the sums begin with the bias
+  const Epilogue activation{nullptr, epilogue.activates, epilogue.activation};  // the sums start from the bias
   for_amx_pieces<FLOAT_PIECE_ROWS, FLOAT_PIECE_PANELS>(
       rows, weight.num_outputs, [&](int64_t row, int64_t stop_row, int64_t panel, int64_t stop_panel) {
         amx_float_piece(x, weight, padded, out, row, stop_row, panel, stop_panel);
@@ -231,7 +229,7 @@ void rounded_product_by_amx(const int16_t* rounded, int64_t rows, int64_t depth,
   const auto piece = [&](int64_t first_row, int64_t stop_row, int64_t first_panel, int64_t stop_panel) {
     const auto finish = [&](int32_t* sums, int64_t half, int64_t index, int64_t first, int64_t stop) INLINE_LAMBDA {
       const int64_t row = half / 2, panel = first_panel + index;
-      stop = std::min(stop, std::min<int64_t>(TILE_SIDE, stop_row - row));  // behind them are the lower halves
+      stop = std::min(stop, std::min<int64_t>(TILE_SIDE, stop_row - row));  // the lower halves follow
       if (first >= stop) return;
       float* products = reinterpret_cast<float*>(sums);
       for (int64_t r = first; r < stop; r++) {

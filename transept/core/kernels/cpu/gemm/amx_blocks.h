@@ -1,5 +1,5 @@
-// Products of rows and panels by AMX, both in the order of tiles: a block is 32 rows by a panel of 32 outputs, whose sums are
-// four tiles. While a block's tiles are multiplied, the vector units finish what the block before has come to.
+// Products of rows and panels by AMX, both in the order of tiles. A block is 32 rows by a panel of 32 outputs; its sums are
+// four tiles. While the tiles of a block are multiplied, the vector units finish the sums of the block before.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace transept {
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
 
 constexpr int BLOCK = 2 * TILE_SIDE;     // rows and outputs whose sums are in tiles 0 to 3
-constexpr int ROW_BYTES = 64;            // of a row of a tile
-constexpr int DEPTH = ROW_BYTES / 2;     // bfloat16 of a row of a tile
-constexpr int BYTES_DEEP = ROW_BYTES;    // int8 of a row of a tile
+constexpr int ROW_BYTES = 64;            // bytes of a tile's row
+constexpr int DEPTH = ROW_BYTES / 2;     // bfloat16 of a tile's row
+constexpr int BYTES_DEEP = ROW_BYTES;    // int8 of a tile's row
 constexpr int TILE = TILE_SIDE * DEPTH;  // bfloat16 of a tile
-constexpr int STEPS_OF_PASS = 8;         // tiles of a panel's side that stay in the first cache while all blocks pass
+constexpr int STEPS_OF_PASS = 8;         // tiles of a panel that stay in the first cache for all blocks
 static_assert(LANES == TILE_SIDE && PANEL == BLOCK, "a block is one panel wide");
 
-// Tiles 4 and 5 are rows of a, 6 and 7 outputs of b; tiles 0 to 3 their four sums.
+// Tiles 4 and 5 hold rows of a, 6 and 7 outputs of b, and 0 to 3 their four sums.
 #define LOAD_A(from, distance)          \
   TILE_LOAD(4, (from), ROW_BYTES);      \
   TILE_LOAD(5, (from) + (distance), ROW_BYTES)
@@ -49,7 +49,7 @@ static_assert(LANES == TILE_SIDE && PANEL == BLOCK, "a block is one panel wide")
   INSTRUCTION(2, 5, 6);           \
   INSTRUCTION(3, 5, 7)
 
-// Rows in the order of tiles: for each 16 rows, `steps` tiles one after the other.
+// Rows in the order of tiles, [rows / 16, steps, 16, ROW_BYTES].
 struct TiledRows {
   char* tiles;
   int64_t steps;
@@ -57,7 +57,7 @@ struct TiledRows {
   static int64_t bytes(int64_t rows, int64_t steps) { return (rows + BLOCK - 1) / BLOCK * BLOCK * steps * ROW_BYTES; }
   char* of(int64_t row) const { return tiles + (row / TILE_SIDE * steps * TILE_SIDE + row % TILE_SIDE) * ROW_BYTES; }
 
-  // Write a row of steps * ROW_BYTES bytes to its place.
+  // Write a row of steps * ROW_BYTES bytes to its place in the tiles.
   INLINE void put(int64_t row, const void* numbers) const {
     char* to = of(row);
     for (int64_t step = 0; step < steps; step++) {
@@ -66,26 +66,26 @@ struct TiledRows {
   }
 };
 
-// What is multiplied: numbers of rows and those of panels, of which those of 8 bits have a sign or none. Halves are those of
-// numbers of 16 bits: the first 16 rows of a block are upper ones, signed, the others lower ones, unsigned.
+// The numbers of rows and of panels: bfloat16, or bytes with or without a sign. Halves are those of numbers of 16 bits: the
+// first 16 rows of a block are the upper halves, signed, the other 16 the lower halves, unsigned.
 enum class Numbers { BFLOAT16, SIGNED_BY_UNSIGNED, HALVES_BY_SIGNED };
 template <Numbers NUMBERS>
 using SumOf = std::conditional_t<NUMBERS == Numbers::BFLOAT16, float, int32_t>;
 
-// Rows that are rounded as they become tiles: to bfloat16, or to int8, when each has a step, and an offset that is to be taken
-// from the sums again.
+// Rows that are rounded to bfloat16 or int8 as they become tiles. A row in int8 has a step, and an offset to be subtracted
+// from its sums.
 template <Numbers NUMBERS>
 struct RoundedRows {
   static_assert(NUMBERS == Numbers::BFLOAT16 || NUMBERS == Numbers::SIGNED_BY_UNSIGNED);
   static constexpr bool OF_BYTES = NUMBERS != Numbers::BFLOAT16;
-  static constexpr int DEEP = OF_BYTES ? BYTES_DEEP : DEPTH;  // numbers of a row of a tile
+  static constexpr int DEEP = OF_BYTES ? BYTES_DEEP : DEPTH;  // numbers of a tile's row
   using Sum = SumOf<NUMBERS>;
 
   TiledRows tiled;
   int32_t* offsets;
   float* row_steps;
 
-  // USE and the two after it: where they are kept.
+  // USE, OFFSETS, STEPS: the scratch buffers of the three arrays.
   template <Use USE, Use OFFSETS, Use STEPS>
   static RoundedRows make(int64_t rows, int64_t depth) {
     return {{scratch<USE, char>(TiledRows::bytes(rows, depth / DEEP)), depth / DEEP},
@@ -106,7 +106,8 @@ struct RoundedRows {
     }
   }
 
-  // Products from the sums of rows `first` to `stop` - 1 of a block, in place. row, panel: where the block begins.
+  // Turn the sums of rows `first` to `stop` - 1 of a block, [BLOCK, BLOCK], into products, in place. row, panel: where the
+  // block begins.
   INLINE float* products(Sum* sums, int64_t first, int64_t stop, int64_t row, int64_t panel, const Weight& weight) const {
     float* numbers = reinterpret_cast<float*>(sums);
     if constexpr (OF_BYTES) {
@@ -122,8 +123,8 @@ struct RoundedRows {
   }
 };
 
-// A block whose sums are complete, and what is left to be done with them. finish(sums, row, panel, first, stop) takes rows
-// `first` to `stop` - 1 of it.
+// A block whose sums are complete but not yet written. finish(sums, row, panel, first, stop) finishes its rows `first` to
+// `stop` - 1.
 template <class Sum, class Finish>
 struct UnfinishedBlock {
   const Finish& finish;
@@ -138,7 +139,7 @@ struct UnfinishedBlock {
   }
 };
 
-// few: of the first 16 rows alone.
+// Multiply the tiles that are loaded. few: only those of the first 16 rows.
 template <Numbers NUMBERS>
 INLINE void add_products(bool few) {
   if (few && NUMBERS == Numbers::BFLOAT16) {
@@ -158,7 +159,7 @@ INLINE void add_products(bool few) {
   }
 }
 
-// Panels that are kept in the order of tiles, two for each step of `steps`.
+// Panels that are packed in the order of tiles, two for each of `steps` steps.
 struct TiledPanels {
   const char* tiles;
   int64_t steps;
@@ -171,8 +172,8 @@ struct TiledPanels {
   }
 };
 
-// Multiply some blocks of rows by some panels. panels.of(panel): its tiles; panels.meanwhile(panel, step): what is to be done
-// while the first block is multiplied by them.
+// Multiply some blocks of rows by some panels. panels.of(panel) returns the tiles of a panel; panels.meanwhile(panel, step)
+// is called while the first block is multiplied by them.
 template <Numbers NUMBERS, class Panels, class Finish>
 void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row, int64_t stop_row, int64_t first_panel,
                      int64_t stop_panel, const Finish& finish) {
@@ -180,7 +181,7 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
   const int64_t steps = a.steps, blocks = (stop_row - first_row + BLOCK - 1) / BLOCK;
   const int64_t steps_of_pass = blocks == 1 ? steps : STEPS_OF_PASS;
   const bool in_one_pass = steps <= steps_of_pass;
-  // Few rows take tiles that have no more of them: their products are over as soon as a panel is read.
+  // Few rows use tiles of as few rows, so that multiplying takes no longer than reading a panel.
   const bool few = NUMBERS == Numbers::BFLOAT16 && stop_row - first_row <= TILE_SIDE;
   Sum* sums = scratch<Use::BLOCK_SUMS, Sum>((in_one_pass ? 2 : blocks) * BLOCK * BLOCK);
   UnfinishedBlock<Sum, Finish> before{finish};
@@ -225,7 +226,7 @@ void multiply_blocks(const TiledRows& a, const Panels& panels, int64_t first_row
   TILES_END();
 }
 
-// Call piece(first_row, stop_row, first_panel, stop_panel) for pieces of so many rows and panels.
+// Call piece(first_row, stop_row, first_panel, stop_panel) for all pieces of up to ROWS rows and PANELS panels.
 template <int ROWS, int PANELS, class Piece>
 void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
   const int64_t panels = (num_outputs + PANEL - 1) / PANEL;
@@ -236,7 +237,7 @@ void for_amx_pieces(int64_t rows, int64_t num_outputs, const Piece& piece) {
   });
 }
 
-// Apply it to rows `first` to `stop` - 1 of a block, [BLOCK, BLOCK], that begins with a panel's outputs.
+// Apply an epilogue to rows `first` to `stop` - 1 of a block, [BLOCK, BLOCK], whose columns are a panel's outputs.
 INLINE void apply_to_block(float* block, int64_t first, int64_t stop, int64_t panel, int64_t num_outputs,
                            const Epilogue& epilogue) {
   const int64_t column = panel * PANEL, columns = std::min<int64_t>(PANEL, num_outputs - column);
@@ -251,7 +252,8 @@ INLINE void apply_to_block(float* block, int64_t first, int64_t stop, int64_t pa
   }
 }
 
-// Write rows `first` to `stop` - 1 of a block that begins at a row and a panel to out, or if it ADDS, add them to it.
+// Write rows `first` to `stop` - 1 of a block to out, [.., num_outputs], or if ADDS add them to it. row, panel: where the
+// block begins.
 template <bool ADDS = false>
 INLINE void write_rows(const float* block, int64_t first, int64_t stop, int64_t row, int64_t panel, int64_t num_outputs,
                        float* out) {

@@ -1,10 +1,10 @@
-// AMX's instructions on its eight tile registers, each of 16 rows of 64 bytes. They are macros because a register's number
-// is part of the instruction. Built with TRANSEPT_EMULATE_AMX they are plain loops, for tests on other processors.
+// The instructions of AMX on its eight tile registers, each of 16 rows of 64 bytes. They are macros because a register's
+// number is part of the instruction. With TRANSEPT_EMULATE_AMX they are plain loops, for tests on other processors.
 #pragma once
 
 #include <numeric>
 
-#include "../simd.h"
+#include "../isa.h"
 
 namespace transept {
 
@@ -29,7 +29,7 @@ struct EmulatedTile {
     constexpr int PER_WORD = 4 / sizeof(A);
     for (int row = 0; row < TILE_SIDE; row++) {
       for (int column = 0; column < TILE_SIDE; column++) {
-        Sum sums[PER_WORD] = {};  // each place of a word by itself, as the instructions do
+        Sum sums[PER_WORD] = {};  // one sum for each place in a word, like the instructions
         for (int k = 0; k < TILE_SIDE * PER_WORD; k++) {
           sums[k % PER_WORD] += product(a.at<A>(row, k), b.at<B>(k / PER_WORD, column * PER_WORD + k % PER_WORD));
         }
@@ -67,21 +67,21 @@ inline float widen_bfloat16(uint16_t bits) { return bits_as<float>((uint32_t)bit
 
 #elif defined(__AMX_TILE__)
 
-// Palette 1; the bytes of a row of each tile, and how many rows it has.
+// The operand of _tile_loadconfig: palette 1, and for each tile the bytes of a row and the number of rows.
 struct TileSettings {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// few: rows of tiles 0, 1 and 4, of which a product takes about as many cycles.
+// few: rows of tiles 0, 1 and 4. A product takes about as many cycles.
 inline void configure_tiles(int few = TILE_SIDE) {
   TileSettings settings;
   settings.rows[0] = settings.rows[1] = settings.rows[4] = (uint8_t)few;
   _tile_loadconfig(&settings);
 }
 
-// The compiler does not know that a tile's load reads memory: what is written before is to be there.
+// The compiler does not know that loading a tile reads memory. This makes it write pending stores first.
 #define MEMORY_IS_READ() asm volatile("" ::: "memory")
 #define TILES_BEGIN(...) configure_tiles(__VA_ARGS__)
 #define TILES_END() _tile_release()

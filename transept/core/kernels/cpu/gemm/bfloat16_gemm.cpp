@@ -1,4 +1,4 @@
-// Products with weights in bfloat16. Each row of x is rounded to bfloat16, too; sums are float32.
+// Products with weights in bfloat16. Rows of x are also rounded to bfloat16; sums are float32.
 #include "../scratch.h"
 #include "amx.h"
 #include "pair_tile.h"

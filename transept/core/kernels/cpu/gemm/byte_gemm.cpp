@@ -1,5 +1,5 @@
-// Products with weights in int8, each output with a scale, of rows that are rounded to 127 steps either way. Processors
-// multiply numbers with a sign by numbers without: 128 is added to each weight, and taken from the sums again.
+// Products of rows that are rounded to int8 with weights in int8, each output with a scale. The instructions multiply numbers
+// with a sign by numbers without, so 128 is added to each weight when it is packed, and its share subtracted from the sums.
 #include "../scratch.h"
 #include "amx.h"
 #include "weight.h"
@@ -8,7 +8,7 @@ namespace transept {
 namespace {
 
 struct RowsInInt8 {
-  RowOfQuads* numbers;  // [rows, depth], maybe some apart
+  RowOfQuads* numbers;  // [rows, depth], rows `distance` numbers apart
   int32_t* offsets;     // [rows]
   float* steps;         // [rows]
 };

@@ -1,5 +1,5 @@
-// Products with weights in float32, or in float16 that is widened as it is read. Few rows take as long as reading the
-// weight does, many run at the processor's rate.
+// Products with weights in float32, or in float16 that is widened as it is read. Few rows are bound by the memory's bandwidth,
+// many by the processor's arithmetic.
 #include "../scratch.h"
 #include "float_tile.h"
 #include "weight.h"
@@ -7,24 +7,24 @@
 namespace transept {
 namespace {
 
-constexpr int SUMMED = 128;       // inputs that are summed by themselves: sums of sums are rounded less
-constexpr int PASS_INPUTS = 512;  // after which a piece of work begins with its first rows again
-// Rows a multiple of 4 KB apart share a set of the first cache: of many such rows a piece takes more outputs, and copies the
-// inputs of each pass.
+constexpr int SUMMED = 128;       // inputs of a partial sum: sums of partial sums are rounded less
+constexpr int PASS_INPUTS = 512;  // inputs that all rows of a piece are multiplied by before the next ones
+// Rows a multiple of 4 KB apart share a set of the first cache. If there are many of them, a piece copies the inputs of each
+// pass, and takes more outputs.
 constexpr int SHARING_INPUTS = 1024, SHARING_OUTPUTS = 512;
-// From so many rows on, a part of a panel in float16 is widened once for all of them, and no more in each tile. With
-// vectors of 8 numbers that costs more than it saves.
+// From so many rows on, a part of a panel in float16 is widened once for all rows instead of once in each tile. With vectors
+// of 8 numbers that costs more than it saves.
 constexpr int WIDENED_ROWS = LANES == 16 ? 24 : 1 << 30;
 
-// Some rows of some panels.
+// Multiply some rows by some panels. x: [.., in], out: [.., out]. copies: see SHARING_INPUTS.
 template <class Number>
 void float_piece(const float* x, const Weight& weight, float* out, int64_t first_row, int64_t stop_row,
                  int64_t first_panel, int64_t stop_panel, bool copies) {
   const int64_t num_in = weight.num_inputs, num_out = weight.num_outputs, rows = stop_row - first_row;
   const Number* packed = static_cast<const Number*>(weight.values);
-  const int64_t whole = std::min(stop_panel, num_out / PANEL);  // panels that are not filled up
+  const int64_t whole = std::min(stop_panel, num_out / PANEL);  // panels without padding
   alignas(64) float widened[SUMMED * PANEL];
-  const float* inputs = x + first_row * num_in;  // of a pass, and how far apart its rows are
+  const float* inputs = x + first_row * num_in;  // of a pass; its rows are `distance` numbers apart
   int64_t distance = num_in;
   const auto tiles = [&](int64_t start, int64_t start_in_pass, int64_t depth, int64_t panel, const auto* part) {
     for (int64_t row = 0; row < rows; row += TILE_ROWS) {
@@ -44,7 +44,7 @@ void float_piece(const float* x, const Weight& weight, float* out, int64_t first
       inputs = copy;
     }
     int64_t panel = first_panel;
-    if (rows <= TILE_ROWS_OF_TWO) {  // two streams are read faster than one
+    if (rows <= TILE_ROWS_OF_TWO) {  // reading two streams is faster than one
       for (; panel + 2 <= whole; panel += 2) {
         for (int64_t start = pass; start < stop_pass; start += SUMMED) {
           with_constant<TILE_ROWS_OF_TWO>(rows, [&](auto constant) {
@@ -69,7 +69,7 @@ void float_piece(const float* x, const Weight& weight, float* out, int64_t first
       }
     }
   }
-  if (whole < stop_panel) {  // the last panel, which is filled up: its sums go to a row apart
+  if (whole < stop_panel) {  // the last panel has padding: its sums go to a row apart
     float sums[PANEL] = {};
     for (int64_t row = first_row; row < stop_row; row++) {
       for (int64_t start = 0; start < num_in; start += SUMMED) {

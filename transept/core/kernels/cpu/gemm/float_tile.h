@@ -1,35 +1,35 @@
-// The microkernel of products in float32: sums of a few rows by one or two panels, which stay in registers while a column
-// of the rows times a row of the panels is added to them, step by step.
+// The microkernel of products in float32. The sums of a few rows by one or two panels stay in registers. Each step adds the
+// outer product of a column of the rows and a row of the panels.
 #pragma once
 
-#include "../simd.h"
+#include "../isa.h"
 #include "blocking.h"
 
 namespace transept {
 
 constexpr int PREFETCH_WEIGHTS = 8192;  // bytes ahead
 
-// Whether weights are prefetched for some rows. With vectors of 8 numbers one or two rows read float32 faster without it.
+// True if weights are prefetched for ROWS rows. With vectors of 8 numbers, one or two rows of float32 are faster without.
 template <int ROWS, class Number>
 constexpr bool PREFETCHES = ROWS <= ROWS_OF_FEW && (LANES == 16 || ROWS > 2 || sizeof(Number) < sizeof(float));
 
 // out = a @ b, or out += a @ b.
 //
-//   a: rows of `depth` numbers, `a_stride` apart, or if TRANSPOSED depth rows of ROWS numbers, a_stride apart
-//   b: [depth, PANEL] for each panel, the second one b_stride numbers after the first
-//   out: rows of PANELS * PANEL numbers, out_stride apart
+//   a: [ROWS, depth], or if TRANSPOSED [depth, ROWS]; rows are a_stride numbers apart
+//   b: [PANELS, depth, PANEL]; panels are b_stride numbers apart
+//   out: [ROWS, PANELS * PANEL]; rows are out_stride numbers apart
 //
-// A sum is over one product after the other, whatever ROWS is.
+// A sum adds one product after the other, so it does not depend on ROWS.
 template <int ROWS, int PANELS, bool TRANSPOSED, class Number>
 INLINE void float_tile(const float* a, int64_t a_stride, const Number* b, int64_t b_stride, int64_t depth, float* out,
                        int64_t out_stride, bool overwrites) {
   constexpr int VECTORS = 2 * PANELS;
   Floats sums[ROWS][VECTORS] = {};
-  // Of three rows each, of which an instruction reaches the second and third by the stride: 12 rows in 5 registers.
+  // One pointer for three rows: an instruction reaches the second and the third by the stride, so 12 rows need 5 registers.
   const float* rows[(ROWS + 2) / 3];
   UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) {
     rows[three] = a + 3 * three * a_stride;
-    asm("" : "+r"(rows[three]));  // the compiler is not to add up the rows' distances in the loop
+    asm("" : "+r"(rows[three]));  // keeps the compiler from adding up distances in the loop
   }
   for (int64_t step = 0; step < depth; step++) {
     Floats parts[VECTORS];

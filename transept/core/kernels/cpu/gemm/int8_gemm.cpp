@@ -1,5 +1,5 @@
-// Products with weights in int8, each output with a scale. Each row of x is rounded to as many steps as a sum of 32 bits
-// has room for, at most 32,767 either way (4128 where a row has 4096 numbers).
+// Products with weights in int8, each output with a scale. Each row of x is rounded to as many steps as sums of 32 bits have
+// room for, at most 32,767 either way (4128 if a row has 4096 numbers).
 #include "../scratch.h"
 #include "amx.h"
 #include "pair_tile.h"
@@ -9,7 +9,7 @@
 namespace transept {
 namespace {
 
-constexpr int LARGEST = 127;  // of a weight
+constexpr int LARGEST = 127;  // the largest weight
 
 }  // namespace
 

@@ -1,11 +1,11 @@
-// Packing: a weight as products read it. One reading of the weight, which may lie in a mapped file.
+// Packs weights in the order in which products read them. A weight, which may be a mapped file, is read once.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 
 #include "../export.h"
 #include "../parallel.h"
-#include "../simd.h"
+#include "../isa.h"
 #include "rounding.h"
 #include "weight.h"
 
@@ -13,14 +13,14 @@ namespace transept {
 namespace {
 
 constexpr int LARGEST = 127;
-constexpr int ROUNDED_INPUTS = 64;  // that are rounded at a time, of all outputs of a panel
+constexpr int ROUNDED_INPUTS = 64;  // inputs that are rounded at a time, for all outputs of a panel
 
 typedef int8_t Bytes __attribute__((vector_size(LANES)));
 
-// Into [panels, in, PANEL], all numbers of one size. Returns whether each of them is what it was.
+// Pack outputs of a weight, [outputs, in], into a panel, [in, PANEL]. Returns true if no number changed.
 template <class From, class To>
 bool pack_panel(const From* weight, int64_t outputs, int64_t num_in, To* panel) {
-  constexpr int AT_ONCE = 16;  // inputs, whose cache lines of all outputs stay in the first cache
+  constexpr int AT_ONCE = 16;  // inputs; their cache lines, of all outputs, stay in the first cache
   bool same = true;
   for (int64_t first = 0; first < num_in; first += AT_ONCE) {
     const int64_t stop = std::min<int64_t>(first + AT_ONCE, num_in);
@@ -69,7 +69,7 @@ bool pack_floats(const From* weight, int64_t num_out, int64_t num_in, To* values
   return same;
 }
 
-// The largest of some numbers without their signs; NaN is no number.
+// Return the largest absolute value, ignoring NaN.
 template <class From>
 float largest(const From* numbers, int64_t size) {
   Floats tops = {};
@@ -82,7 +82,7 @@ float largest(const From* numbers, int64_t size) {
   return top;
 }
 
-// The integers nearest to numbers / step; of NaN, 0.
+// Return the integers nearest to numbers / step; 0 for NaN.
 INLINE Bytes rounded(Floats numbers, float step) {
   Floats steps = numbers / broadcast(step);
   steps = select(steps == steps, steps, Floats{}) + broadcast(TO_INTEGER);
@@ -99,8 +99,8 @@ void round_to_int8(const From* numbers, int64_t size, float step, int8_t* out) {
   for (; i < size; i++) out[i] = rounded(broadcast(load_one(numbers + i)), step)[0];
 }
 
-// Into [groups, PANEL, GROUP], groups of inputs with zeros for what the panel or the last of them lacks, and `offset`
-// added to each number.
+// Pack outputs of a weight, [outputs, in], into a panel, [groups of inputs, PANEL, GROUP], padded with zeros. `offset` is added
+// to each number. scales: [PANEL].
 template <int GROUP, class From>
 void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int offset, int8_t* panel, float* scales) {
   for (int64_t output = 0; output < PANEL; output++) {
@@ -121,7 +121,7 @@ void pack_int8_panel(const From* weight, int64_t outputs, int64_t num_in, int of
   }
 }
 
-// Into [pairs, PANEL, 2], with zeros for what the panel or the last pair lacks.
+// Pack outputs of a weight, [outputs, in], into a panel, [pairs, PANEL, 2], padded with zeros.
 template <class From>
 void pack_bfloat16_panel(const From* weight, int64_t outputs, int64_t num_in, BFloat16* panel) {
   float block[2 * PANEL] = {};
@@ -167,8 +167,8 @@ using transept::Half;
 EXPORT int64_t transept_panel() { return transept::PANEL; }
 EXPORT int64_t transept_whole_pairs(int64_t num_inputs) { return transept::whole_pairs(num_inputs); }
 
-// Pack a weight [out, in] of float32 (is_half 0) or float16 (1) as kind. Returns 0 where float16 does not hold all numbers
-// of it; values hold nothing then.
+// Pack a weight [out, in] of float32 (is_half 0) or float16 (1) as `kind`. Returns 0 if float16 does not hold all of its
+// numbers; values are then undefined.
 EXPORT int64_t transept_pack_floats(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
                                     void* values) {
   return transept::run_kernel([&]() -> int64_t {
@@ -185,8 +185,8 @@ EXPORT int64_t transept_pack_floats(const void* weight, int64_t is_half, int64_t
   });
 }
 
-// Round a weight to int8, each output by its largest number: in pairs of inputs, or, for rows in int8 (kind 4), in fours
-// and with 128 added.
+// Round a weight [out, in] to int8, each output by its largest number: into pairs of inputs, or for rows in int8 (kind 4) into
+// quads with 128 added. scales: [panels * PANEL].
 EXPORT int64_t transept_pack_int8(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in, int64_t kind,
                                   int8_t* values, float* scales) {
   return transept::run_kernel([&] {
@@ -201,7 +201,7 @@ EXPORT int64_t transept_pack_int8(const void* weight, int64_t is_half, int64_t n
   });
 }
 
-// Round a weight to bfloat16.
+// Round a weight [out, in] to bfloat16.
 EXPORT int64_t transept_pack_bfloat16(const void* weight, int64_t is_half, int64_t num_out, int64_t num_in,
                                       transept::BFloat16* values) {
   return transept::run_kernel([&] {

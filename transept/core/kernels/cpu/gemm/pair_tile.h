@@ -1,19 +1,19 @@
-// The microkernel of products of numbers of 8 and 16 bits, which processors multiply in pairs: int16 by int8 or int16, whose
-// sums are integers and so always the same, and bfloat16, whose sums are floats.
+// The microkernel of products of pairs: int16 by int8 or int16, whose sums are exact integers, and bfloat16 by bfloat16, whose
+// sums are floats.
 #pragma once
 
 #include <type_traits>
 
-#include "../pairs.h"
+#include "../isa_pairs.h"
 #include "float_tile.h"
 
 namespace transept {
 
 // Call finish(row, vector, sums) for each vector of sums of a @ b.T.
 //
-//   a: ROWS rows of `depth` numbers, a_stride apart, or if TRANSPOSED depth / 2 rows of ROWS pairs, a_stride pairs apart;
-//      depth is even
-//   b: for each panel [depth / 2, PANEL, 2]: pairs of numbers side by side
+//   a: [ROWS, depth], rows a_stride numbers apart, or if TRANSPOSED [depth / 2, ROWS, 2], rows a_stride pairs apart; depth is
+//      even
+//   b: [PANELS, depth / 2, PANEL, 2]
 template <int ROWS, int PANELS, bool TRANSPOSED = false, class RowNumber, class Number, class Finish>
 INLINE void pair_tile(const RowNumber* a, int64_t a_stride, int64_t depth, const Number* b, const Finish& finish) {
   using Sums = std::conditional_t<std::is_same_v<RowNumber, BFloat16>, Floats, Ints>;
@@ -36,7 +36,7 @@ INLINE void pair_tile(const RowNumber* a, int64_t a_stride, int64_t depth, const
       memcpy(&pair, TRANSPOSED ? a + step * a_stride + 2 * row : rows[row / 3] + row % 3 * a_stride, 4);
       Shorts pairs = bits_as<Shorts>(broadcast(pair));
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-        sums[row][vector] = add_products_of_pairs(sums[row][vector], pairs, parts[vector]);
+        sums[row][vector] = dot_pairs(sums[row][vector], pairs, parts[vector]);
       }
     }
     UNROLL for (int three = 0; three < (ROWS + 2) / 3; three++) rows[three] += 2;
@@ -46,10 +46,10 @@ INLINE void pair_tile(const RowNumber* a, int64_t a_stride, int64_t depth, const
   }
 }
 
-// out = (a @ b.T) * row_scales * output_scales, of integers.
+// out = (a @ b.T) * row_scales * output_scales, with a and b of integers.
 //
 //   row_scales: [ROWS], output_scales: [PANELS * PANEL]
-//   out: rows of PANELS * PANEL numbers, out_stride apart
+//   out: [ROWS, PANELS * PANEL], rows out_stride numbers apart
 template <int ROWS, int PANELS, bool TRANSPOSED = false, class Number>
 INLINE void integer_tile(const int16_t* a, int64_t a_stride, int64_t depth, const Number* b, const float* row_scales,
                          const float* output_scales, float* out, int64_t out_stride) {
@@ -59,7 +59,7 @@ INLINE void integer_tile(const int16_t* a, int64_t a_stride, int64_t depth, cons
   });
 }
 
-// out = a @ b.T, or out += a @ b.T, of bfloat16.
+// out = a @ b.T, or out += a @ b.T, with a and b of bfloat16.
 template <int ROWS, int PANELS, bool TRANSPOSED = false>
 INLINE void bfloat16_tile(const BFloat16* a, int64_t a_stride, int64_t depth, const BFloat16* b, float* out,
                           int64_t out_stride, bool overwrites) {

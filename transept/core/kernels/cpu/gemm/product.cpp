@@ -1,11 +1,11 @@
-// Products: which of them a weight is multiplied by.
+// Chooses a product by the kind of the weight.
 #include "../export.h"
 #include "amx.h"
 #include "weight.h"
 
 namespace transept {
 
-// In float_gemm.cpp, int8_gemm.cpp, bfloat16_gemm.cpp and byte_gemm.cpp.
+// Defined in float_gemm.cpp, int8_gemm.cpp, bfloat16_gemm.cpp and byte_gemm.cpp.
 void float_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 void int8_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 void bfloat16_product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
@@ -22,7 +22,7 @@ void product(const float* x, int64_t rows, const Weight& weight, const Epilogue&
 
 namespace {
 
-// activation: below 0 for none.
+// activation: negative for none.
 Epilogue epilogue_of(const float* bias, int64_t activation) {
   return {bias, activation >= 0, static_cast<Activation>(activation)};
 }

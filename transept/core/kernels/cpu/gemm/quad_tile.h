@@ -1,23 +1,24 @@
-// The microkernel of products of numbers of 8 bits, which processors multiply four by four: rows with a sign, weights
-// without. Sums are integers, the same on every processor.
+// The s8 x u8 dot-product microkernel: rows have a sign, weights have none. Sums are integers, so they are the same on every
+// processor.
 #pragma once
 
-#include "../pairs.h"
+#include "../isa_pairs.h"
 #include "blocking.h"
 #include "rounding.h"
 
 namespace transept {
 
-#if defined(MULTIPLIES_QUADS)
+#if defined(HAS_DOT_QUADS)
 typedef int8_t RowOfQuads;
 #else
-typedef int16_t RowOfQuads;  // of four numbers the first and the third, then the second and the fourth
+typedef int16_t RowOfQuads;  // of each four numbers the first and third, then the second and fourth
 #endif
 
-constexpr int QUAD_STEPS = 127;    // of a number with a sign, either way
-constexpr int QUAD_OFFSET = 128;  // of a number without one, to be taken from the sums again
+constexpr int QUAD_STEPS = 127;   // the largest number with a sign
+constexpr int QUAD_OFFSET = 128;  // added to a number to remove its sign; its share of the sums is subtracted again
 
-// Round `size` numbers to QUAD_STEPS, filled up with zeros to `depth`. offset: QUAD_OFFSET times their sum. Returns the step.
+// Round `size` numbers to QUAD_STEPS steps either way, padded with zeros to `depth`. Returns the step, and in `offset`
+// QUAD_OFFSET times the sum of the rounded numbers.
 inline float round_row_to_quads(const float* row, int64_t size, RowOfQuads* to, int64_t depth, int32_t& offset) {
   const float step = round_row(row, size, to, depth, QUAD_STEPS);
   int32_t sum = 0;
@@ -31,9 +32,9 @@ inline float round_row_to_quads(const float* row, int64_t size, RowOfQuads* to, 
 
 // Call finish(row, vector, sums) for each vector of sums of a @ b.T.
 //
-//   a: ROWS rows of `depth` numbers, a_stride apart, or if TRANSPOSED depth / 4 rows of ROWS quads, a_stride quads apart;
-//      depth is a multiple of 4
-//   b: for each panel [depth / 4, PANEL, 4]: four numbers side by side
+//   a: [ROWS, depth], rows a_stride numbers apart, or if TRANSPOSED [depth / 4, ROWS, 4], rows a_stride quads apart; depth is
+//      a multiple of 4
+//   b: [PANELS, depth / 4, PANEL, 4]
 template <int ROWS, int PANELS, bool TRANSPOSED = false, class Finish>
 INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, const uint8_t* b, const Finish& finish) {
   constexpr int VECTORS = 2 * PANELS;
@@ -44,7 +45,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, cons
     asm("" : "+r"(rows[three]));
   }
   for (int64_t step = 0; step < depth; step += 4) {
-#if defined(MULTIPLIES_QUADS)
+#if defined(HAS_DOT_QUADS)
     Ints parts[VECTORS];
     UNROLL for (int vector = 0; vector < VECTORS; vector++) {
       parts[vector] = load_as<Ints>(b + (vector / 2) * depth * PANEL + step * PANEL + (vector % 2) * 4 * LANES);
@@ -53,7 +54,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, cons
       int32_t four;
       memcpy(&four, TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride, 4);
       UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-        sums[row][vector] = add_products_of_quads(sums[row][vector], parts[vector], broadcast(four));
+        sums[row][vector] = dot_quads(sums[row][vector], parts[vector], broadcast(four));
       }
     }
 #else
@@ -68,7 +69,7 @@ INLINE void quad_tile(const RowOfQuads* a, int64_t a_stride, int64_t depth, cons
         int32_t pair;
         memcpy(&pair, (TRANSPOSED ? a + step * a_stride + 4 * row : rows[row / 3] + row % 3 * a_stride) + 2 * half, 4);
         UNROLL for (int vector = 0; vector < VECTORS; vector++) {
-          sums[row][vector] = add_products_of_pairs(sums[row][vector], bits_as<Shorts>(broadcast(pair)), parts[vector]);
+          sums[row][vector] = dot_pairs(sums[row][vector], bits_as<Shorts>(broadcast(pair)), parts[vector]);
         }
       }
     }

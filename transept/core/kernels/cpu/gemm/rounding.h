@@ -1,20 +1,20 @@
-// Rounding a row of float32: to integers of 8 or 16 bits, or to bfloat16.
+// Rounds a row of float32 to integers of 8 or 16 bits, or to bfloat16.
 #pragma once
 
 #include <algorithm>
 
-#include "../pairs.h"
+#include "../isa_pairs.h"
 
 namespace transept {
 
-// Round `size` numbers to multiples of a step, at most `most` of them either way; those up to `filled` become 0.
-// Returns the step, 0 for a row of zeros.
+// Round `size` numbers to multiples of a step, up to `most` steps either way, padded with zeros to `filled`. Returns the step,
+// 0 for a row of zeros. row: [size], out: [filled].
 template <class Number>
 inline float round_row(const float* row, int64_t size, Number* out, int64_t filled, int most) {
   int32_t top = 0;
   Ints tops = {};
   int64_t whole = size / LANES * LANES;
-  for (int64_t i = 0; i < whole; i += LANES) {  // the order of positive floats is that of their bits
+  for (int64_t i = 0; i < whole; i += LANES) {  // positive floats have the order of their bits
     Ints bits = load_as<Ints>(row + i) & 0x7fffffff;
     tops = bits > tops ? bits : tops;
   }
@@ -37,15 +37,10 @@ inline float round_row(const float* row, int64_t size, Number* out, int64_t fill
   return highest / (float)most;
 }
 
-// Round `size` numbers to bfloat16; those up to `filled` become 0.
+// Round `size` numbers to bfloat16, padded with zeros to `filled`. row: [size], out: [filled].
 inline void round_row_to_bfloat16(const float* row, int64_t size, BFloat16* out, int64_t filled) {
   int64_t i = 0;
-#if defined(__AVX512BF16__)
-  for (; i + 2 * LANES <= size; i += 2 * LANES) {
-    const __m512bh numbers = _mm512_cvtne2ps_pbh((__m512)load(row + i + LANES), (__m512)load(row + i));
-    memcpy(out + i, &numbers, sizeof numbers);
-  }
-#endif
+  for (; i + 2 * LANES <= size; i += 2 * LANES) store_bfloat16(out + i, load(row + i), load(row + i + LANES));
   for (; i < size; i++) {
     const Shorts pairs = to_bfloat16_pairs(broadcast(row[i]), Floats{});
     out[i].bits = (uint16_t)pairs[0];

@@ -1,12 +1,12 @@
-// Rows of a packed weight, as an embedding reads them.
+// Reads rows of a packed weight, for embeddings.
 #include "../export.h"
-#include "../simd.h"
+#include "../isa.h"
 #include "weight.h"
 
 namespace transept {
 namespace {
 
-// One output's numbers, of which GROUP inputs lie side by side. to_float: of a packed number.
+// Write one output's numbers to out, [in]. GROUP inputs lie side by side; to_float converts a packed number.
 template <int GROUP, class Number, class ToFloat>
 void unpack_row(const void* values, int64_t depth, int64_t num_in, int64_t output, const ToFloat& to_float, float* out) {
   const Number* row = static_cast<const Number*>(values) + output / PANEL * depth * PANEL + output % PANEL * GROUP;
@@ -40,8 +40,8 @@ void unpack(const Weight& weight, int64_t output, float* out) {
 }  // namespace
 }  // namespace transept
 
-// Write some outputs' rows of a weight to out, float32 [count, in], with rows of a table [size, in] added where places are
-// given. Returns how many there were before one that the weight or the table has not.
+// Write rows of a weight to out, float32 [count, in], and if places are given, add rows of a table [size, in].
+// outputs, places: [count]. Returns the number of rows before the first that the weight or the table does not have.
 EXPORT int64_t transept_weight_rows(const transept::Weight* weight, const int64_t* outputs, int64_t count,
                                     const float* table, int64_t size, const int64_t* places, float* out) {
   return transept::run_kernel([&]() -> int64_t {

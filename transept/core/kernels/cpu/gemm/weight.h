@@ -1,4 +1,4 @@
-// A packed weight, and what multiplies rows by it.
+// A packed weight, and the functions that multiply rows by it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace transept {
 
 enum Kind : int64_t { FLOAT32, FLOAT16, INT8, BFLOAT16, INT8_FOR_BYTES };  // as in panels.py
 
-// Inputs of a panel in bfloat16, filled up with zeros: to pairs, where there is AMX to whole tiles.
+// Return the inputs of a panel in bfloat16, padded to pairs, or with AMX to whole tiles.
 inline int64_t whole_pairs(int64_t num_inputs) {
 #if defined(TRANSEPT_EMULATE_AMX) || defined(__AMX_TILE__)
   return (num_inputs + 31) / 32 * 32;
@@ -18,30 +18,30 @@ inline int64_t whole_pairs(int64_t num_inputs) {
 #endif
 }
 
-// A weight [out, in], packed: panels of PANEL outputs, the last one filled up with zeros. The same fields in panels.py.
+// A packed weight [out, in]: panels of PANEL outputs, the last one padded with zeros. The same fields as in panels.py.
 struct Weight {
-  // float32, float16: [panels, in, PANEL]; int8, bfloat16: [panels, pairs, PANEL, 2], pairs of inputs side by side, of
-  // bfloat16 as many as whole_pairs says;
-  // int8 for rows in int8: the number and 128, without a sign, [panels, quads, PANEL, 4]
+  // FLOAT32, FLOAT16:  [panels, in, PANEL]
+  // INT8, BFLOAT16:    [panels, pairs of inputs, PANEL, 2]; whole_pairs says how many inputs bfloat16 has
+  // INT8_FOR_BYTES:    [panels, quads of inputs, PANEL, 4], each number plus 128, without a sign
   const void* values;
-  const float* scales;  // int8: of one step of an output's weights, [panels * PANEL]
+  const float* scales;  // int8: the step of each output's weights, [panels * PANEL]
   int64_t num_outputs;
   int64_t num_inputs;
   Kind kind;
 };
 
-// What is done to a product's outputs: a bias is added, null for none, and an activation applied.
+// The end of a product: a bias [out] is added, null for none, and an activation is applied.
 struct Epilogue {
   const float* bias;
   bool activates = false;
   Activation activation = GELU;
 };
 
-// Write x @ weight.T to out, with the epilogue. x: [rows, in], out: [rows, out], neither with gaps. What comes out of a row
-// is the same to the last bit whatever rows are beside it.
+// out = x @ weight.T, with the epilogue. x: [rows, in], out: [rows, out], both contiguous. Each row is batch-invariant, bit
+// for bit.
 void product(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 
-// The same by AMX, for hundreds of rows: for weights in float16 of a multiple of 32 inputs, on processors that have it.
+// The same by AMX, for hundreds of rows and weights in float16 with a multiple of 32 inputs. Needs the capability `tiles`.
 void float_product_by_amx(const float* x, int64_t rows, const Weight& weight, const Epilogue& epilogue, float* out);
 
 }  // namespace transept

@@ -1,4 +1,4 @@
-// Where the tokens of a text lie in time: a median filter and dynamic time warping over attention weights.
+// Aligns the tokens of a text with time: a median filter and dynamic time warping over attention weights.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -18,7 +18,7 @@ enum Step : int8_t { LEFT, CORNER, ABOVE };
 
 }  // namespace
 
-// The median of each seven neighbours, by Paeth's network of 13 exchanges (Graphics Gems, 1990).
+// Medians of seven neighbours, by Paeth's network of 13 exchanges (Graphics Gems, 1990).
 // padded: [rows, columns + 6]. out: [rows, columns].
 EXPORT int64_t transept_medians_of_seven(const float* padded, int64_t rows, int64_t columns, float* out) {
   return transept::run_kernel([&] {
@@ -34,10 +34,10 @@ EXPORT int64_t transept_medians_of_seven(const float* padded, int64_t rows, int6
   });
 }
 
-// The cheapest path from the first to the last cell of a matrix by steps right, down or both (Sakoe & Chiba 1978). Among
-// equally cheap ways into a cell the one from the left is taken, as in openai-whisper.
-// cost: [rows, columns], neither 0. path: room for rows + columns cells, row and column of each, from last to first.
-// Returns how many they are.
+// Find the cheapest path from the first to the last cell of a matrix by steps right, down or both (Sakoe & Chiba 1978). Among
+// equally cheap ways into a cell it takes the one from the left, like openai-whisper.
+// cost: [rows, columns], neither 0. path: room for [rows + columns, 2], row and column of each cell, from last to first.
+// Returns the number of cells.
 EXPORT int64_t transept_cheapest_path(const double* cost, int64_t rows, int64_t columns, int64_t* path) {
   using namespace transept;
   return run_kernel([&]() -> int64_t {

@@ -5,10 +5,10 @@
 #include "../export.h"
 #include "../scratch.h"
 
-// states: [frames, size], the hidden state after each frame.
-// inputs: [frames, 4 * size], the gates' sums as far as the frames determine them, in PyTorch's order: input, forget, cell,
-// output. recurrent: [size, 4 * size], what hidden adds to them. hidden, memory: [size], before the first frame, and after
-// the call those after the last.
+// Run the layer over some frames. states: [frames, size], the hidden state after each frame. inputs: [frames, 4 * size], the
+// part of the gates' sums that comes from the frames, in PyTorch's order: input, forget, cell, output. recurrent: [size,
+// 4 * size], the weights of the hidden state. hidden, memory: [size], before the first frame; after the call those after the
+// last one.
 EXPORT int64_t transept_recur(const float* inputs, int64_t frames, int64_t size, const float* recurrent, float* hidden,
                               float* memory, float* states) {
   using namespace transept;
