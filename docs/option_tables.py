@@ -6,11 +6,13 @@ import dataclasses
 import re
 from pathlib import Path
 
+from transept.cli.documents import DECODING
 from transept.cli.engine_options import LIMITS, NAMES
 from transept.cli.flags import flag
 from transept.cli.transcribe_options import CommandOptions
 from transept.core.config import EngineConfig
 from transept.core.request.limits import Limits
+from transept.core.request.sampling_params import SamplingParams
 from transept.options import DeclaredOption, declared
 from transept.serving.configuration import API_KEY_FILE, CONFIG, PREFIX, written
 from transept.serving.settings import ServerSettings
@@ -18,6 +20,7 @@ from transept.speech.options import TranscriptionOptions
 from transept.speech.output.subtitles import SubtitleLayout
 from transept.speech.vad.options import VadOptions
 
+DECODING_FLAGS = [name[2:].replace("-", "_") for name, *_ in DECODING]
 PAGE = Path(__file__).parent / "options.md"
 LONGEST_DEFAULT = 30  # characters
 HEAD = """# All options
@@ -39,12 +42,13 @@ def main() -> None:
 
 def page() -> str:
     """Return the page's Markdown."""
-    speech = declared(TranscriptionOptions).values()
+    speech, of_text = declared(TranscriptionOptions).values(), declared(SamplingParams)
     sections = [
         ("Transcription", "TranscriptionOptions", "`transept.transcribe`, `Transcriber`, `transept transcribe`, HTTP"),
         ("Voice activity", "VadOptions", "`vad_options=`, `transept transcribe`, HTTP"),
         ("Subtitles", "SubtitleLayout", "`Transcript.write`, `transept transcribe`, `transept align`, HTTP"),
         ("The command alone", "CommandOptions", "`transept transcribe`"),
+        ("Generation", "SamplingParams", "`Engine.generate`, text tasks, `/v1/completions`"),
         ("Engine", "EngineConfig", "`Engine`, `Transcriber`, `TextGenerator`, `VisionReader`, every command"),
         ("Limits", "Limits", "`limits=` of an engine"),
         ("Server", "ServerSettings", "`transept serve`"),
@@ -54,6 +58,7 @@ def page() -> str:
         "VadOptions": [row(each, flag(f"vad_options.{name}")) for name, each in declared(VadOptions).items()],
         "SubtitleLayout": [row(each, flag(name)) for name, each in declared(SubtitleLayout).items()],
         "CommandOptions": [row(each, flag(name)) for name, each in declared(CommandOptions).items()],
+        "SamplingParams": [row(each, flag(name) if name in DECODING_FLAGS else "") for name, each in of_text.items()],
         "EngineConfig": [
             row(each, flag(written(each)) if name in (*NAMES, "model") else "")
             for name, each in declared(EngineConfig).items()

@@ -49,11 +49,11 @@ class Tea:
 @pytest.mark.parametrize(
     ("given", "message", "param"),
     [
-        ({"minutes": 0}, "minutes must be an integer of at least 1, not 0", "minutes"),
-        ({"minutes": 11}, "minutes must be at most 10, not 11", "minutes"),
-        ({"minutes": 2.5}, "minutes must be an integer of at least 1, not 2.5", "minutes"),
-        ({"minutes": True}, "minutes must be an integer of at least 1, not True", "minutes"),
-        ({"minutes": None}, "minutes must be an integer of at least 1, not None", "minutes"),
+        ({"minutes": 0}, "minutes must be an integer of at least 1 and at most 10, not 0", "minutes"),
+        ({"minutes": 11}, "minutes must be an integer of at least 1 and at most 10, not 11", "minutes"),
+        ({"minutes": 2.5}, "minutes must be an integer of at least 1 and at most 10, not 2.5", "minutes"),
+        ({"minutes": True}, "minutes must be an integer of at least 1 and at most 10, not True", "minutes"),
+        ({"minutes": None}, "minutes must be an integer of at least 1 and at most 10, not None", "minutes"),
         ({"seed": 2**64}, f"seed must be at most {2**64 - 1}, not {2**64}", "seed"),
         ({"degrees": math.nan}, "degrees must be a number, not nan", "degrees"),
         ({"degrees": "80"}, "degrees must be a number, not '80'", "degrees"),

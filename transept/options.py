@@ -29,6 +29,7 @@ MAX_PATIENCE = 1e6  # so that num_beams times it is a number
 MAX_INTEGER = 2**31 - 1  # of counts; a width of beams, a number of samples or of tokens far beyond any model's
 MAX_SEED = 2**64 - 1
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair of UTF-16, as of a text cut in two; no tokenizer takes it
+LARGE_BOUND = 100_000
 NOTHING = ("none", "null")  # texts that stand for None
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
@@ -84,8 +85,8 @@ class DeclaredOption:
             value = self.option.parse(self.name, value)
         if value is None and self.optional:
             return None
-        if self.choices:
-            if value not in self.choices:
+        if self.choices and not (self.is_flag and isinstance(value, bool)):
+            if not isinstance(value, str) or value not in self.choices:
                 raise self._error(value, near=nearest(value, self.choices) if isinstance(value, str) else None)
             return value
         if bool in self.types:
@@ -143,7 +144,8 @@ class DeclaredOption:
         return any(dataclasses.is_dataclass(kind) for kind in self.types)
 
     def _number(self, value: Any) -> Any:
-        whole, number, option = float not in self.types, finite(value), self.option
+        whole, option = float not in self.types, self.option
+        number = int(value) if whole and isinstance(value, Integral) else finite(value)
         low = -math.inf if option.ge is None else option.ge  # not a number is below any of them
         within = (
             low <= number
@@ -151,12 +153,12 @@ class DeclaredOption:
             and (option.lt is None or number < option.lt)
             and (number < math.inf or option.le == math.inf)
         )
-        if not within or (whole and not isinstance(value, Integral)):
+        is_above = option.le is not None and number > option.le
+        if not within or (whole and not isinstance(value, Integral)) or (is_above and self._shows_most):
             raise self._error(value)
-        if option.le is not None and (value if whole else number) > option.le:  # a float rounds large integers
-            most = option.le if isinstance(option.le, int) else f"{option.le:g}"
+        if is_above:
             raise ParameterError(
-                f"{{{self.name}}} must be at most {most}, not {shown(value)}", param=self.name, value=value
+                f"{{{self.name}}} must be at most {option.le}, not {shown(value)}", param=self.name, value=value
             )
         kind = int if isinstance(value, Integral) else float
         return value if type(value) is kind else kind(value)  # one of NumPy's
@@ -173,7 +175,7 @@ class DeclaredOption:
         if self.option.wanted:
             return self.option.wanted
         if self.choices:
-            words = [f'"{word}"' for word in self.choices]
+            words = [*(("True", "False") if self.is_flag else ()), *(f'"{word}"' for word in self.choices)]
             return f"{', '.join(words[:-1])} or {words[-1]}"
         if self.is_flag:
             return "True or False"
@@ -184,6 +186,11 @@ class DeclaredOption:
             return f"{'a number' if float in self.types else 'an integer'}{self._bounds()}"
         return "text"
 
+    @property
+    def _shows_most(self) -> bool:
+        """True if errors always say the upper bound; larger ones are far beyond what anyone asks for."""
+        return self.option.le is not None and self.option.le < LARGE_BOUND
+
     def _bounds(self) -> str:
         option, parts = self.option, []
         if option.ge is not None:
@@ -192,6 +199,8 @@ class DeclaredOption:
             parts.append(f"above {option.gt:g}")
         if option.lt is not None:
             parts.append(f"below {option.lt:g}")
+        if self._shows_most:
+            parts.append(f"at most {option.le:g}")
         unset = f", or None for {option.unset}" if option.unset else ""
         return f" {' and '.join(parts)}{unset}" if parts else ""
 

@@ -68,8 +68,11 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
         (["transcribe", "talk.flac", "--temperature", "-1"], "error: --temperature must be numbers of at least 0"),
         (["transcribe", "talk.flac", "--multilingual", "--language", "de"], "error: --multilingual detects the lang"),
         (["summarize", "report.txt", "--seed", "-1"], "error: --seed must be an integer of at least 0, not -1"),
-        (["translate", "report.txt", "--top-p", "2"], "error: --top-p must be a number in [0, 1], not 2.0"),
-        (["generate", "report.txt", "--model", "m", "--temperature", "-1"], "error: --temperature must be a number in"),
+        (["translate", "report.txt", "--top-p", "2"], "error: --top-p must be a number above 0 and at most 1, not 2.0"),
+        (
+            ["generate", "report.txt", "--model", "m", "--temperature", "-1"],
+            "error: --temperature must be a number of at least 0",
+        ),
         (["read", "page.png", "--temperature", "0", "--top-p", "0.5"], "set --temperature above 0 to sample"),
         (["align", "talk.flac", __file__, "--threads", "0"], "error: --threads must be an integer of at least 1"),
         (
@@ -80,7 +83,10 @@ def test_what_a_command_is_about_may_stand_on_both_sides_of_an_option(many: str)
             ["batch", "talk.flac", "--output", "out", "--model", "m", "--to-english", "--target-language", "de"],
             "--to-english and --target-language both name the language to write; leave one out",
         ),
-        (["serve", "m", "--port", "99999"], "error: --port must be at most 65535, not 99999"),
+        (
+            ["serve", "m", "--port", "99999"],
+            "error: --port must be an integer of at least 0 and at most 65535, not 99999",
+        ),
         (["serve", "m", "--host", ""], "error: --host is empty; 127.0.0.1 is this machine alone"),
         (["transcribe", "talk.flac", "--batch_size", "0"], "--batch-size must be an integer of at least 1, not 0"),
         (["transcribe", "talk.flac", "--stream"], "there is no option --stream. Here that is --verbose."),

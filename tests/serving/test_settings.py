@@ -124,9 +124,9 @@ def test_the_file_takes_any_option_of_the_engine(tmp_path: Path) -> None:
     [
         ("hots = 'a'", "unknown setting 'hots'. Did you mean 'host'"),
         ("max-queue = 5", "Did you mean 'max_queue'"),
-        ("port = 'a'", "port must be an integer of at least 0, not 'a'"),
-        ("port = true", "port must be an integer of at least 0, not True"),
-        ("port = 1.5", "port must be an integer of at least 0, not 1.5"),
+        ("port = 'a'", "port must be an integer of at least 0 and at most 65535, not 'a'"),
+        ("port = true", "port must be an integer of at least 0 and at most 65535, not True"),
+        ("port = 1.5", "port must be an integer of at least 0 and at most 65535, not 1.5"),
         ("log_json = 1", "log_json must be True or False, not 1"),
         ("cors = [1]", "cors must be a text, not 1"),
         ("models = 5", "models must be a text, not 5"),
@@ -150,7 +150,7 @@ def test_a_mistake_in_the_file_is_told(toml: str, message: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("TRANSEPT_PORT", "x", "TRANSEPT_PORT must be an integer of at least 0, not 'x'"),
+        ("TRANSEPT_PORT", "x", "TRANSEPT_PORT must be an integer of at least 0 and at most 65535, not 'x'"),
         ("TRANSEPT_MAX_UPLOAD_MB", "x", "TRANSEPT_MAX_UPLOAD_MB must be a number"),
         ("TRANSEPT_LOG_JSON", "maybe", "TRANSEPT_LOG_JSON must be true or false"),
         ("TRANSEPT_API_KEY", "", "an API key must be"),

@@ -74,7 +74,7 @@ def test_clips_have_several_forms(clips: Any) -> None:
         ({"beam_size": 2.5}, "beam_size must be an integer"),
         ({"best_of": 0}, "best_of must be an integer of at least 1"),
         ({"seed": -1}, "seed must be an integer of at least 0"),
-        ({"length_penalty": 1e300}, "length_penalty must be at most 100"),
+        ({"length_penalty": 1e300}, "length_penalty must be a number of at least 0 and at most 100"),
         ({"compression_ratio_threshold": "2"}, "compression_ratio_threshold must be a number"),
         ({"logprob_threshold": float("nan")}, "logprob_threshold must be a number"),
         ({"word_timestamps": "yes"}, "word_timestamps must be True or False"),

@@ -20,6 +20,7 @@ MAX_SECONDS = 24 * 3600.0
 MAX_BYTES = 64 << 30  # 64 GiB: of a file on disk, as large as films are
 MAX_STREAM_BYTES = 4 << 30  # 4 GiB: all that a WAV file can hold
 MAX_DECODED_BYTES = 64 << 30  # 64 GiB: 24 hours of 96 kHz stereo in float32; they are never in memory together
+MOST_LIMIT = 2**63 - 1
 MOST_CHANNELS = 256  # of the largest arrays of microphones
 READ_BYTES = 1 << 20  # of a pipe at a time
 SAMPLE_BYTES = 4  # of float32
@@ -27,7 +28,7 @@ SAMPLE_BYTES = 4  # of float32
 
 def limit(help: str, more: str = "", default: str = "") -> Option:
     """Declare a limit: a number above 0, or None for no limit."""
-    return Option(help, more, default=default, metavar="N", gt=0, unset="no limit")
+    return Option(help, more, default=default, metavar="N", gt=0, le=MOST_LIMIT, unset="no limit")
 
 
 def check_window(seconds: float, longest: float) -> None:

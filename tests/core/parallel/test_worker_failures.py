@@ -483,7 +483,9 @@ def test_sizes_that_do_not_fit_are_told_before_anything_starts() -> None:
         with pytest.raises(ParameterError, match="tensor_parallel_size must be an integer of at least 1"):
             Engine(CHECKPOINT, tensor_parallel_size=size)
     for seconds in (0, float("nan"), "1"):
-        with pytest.raises(ParameterError, match="worker_timeout must be a number of at least 1, not"):
+        with pytest.raises(
+            ParameterError, match="worker_timeout must be a number of at least 1 and at most 86400, not"
+        ):
             Engine(CHECKPOINT, worker_timeout=seconds)
 
 
